@@ -1,0 +1,1 @@
+"""The world: models, tools, storage, people, CLI and server."""

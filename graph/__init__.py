@@ -1,0 +1,1 @@
+"""Control flow: nodes, routes and their wiring."""

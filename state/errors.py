@@ -1,0 +1,81 @@
+"""Every exception a caller may want to catch, as one tree.
+
+DoneWhenError
+├── ConfigError      a setting, a key, a model name: what is wrong, which value, what to do
+├── GoalError        a goal nobody could work on: blank, or too long
+├── PlanError        a plan that breaks the rules; `problems` lists all of them
+├── ToolError        a tool that cannot be offered to a model
+├── StorageError     a database that is missing, corrupt, locked or of a newer version
+├── ModelError       a model that could not answer; `retryable` says whether trying again may help
+└── ResumeError      an answer that nothing waits for
+    ├── UnknownThread
+    ├── StaleAnswer      the id answered is not pending (any more); `pending` lists what is
+    ├── ThreadBusy       another process works on this thread now
+    └── ThreadWaiting    a question is open; `pending` lists it
+"""
+
+from collections.abc import Sequence
+
+
+class DoneWhenError(Exception):
+    """Base of all errors raised to the caller of this project."""
+
+
+class ConfigError(DoneWhenError):
+    """A setting, a key or a name is wrong; the message says which value and what to do."""
+
+
+class GoalError(DoneWhenError):
+    """The goal is blank or too long."""
+
+
+class PlanError(DoneWhenError):
+    """A plan breaks the rules."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = list(problems)
+
+
+class ToolError(DoneWhenError):
+    """A tool cannot be offered to a model: bad name, bad schema, or a name taken twice."""
+
+
+class StorageError(DoneWhenError):
+    """The database cannot be used: missing folder, corrupt, locked, or of a newer version."""
+
+
+class ModelError(DoneWhenError):
+    """A model could not answer. The message is fit for users and holds no secrets."""
+
+    def __init__(
+        self, message: str, *, code: str = "model_error", retryable: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+
+class ResumeError(DoneWhenError):
+    """An answer or a start does not fit what the thread waits for."""
+
+    def __init__(self, message: str, pending: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.pending = list(pending)
+
+
+class UnknownThread(ResumeError):
+    """No run was ever started under this thread id."""
+
+
+class StaleAnswer(ResumeError):
+    """The id that was answered is not pending, or not any more."""
+
+
+class ThreadBusy(ResumeError):
+    """Another worker holds this thread."""
+
+
+class ThreadWaiting(ResumeError):
+    """The thread waits for an answer; a new goal would lose it."""

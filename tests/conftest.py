@@ -1,0 +1,8 @@
+"""Shared by all tests: strict deserialisation, no tracing, no keys."""
+
+import os
+
+os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+os.environ["LANGSMITH_TRACING"] = "false"
+for name in [n for n in os.environ if n.startswith(("OPENAI_", "DONEWHEN_"))]:
+    del os.environ[name]
