@@ -1,0 +1,45 @@
+"""Reducers of the run's state, and the one alias behind which histories grow linearly in storage."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from langchain_core.messages import AnyMessage
+from langgraph.channels import DeltaChannel
+
+Item = TypeVar("Item")
+SNAPSHOT_EVERY = 100
+"""Writes between two full copies; between them a checkpoint stores only what was appended."""
+
+
+def append(state: Sequence[Item] | None, writes: Sequence[Sequence[Item] | None]) -> list[Item]:
+    """Concatenate all writes; `Overwrite` starts anew."""
+    return [*(state or []), *(item for write in writes for item in write or [])]
+
+
+def append_by_key(
+    state: Mapping[str, Sequence[Item]] | None, writes: Sequence[Mapping[str, Sequence[Item]] | None]
+) -> dict[str, list[Item]]:
+    """Append to the list under each key."""
+    result = {key: list(items) for key, items in (state or {}).items()}
+    for write in writes:
+        for key, items in (write or {}).items():
+            result.setdefault(key, []).extend(items)
+    return result
+
+
+def merge(state: Mapping[str, Any] | None, update: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Shallow merge, one entry per key: parallel steps write their own."""
+    return {**(state or {}), **(update or {})}
+
+
+def merge_records(state: Mapping[str, Any] | None, update: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Merge step records field by field, so that a writer names only what it changes."""
+    result = dict(state or {})
+    for key, record in (update or {}).items():
+        result[key] = {**result.get(key, {}), **record}
+    return result
+
+
+Journal = Annotated[list[dict[str, Any]], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Transcript = Annotated[list[AnyMessage], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Transcripts = Annotated[dict[str, list[AnyMessage]], DeltaChannel(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]

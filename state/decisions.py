@@ -1,0 +1,155 @@
+"""The control tools: names and arguments by which a model decides. A public protocol, beside the domain tools."""
+
+import copy
+from collections.abc import Collection
+from typing import Any
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_EVIDENCE = {
+    "type": "array",
+    "description": "observations that prove it, by the id in brackets at the start of each tool result",
+    "items": {
+        "type": "object",
+        "properties": {"observation": _TEXT, "quote": {**_TEXT, "description": "words that stand in it, verbatim"}},
+        "required": ["observation"],
+    },
+}
+_GOAL_CHECK = {
+    "type": "array",
+    "description": "one item for every criterion of the step",
+    "items": {
+        "type": "object",
+        "properties": {
+            "criterion": {"type": "integer", "description": "number of the criterion, from 1"},
+            "met": {"type": "boolean"},
+            "evidence": _EVIDENCE,
+            "note": _TEXT,
+        },
+        "required": ["criterion", "met", "evidence"],
+    },
+}
+_CHECK = {
+    "type": "object",
+    "description": "a read-only tool call by which the runtime itself decides the criterion",
+    "properties": {
+        "tool": _TEXT,
+        "arguments": {"type": "object"},
+        "expect": {
+            "description": '"ok", or one of {"contains": text}, {"matches": regex}, {"equals": value}, '
+            '{"path": "$.rows", "op": ">=", "value": 3}, {"number": 3.5, "tolerance": 0.1}'
+        },
+    },
+    "required": ["tool", "arguments"],
+}
+_STEP = {
+    "type": "object",
+    "properties": {
+        "content": {**_TEXT, "description": "what to do, one sentence"},
+        "done_when": {
+            "type": "array",
+            "description": "observable criteria: texts, or objects with text and check",
+            "items": {
+                "anyOf": [
+                    _TEXT,
+                    {"type": "object", "properties": {"text": _TEXT, "check": _CHECK}, "required": ["text"]},
+                ]
+            },
+        },
+        "id": {**_TEXT, "description": "s1, s2, …"},
+        "depends_on": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "ids of steps whose results it needs; [] if independent; leave out to run after all earlier ones",
+        },
+        "executor": _TEXT,
+        "tools": {"type": "array", "items": _TEXT, "description": "tools it needs"},
+    },
+    "required": ["content"],
+}
+_SCHEDULE = {
+    "type": "object",
+    "description": "only for a recurring request whose time the user named",
+    "properties": {"every_minutes": {"type": "integer"}, "at": {**_TEXT, "description": "HH:MM"}, "timezone": _TEXT},
+}
+
+
+def _tool(name: str, description: str, required: Collection[str], **properties: Any) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": properties, "required": sorted(required)}
+    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+
+
+_ALL = {
+    tool["function"]["name"]: tool
+    for tool in (
+        _tool("answer", "Answer the user right away; no plan is needed.", ["text"], text=_TEXT),
+        _tool(
+            "ask_user",
+            "Ask the user, when going on without the answer would be a guess.",
+            ["question"],
+            question=_TEXT,
+            options={"type": "array", "items": _TEXT},
+            reason=_TEXT,
+        ),
+        _tool(
+            "submit_plan",
+            "Submit the plan.",
+            ["title", "complexity", "need_thinking", "steps"],
+            title=_TEXT,
+            complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
+            need_thinking={"type": "boolean", "description": "true if a careful second planning pass would pay off"},
+            steps={"type": "array", "items": _STEP, "minItems": 1},
+            schedule=_SCHEDULE,
+            speak={**_TEXT, "description": "one sentence to the user with the plan"},
+        ),
+        _tool(
+            "decline",
+            "Say that this cannot be done here, and what would be needed.",
+            ["reason", "guidance"],
+            reason={**_TEXT, "description": "for the log"},
+            guidance={**_TEXT, "description": "for the user: what you need or what they can do"},
+        ),
+        _tool(
+            "finish_step",
+            "The step is done. Every criterion needs proof.",
+            ["result", "goal_check"],
+            result={**_TEXT, "description": "what the step found or made; later steps see only this"},
+            goal_check=_GOAL_CHECK,
+        ),
+        _tool(
+            "finish_task",
+            "The whole goal is reached already; the steps left are not needed.",
+            ["result", "goal_check", "reason"],
+            result=_TEXT,
+            goal_check=_GOAL_CHECK,
+            reason={**_TEXT, "description": "why the steps left are not needed"},
+        ),
+        _tool(
+            "give_up",
+            "The step cannot be done as planned.",
+            ["reason", "kind"],
+            reason=_TEXT,
+            kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
+        ),
+        _tool(
+            "recall",
+            "Read more of a long observation.",
+            ["observation"],
+            observation={**_TEXT, "description": "its id, such as s2.3"},
+            offset={"type": "integer", "description": "first character to read, from 0", "minimum": 0},
+        ),
+    )
+}
+TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
+DRAFT = ("submit_plan", "ask_user", "decline")
+EXECUTE = ("ask_user", "finish_step", "finish_task", "give_up", "recall")
+NAMES = frozenset(_ALL)
+
+
+def control_tools(names: Collection[str]) -> list[dict[str, Any]]:
+    """The definitions in the form every chat model binds, in the order given (stable, so prompts stay cached)."""
+    return [copy.deepcopy(_ALL[name]) for name in names]
+
+
+def arguments_schema(name: str) -> dict[str, Any]:
+    """JSON Schema of a control tool's arguments."""
+    return dict(_ALL[name]["function"]["parameters"])

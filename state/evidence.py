@@ -1,0 +1,128 @@
+"""Done means proven: what a goal_check claims, held against what was observed. Pure; running checks is graph's job.
+
+complete → grounded → checked → judged. Verdict per criterion: passed | supported | unverified | failed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from state.journal import made_stale, occurs
+
+Verdict = Literal["passed", "supported", "unverified", "failed"]
+RANK = {"failed": 0, "unverified": 1, "supported": 2, "passed": 3}
+DEMANDS: dict[str, Verdict] = {"claimed": "unverified", "grounded": "supported", "judged": "passed"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What may be cited: the observations of this step and of those it depends on, oldest first, whole texts."""
+
+    entries: Sequence[Mapping[str, Any]]
+    step: str
+    result: str = ""
+    writes_text: bool = False
+    """The step uses no tools: its product is its own text, which may be cited."""
+    index: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "index", {entry["id"]: number for number, entry in enumerate(self.entries)})
+
+
+def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The step's criteria; a step without any is done when its content is."""
+    return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
+
+
+def read_claims(goal_check: Any, count: int, level: str) -> dict[int, dict[str, Any]] | list[str]:
+    """One claim per criterion number, or what is wrong with the goal_check, naming the missing criteria."""
+    if level == "claimed" and (words := _plain_words(goal_check)):
+        return {number: {"criterion": number, "met": True, "evidence": [], "note": words} for number in range(1, count + 1)}
+    if not isinstance(goal_check, list) or not goal_check:
+        return [f"goal_check must be a list with one item for each of the {count} criteria, not {_kind(goal_check)}"]
+    claims: dict[int, dict[str, Any]] = {}
+    problems = []
+    for position, item in enumerate(goal_check, 1):
+        number = item.get("criterion") if isinstance(item, Mapping) else None
+        if not isinstance(item, Mapping) or not isinstance(number, int) or isinstance(number, bool):
+            problems.append(f"item {position} needs criterion (its number), met and evidence")
+        elif not 1 <= number <= count:
+            problems.append(f"item {position} names criterion {number}; there are 1 to {count}")
+        elif number in claims:
+            problems.append(f"criterion {number} has two items")
+        elif not isinstance(item.get("met"), bool):
+            problems.append(f"criterion {number}: met must be true or false")
+        else:
+            claims[number] = dict(item)
+    missing = [str(number) for number in range(1, count + 1) if number not in claims]
+    if missing and not problems:
+        problems.append(f"goal_check leaves out criterion {', '.join(missing)}")
+    elif missing:
+        problems.append(f"still without a usable item: criterion {', '.join(missing)}")
+    return problems or claims
+
+
+def _plain_words(goal_check: Any) -> str:
+    items = goal_check if isinstance(goal_check, list) else [goal_check]
+    return "; ".join(items).strip() if items and all(isinstance(item, str) for item in items) else ""
+
+
+def _kind(value: Any) -> str:
+    return {"list": "an empty list", "NoneType": "nothing", "str": "a text", "dict": "an object"}.get(
+        type(value).__name__, type(value).__name__
+    )
+
+
+def ground(claim: Mapping[str, Any], seen: Seen) -> tuple[list[dict[str, Any]], list[str]]:
+    """The evidence of a claim that holds, and everything that is wrong with the rest."""
+    cited = claim.get("evidence")
+    items = cited if isinstance(cited, list) else [cited] if cited else []
+    good, problems = [], []
+    for item in items:
+        reference = {"observation": item} if isinstance(item, str) else item
+        if not isinstance(reference, Mapping) or not isinstance(reference.get("observation"), str):
+            problems.append("an evidence item is {observation: id, quote?}")
+        elif problem := _flaw(reference, seen):
+            problems.append(problem)
+        else:
+            good.append({k: reference[k] for k in ("observation", "quote") if reference.get(k)})
+    if not items:
+        problems.append("cites no observation")
+    return good, problems
+
+
+def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
+    cited, quote = reference["observation"].strip().strip("[]"), reference.get("quote")
+    if quote is not None and not isinstance(quote, str):
+        return f"the quote of {cited} is not a text"
+    if cited == f"{seen.step}.result":
+        if not seen.writes_text:
+            return f"{cited} is this step's own claim; cite what a tool or the user said"
+        return None if not quote or occurs(quote, seen.result) else f"the quote does not occur in {cited}"
+    if (position := seen.index.get(cited)) is None:
+        return f"there is no observation {cited[:40]!r} in this step or in one it depends on{_known(seen)}"
+    entry = seen.entries[position]
+    if not entry["ok"]:
+        return f"{cited} failed, so it proves nothing"
+    if entry["source"] == "result" and not seen.writes_text:
+        return f"{cited} is a result in the words of a model; cite the observation behind it"
+    if later := made_stale(seen.entries, position):
+        return f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}; look again"
+    if quote and not occurs(quote, entry["text"]):
+        return f"the quote {quote[:60]!r} does not occur in {cited}"
+    return None
+
+
+def _known(seen: Seen) -> str:
+    usable = [entry["id"] for entry in seen.entries if entry["ok"] and entry["source"] != "result"]
+    return f"; there are: {', '.join(usable[-15:])}" if usable else "; nothing was observed yet: call a tool first"
+
+
+def enough(verdict: str, level: str) -> bool:
+    """Whether a verdict is as good as the level demands."""
+    return RANK[verdict] >= RANK[DEMANDS[level]]
+
+
+def level_of(criterion: Mapping[str, Any], level: str) -> str:
+    """A criterion may ask for a judge even where the run does not."""
+    return "judged" if criterion.get("judge") and level != "claimed" else level

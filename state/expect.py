@@ -1,0 +1,146 @@
+"""What a check expects of its tool's result, and whether a result meets it. Pure: running the tool is graph's job."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import regex
+from jsonpath_ng.exceptions import JSONPathError
+from jsonpath_ng.ext import parse as parse_path
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
+NUMBER = regex.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
+PATTERN_CHARS = 500
+PATTERN_SECONDS = 1.0
+
+
+class Expectation(BaseModel):
+    """Exactly one of: contains, matches, equals, path (with op and value), number (with tolerance)."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    contains: str | None = Field(None, min_length=1)
+    matches: str | None = Field(None, min_length=1, max_length=PATTERN_CHARS, description="regular expression")
+    equals: JsonValue = None
+    path: str | None = Field(None, description="JSON path into the result, e.g. $.rows")
+    op: Operator = "=="
+    value: JsonValue = None
+    number: FiniteFloat | None = None
+    tolerance: FiniteFloat = Field(0.0, ge=0)
+
+    @model_serializer(mode="wrap")
+    def _only_what_was_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in handler(self).items() if key in self.model_fields_set}
+
+    @model_validator(mode="after")
+    def _well_formed(self) -> "Expectation":
+        kinds = self.model_fields_set & {"contains", "matches", "equals", "path", "number"}
+        if len(kinds) != 1:
+            raise ValueError("an expectation is exactly one of contains, matches, equals, path, number")
+        if self.matches is not None:
+            try:
+                regex.compile(self.matches)
+            except regex.error as error:
+                raise ValueError(f"{self.matches!r} is not a regular expression: {error}") from None
+        if self.path is not None:
+            try:
+                parse_path(self.path)
+            except (JSONPathError, ValueError, AttributeError, TypeError) as error:
+                raise ValueError(f"{self.path!r} is not a JSON path: {error}") from None
+            if self.op != "exists" and "value" not in self.model_fields_set:
+                raise ValueError(f"path with op {self.op} needs a value")
+        return self
+
+
+class Check(BaseModel):
+    """A read-only tool call that decides a criterion."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str
+    arguments: dict[str, JsonValue] = Field(default_factory=dict)
+    expect: Literal["ok"] | Expectation = "ok"
+
+
+def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
+    """Whether a result meets the expectation, and what was found in words. A failed call meets nothing."""
+    if not ok:
+        return False, f"the call failed: {text[:200]}"
+    if expect == "ok":
+        return True, "the call succeeded"
+    assert isinstance(expect, Mapping)
+    if (needle := expect.get("contains")) is not None:
+        return needle in text, f"the result {'contains' if needle in text else 'does not contain'} {needle[:80]!r}"
+    if (pattern := expect.get("matches")) is not None:
+        return _matches(pattern, text)
+    if expect.get("path") is not None:
+        return _at_path(expect, text)
+    if (number := expect.get("number")) is not None:
+        return _number(number, expect.get("tolerance", 0.0), text)
+    return _equals(expect.get("equals"), text)
+
+
+def _matches(pattern: str, text: str) -> tuple[bool, str]:
+    try:
+        found = regex.search(pattern, text, timeout=PATTERN_SECONDS)
+    except TimeoutError:
+        return False, f"the pattern {pattern[:80]!r} took too long; write a simpler one"
+    return found is not None, f"the result {'matches' if found else 'does not match'} {pattern[:80]!r}"
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text.strip()
+
+
+def _equals(wanted: Any, text: str) -> tuple[bool, str]:
+    found = _parsed(text)
+    same = _same(found, wanted) or (isinstance(wanted, str) and text.strip() == wanted.strip())
+    return same, f"the result is {text.strip()[:120]!r}, expected {wanted!r}"
+
+
+def _same(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
+
+
+def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
+    found = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000])]
+    if len(found) != 1:
+        return False, f"the result holds {len(found)} numbers where one was expected; use a path"
+    return math.isclose(found[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12), f"the result is {found[0]:g}, expected {wanted:g}"
+
+
+def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return False, "the result is not JSON, so it has no path"
+    found = [match.value for match in parse_path(expect["path"]).find(document)]
+    op, value = expect.get("op", "=="), expect.get("value")
+    said = f"{expect['path']} is {json.dumps(found[0], ensure_ascii=False)[:120] if found else 'not there'}, expected {op} {value!r}"
+    if op == "exists":
+        return bool(found), said
+    return bool(found) and all(_compares(item, op, value) for item in found), said
+
+
+def _compares(found: Any, op: str, value: Any) -> bool:
+    if op in ("==", "!="):
+        return _same(found, value) == (op == "==")
+    if op == "contains":
+        return value in found if isinstance(found, (str, list, dict)) and isinstance(value, (str, int, float)) else False
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not isinstance(value, (int, float)):
+        return False
+    return {">": found > value, ">=": found >= value, "<": found < value, "<=": found <= value}[op]

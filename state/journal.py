@@ -1,0 +1,112 @@
+"""Observations: everything a run saw, each with an id. The journal is append-only; nothing in it is ever edited."""
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+Source = Literal["tool", "user", "check", "result"]
+INLINE_CHARS = 16_000
+"""Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
+QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"',
+                        "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-", "−": "-", "…": "..."})  # fmt: skip
+SPACES = re.compile(r"\s+")
+
+
+def observation(
+    id: str,
+    step: str,
+    round: int,
+    source: Source,
+    text: str,
+    *,
+    ok: bool = True,
+    tool: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    effect: str | None = None,
+    seconds: float = 0.0,
+    at: str = "",
+    targets: Iterable[str] = (),
+) -> dict[str, Any]:
+    """One entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal."""
+    return {
+        "id": id,
+        "step": step,
+        "round": round,
+        "source": source,
+        "tool": tool,
+        "arguments": dict(arguments or {}),
+        "ok": ok,
+        "effect": effect,
+        "text": text,
+        "length": len(text),
+        "stored": False,
+        "seconds": round_seconds(seconds),
+        "at": at,
+        "targets": sorted(targets),
+    }
+
+
+def round_seconds(seconds: float) -> float:
+    """Milliseconds are as exact as a duration needs to be."""
+    return float(f"{seconds:.3f}")
+
+
+def shortened(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """The entry with head and tail of its text, marked as stored, if the text is longer than `limit`."""
+    if len(entry["text"]) <= limit:
+        return dict(entry)
+    half = limit // 2
+    text = f"{entry['text'][:half]}\n… {entry['length'] - 2 * half} characters left out …\n{entry['text'][-half:]}"
+    return {**entry, "text": text, "stored": True}
+
+
+def canonical(arguments: Any) -> str:
+    """Arguments as one text: the same content gives the same text, whatever the order of keys."""
+    return json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def call_key(tool: str, arguments: Any) -> str:
+    """Names a call by its content."""
+    return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def fold(text: str) -> str:
+    """Text for comparing quotes: Unicode form, case, white space and typographic quotes do not matter."""
+    return SPACES.sub(" ", unicodedata.normalize("NFKC", text).translate(QUOTES).casefold()).strip()
+
+
+def occurs(quote: str, text: str) -> bool:
+    """Whether a quote really stands in a text, as a reader would see it."""
+    return bool(needle := fold(quote)) and needle in fold(text)
+
+
+def repetitions(journal: Sequence[Mapping[str, Any]], tool: str, arguments: Any) -> int:
+    """How often, counted from the end, this very call gave the very same result."""
+    key = canonical(arguments)
+    same = [e for e in journal if e["source"] == "tool" and e["tool"] == tool and canonical(e["arguments"]) == key]
+    if not same:
+        return 0
+    last, count = same[-1], 0
+    for entry in reversed(same):
+        if (entry["ok"], entry["text"]) != (last["ok"], last["text"]):
+            break
+        count += 1
+    return count
+
+
+def made_stale(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
+    """The later observation that changed what entry `index` describes, or None.
+
+    Only a reading of an object can go stale; the last change of an object is the best evidence of itself.
+    """
+    entry = journal[index]
+    targets = set(entry.get("targets") or ())
+    if not targets or entry["source"] not in ("tool", "check"):
+        return None
+    for later in journal[index + 1 :]:
+        if later.get("effect") in ("write", "idempotent") and targets & set(later.get("targets") or ()):
+            return later
+    return None

@@ -1,0 +1,97 @@
+"""One ledger: what was spent and what may be spent share their names. Limits are data, counting is data."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+
+Amounts = dict[str, float]
+
+
+class Limits(BaseModel):
+    """What may be spent; `None` means no limit. A limit of 0 allows nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: int | None = Field(None, ge=0, description="model decisions for steps")
+    model_calls: int | None = Field(None, ge=0, description="requests that reached a model, retries included")
+    tool_calls: int | None = Field(None, ge=0, description="calls of domain tools and of checks")
+    input_tokens: int | None = Field(None, ge=0)
+    cached_tokens: int | None = Field(None, ge=0, description="the part of input_tokens read from a cache")
+    output_tokens: int | None = Field(None, ge=0)
+    cost_usd: FiniteFloat | None = Field(None, ge=0, description="US dollars")
+    active_seconds: FiniteFloat | None = Field(None, ge=0, description="work, not waiting for people")
+    questions: int | None = Field(None, ge=0, description="questions put to a person")
+    replans: int | None = Field(None, ge=0)
+
+
+KEYS: tuple[str, ...] = tuple(Limits.model_fields)
+ESTIMATED = "estimated_calls"
+"""How many model calls had their tokens estimated, because the provider reported none."""
+
+
+def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> Amounts:
+    """Sum two sets of amounts; the reducer of `spent` and `granted`."""
+    total: Amounts = dict(left or {})
+    for key, amount in (right or {}).items():
+        value = total.get(key, 0) + amount
+        total[key] = round(value, 10) if isinstance(value, float) else value
+    return total
+
+
+def remaining(limits: Limits, granted: Mapping[str, float] | None, spent: Mapping[str, float] | None) -> Amounts:
+    """What is left of every limit that is set, never below zero."""
+    left: Amounts = {}
+    for key in KEYS:
+        limit = getattr(limits, key)
+        if limit is not None:
+            left[key] = max(0, limit + (granted or {}).get(key, 0) - (spent or {}).get(key, 0))
+    return left
+
+
+def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
+    """The first key of which nothing is left, or None. `needs` names what the next action takes one of.
+
+    Money, tokens and seconds always count: at zero, nothing more may be bought.
+    """
+    for key in (*needs, "input_tokens", "output_tokens", "cost_usd", "active_seconds"):
+        if left.get(key, 1) <= 0:
+            return key
+    return None
+
+
+def tightest(*allowances: Mapping[str, float]) -> Amounts:
+    """The smaller amount per key: what a step may spend under its own limit and the run's."""
+    result: Amounts = {}
+    for allowance in allowances:
+        for key, amount in allowance.items():
+            result[key] = min(amount, result.get(key, amount))
+    return result
+
+
+def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -> list[Amounts]:
+    """Split what is left, less the reserve, into `parts` allowances that never add up to more.
+
+    Whole numbers are split as evenly as they go, the first parts taking the remainder.
+    """
+    allowances: list[Amounts] = [{} for _ in range(parts)]
+    for key, amount in left.items():
+        free = max(0, amount - reserve.get(key, 0))
+        for index, allowance in enumerate(allowances):
+            if isinstance(free, int):
+                allowance[key] = free // parts + (1 if index < free % parts else 0)
+            else:
+                allowance[key] = free / parts
+    return allowances
+
+
+def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[dict[str, Any]]:
+    """Rows `{key, spent, limit}` of everything spent or limited, for people."""
+    rows = []
+    for key in KEYS:
+        limit = getattr(limits, key)
+        amount = (spent or {}).get(key, 0)
+        if amount or limit is not None:
+            total = None if limit is None else limit + (granted or {}).get(key, 0)
+            rows.append({"key": key, "spent": amount, "limit": total})
+    return rows

@@ -1,0 +1,123 @@
+"""How a run can end, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from state.evidence import criteria_of, enough, level_of
+from state.ledger import meter
+from state.settings import Settings
+
+Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
+
+CODES: dict[str, Status | None] = {
+    "answered": "completed",
+    "worked": None,  # by the steps: completed, partial or failed
+    "finished_early": "partial",
+    "declined": "failed",
+    "bad_goal": "failed",
+    "no_plan": "failed",
+    "model_error": "failed",
+    "old_state": "failed",
+    "cancelled": "cancelled",
+    "unanswered": "cancelled",
+    "delivered_early": None,
+    "out_of_budget": "exhausted",
+    "stopped": "exhausted",
+}
+"""Terminal code → status; None: what the steps came to decides."""
+
+FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
+
+
+def proven(step: Mapping[str, Any], record: Mapping[str, Any], level: str) -> bool:
+    """Whether a step is done and every criterion is as good as the level demands."""
+    verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
+    return record.get("status") == "done" and all(
+        enough(verdicts.get(number, "failed"), level_of(criterion, level))
+        for number, criterion in enumerate(criteria_of(step), 1)
+    )
+
+
+def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
+    """The one status of a run; never better than its steps."""
+    if (fixed := CODES[code]) is not None and (fixed != "failed" or code in ("bad_goal", "declined", "old_state")):
+        return fixed
+    rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
+    good = [proven(step, record, settings.verification) for step, record in rows]
+    if rows and all(good) and code == "worked":
+        return "completed"
+    if any(record.get("status") == "exhausted" for _, record in rows):
+        return "exhausted"
+    return "partial" if any(good) else "failed"
+
+
+def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: str) -> dict[str, Any]:
+    """Planned, executed, claimed, verified: everything a person needs to check the result. JSON."""
+    plan, records = values.get("plan") or {}, values.get("steps") or {}
+    journal = values.get("journal") or []
+    effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in ("write", "idempotent")]
+    return {
+        "goal": values.get("goal", ""),
+        "status": status,
+        "code": code,
+        "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
+        "verification": settings.verification,
+        "steps": [_step_row(step, records.get(step["id"], {})) for step in plan.get("steps", ())],
+        "approvals": list(values.get("approvals") or ()),
+        "questions": [_said(e) for e in journal if e["source"] == "user"],
+        "effects": [{k: e[k] for k in ("id", "tool", "arguments", "ok", "effect")} for e in effects],
+        "spent": dict(values.get("spent") or {}),
+        "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
+    }
+
+
+def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
+    asked = entry["arguments"]
+    return {"id": entry["id"], "question": asked.get("question"), "answer": entry["text"], "by": asked.get("by", "user")}
+
+
+def _step_row(step: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+    verdicts = {verdict["criterion"]: verdict for verdict in record.get("verdicts") or ()}
+    return {
+        "id": step["id"],
+        "content": step["content"],
+        "status": record.get("status", "pending"),
+        "reason": record.get("reason", ""),
+        "result": record.get("result", ""),
+        "rounds": record.get("rounds", 0),
+        "criteria": [
+            {
+                "criterion": number,
+                "text": criterion["text"],
+                "check": criterion.get("check"),
+                "claimed": verdicts.get(number, {}).get("claimed"),
+                "verdict": verdicts.get(number, {}).get("verdict", "unverified"),
+                "evidence": verdicts.get(number, {}).get("evidence", []),
+                "note": verdicts.get(number, {}).get("note", ""),
+            }
+            for number, criterion in enumerate(criteria_of(step), 1)
+        ],
+    }
+
+
+def summary(receipt: Mapping[str, Any], reason: str = "") -> str:
+    """What happened, in words made by code: counts only finished steps as finished."""
+    rows = receipt["steps"]
+    done = [row for row in rows if row["status"] == "done"]
+    lines = [reason] if reason else []
+    if rows:
+        lines.append(f"{len(done)} of {len(rows)} steps done.")
+    for row in done:
+        lines.append(f"- Done: {row['content']}" + (f" — {row['result']}" if row["result"] else ""))
+    lines += left_over(receipt)
+    return "\n".join(lines) or "Nothing was done."
+
+
+def left_over(receipt: Mapping[str, Any]) -> list[str]:
+    """A line for every step that is not done."""
+    lines = []
+    for row in receipt["steps"]:
+        if row["status"] != "done":
+            status = "not started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
+            lines.append(f"- Not done ({status}): {row['content']}" + (f" — {row['reason']}" if row["reason"] else ""))
+    return lines

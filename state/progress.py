@@ -1,0 +1,130 @@
+"""What happens next in a run that has a plan: one pure decision over the steps' records.
+
+Statuses: pending → running → done | failed | blocked | skipped | exhausted; on the way a step may be `waiting`
+(for a person) or `ready` (to go on where it was).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from state.ledger import Amounts, add, exhausted, remaining, share, tightest
+from state.outcome import FINAL
+from state.plan import depends
+from state.settings import Settings
+
+Records = Mapping[str, Mapping[str, Any]]
+RESERVE: Amounts = {"model_calls": 1}
+"""Kept back for the delivery."""
+ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
+
+
+@dataclass(frozen=True)
+class Move:
+    """The decision: what to do, with which steps, and which records change on the way."""
+
+    kind: Literal["dispatch", "ask", "failed", "budget", "end"]
+    steps: tuple[str, ...] = ()
+    allowances: tuple[Amounts, ...] = ()
+    key: str = ""
+    """The limit that is reached (`budget`) or the code of the end (`end`)."""
+    scope: str = ""
+    """For `budget`: the step's id, or "" for the whole run."""
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def next_move(
+    plan: Mapping[str, Any],
+    records: Records,
+    *,
+    settings: Settings,
+    spent: Mapping[str, float],
+    granted: Mapping[str, float],
+    writers: Collection[str] = (),
+    late: bool = False,
+) -> Move:
+    """Decide. `writers`: ids of steps that may change something; `late`: the deadline has passed."""
+    changes = settle(plan, records)
+    now = {step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]}
+    if any(record.get("finished_task") for record in now.values()):
+        return Move("end", key="finished_early" if _left(now) else "worked", changes={**changes, **_skip(now)})
+    if ready := _runnable(plan, now):
+        return _dispatch(plan, ready, now, settings, remaining(settings.limits, granted, spent), writers, late, changes)
+    if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
+        return Move("ask", tuple(waiting), changes=changes)
+    failed = [id for id, r in now.items() if r.get("status") in ("failed", "exhausted") and not r.get("handled")]
+    if failed:
+        return Move("failed", tuple(failed), changes=changes)
+    return Move("end", key="worked", changes=changes)
+
+
+def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any]]:
+    """Block what can no longer run: a step whose needs ended badly, and its dependants in turn."""
+    changes: dict[str, dict[str, Any]] = {}
+    for step in plan["steps"]:
+        if records.get(step["id"], {}).get("status", "pending") not in ("pending", "ready", "waiting"):
+            continue
+        for other in depends(plan, step["id"]):
+            status = changes.get(other, records.get(other, {})).get("status")
+            if status in ENDED_BADLY:
+                changes[step["id"]] = {"status": "blocked", "reason": f"needs {other}, which is {status}"}
+                break
+    return changes
+
+
+def _left(records: Records) -> bool:
+    return any(record.get("status") not in FINAL for record in records.values())
+
+
+def _skip(records: Records) -> dict[str, dict[str, Any]]:
+    reason = next(record["finished_task"] for record in records.values() if record.get("finished_task"))
+    return {
+        id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL
+    }
+
+
+def _runnable(plan: Mapping[str, Any], records: Records) -> list[str]:
+    return [
+        step["id"]
+        for step in plan["steps"]
+        if records[step["id"]].get("status", "pending") in ("pending", "ready")
+        and all(records.get(other, {}).get("status") == "done" for other in depends(plan, step["id"]))
+    ]
+
+
+def _dispatch(
+    plan: Mapping[str, Any],
+    ready: Sequence[str],
+    records: Records,
+    settings: Settings,
+    left: Amounts,
+    writers: Collection[str],
+    late: bool,
+    changes: dict[str, dict[str, Any]],
+) -> Move:
+    if late or (key := exhausted(share(left, 1, RESERVE)[0])):
+        return Move("budget", tuple(ready), key="deadline" if late else key or "", changes=changes)
+    own = {id: remaining(settings.step_limits, records[id].get("granted"), records[id].get("spent")) for id in ready}
+    able = [id for id in ready if not exhausted(own[id])]
+    if not able:
+        return Move("budget", (ready[0],), key=exhausted(own[ready[0]]) or "", scope=ready[0], changes=changes)
+    chosen = _together(plan, able, writers)[: settings.max_parallel]
+    while len(chosen) > 1 and exhausted(share(left, len(chosen), RESERVE)[-1]):
+        chosen = chosen[:-1]
+    shares = share(left, len(chosen), RESERVE)
+    allowances = tuple(tightest(part, own[id]) for part, id in zip(shares, chosen, strict=True))
+    return Move("dispatch", tuple(chosen), allowances, changes=changes)
+
+
+def _together(plan: Mapping[str, Any], ready: Sequence[str], writers: Collection[str]) -> list[str]:
+    """Steps that may run at once: a step that may write and did not declare its dependencies runs alone."""
+    declared = {step["id"] for step in plan["steps"] if step.get("depends_on") is not None}
+    alone = [id for id in ready if id in writers and id not in declared]
+    if alone and alone[0] == ready[0]:
+        return [alone[0]]
+    return [id for id in ready if id not in alone]
+
+
+def account(record: Mapping[str, Any], spent: Mapping[str, float]) -> Amounts:
+    """What a step has spent over all its dispatches, given what this one spent."""
+    return add(record.get("spent"), spent)

@@ -1,0 +1,137 @@
+"""What a person said, read from the shapes that clients send. What it means is decided in `state.human`.
+
+Read here: plain strings, booleans and numbers; JSON in a string or a fenced block; `{"decisions": [one]}` and a bare
+decision (LangChain, agent-chat-ui, deep-agents-ui, ACP); `[{"type", "args"}]` (agent-inbox); `{"approved": bool}` and
+`{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks; `{"type" | "decision" | "action": word}`.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "text", "list", "other"]
+
+VERBS: dict[str, Verb] = {
+    "approve": "approve", "approved": "approve", "accept": "approve", "accepted": "approve",
+    "edit": "edit", "edited": "edit",
+    "reject": "reject", "rejected": "reject", "deny": "reject", "denied": "reject",
+    "respond": "respond", "response": "respond", "answer": "respond",
+    "ignore": "ignore",
+    "cancel": "cancel", "cancelled": "cancel", "canceled": "cancel", "abort": "cancel",
+}  # fmt: skip
+TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
+EDIT_KEYS = ("plan", "patch", "steps", "remove", "add", "title", "arguments")
+FENCE = re.compile(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
+NESTING = 4
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One reply, whatever its shape was."""
+
+    verb: Verb
+    """What the client's button said; `text` for something typed, `list` for several values, `other` for own keys."""
+    text: str = ""
+    """The words that came with it, or the word of an unknown verb."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The edited arguments, or all keys of a dict that is none of the known shapes."""
+    action: str | None = None
+    """The action or tool name an edit says it is for."""
+    items: list[Any] = field(default_factory=list)
+    ids: frozenset[str] = frozenset()
+    """Every question id the reply says it answers."""
+    revisions: frozenset[str] = frozenset()
+
+
+def decode_json(value: Any) -> Any:
+    """A string that holds JSON (bare or in a fenced block) as its value; anything else unchanged."""
+    if not isinstance(value, str):
+        return value
+    fenced = FENCE.match(value)
+    text = (fenced["body"] if fenced else value).strip()
+    if not text.startswith(("{", "[", '"')):
+        return value
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return value
+
+
+def read_reply(value: Any, nesting: int = 0) -> Reply | str:
+    """The reply in `value`, or a sentence that says why there is none."""
+    if nesting > NESTING:
+        return "the answer is wrapped too often"
+    if value is None:
+        return "nothing was answered"
+    if isinstance(value, bool):
+        return Reply("text", "yes" if value else "no")
+    if isinstance(value, int | float):
+        return Reply("text", repr(value))
+    if isinstance(value, str):
+        decoded = decode_json(value)
+        return Reply("text", value.strip()) if decoded is value else read_reply(decoded, nesting + 1)
+    if isinstance(value, list | tuple):
+        return _read_list(list(value), nesting)
+    if isinstance(value, Mapping):
+        return _read_mapping({str(key): item for key, item in value.items()}, nesting)
+    return f"a {type(value).__name__} is no answer"
+
+
+def _read_list(items: list[Any], nesting: int) -> Reply | str:
+    if not items:
+        return "the list is empty"
+    if all(isinstance(item, Mapping) for item in items):
+        if all("op" in item for item in items):
+            return Reply("edit", fields={"patch": items})
+        if all(item.get("type") == "text" and isinstance(item.get("text"), str) for item in items):
+            return read_reply("\n".join(item["text"] for item in items), nesting + 1)
+        if len(items) > 1:
+            return f"{len(items)} decisions came for one question"
+        return read_reply(items[0], nesting + 1)
+    if all(isinstance(item, str | int | float) for item in items):
+        return Reply("list", items=items)
+    return "the list holds neither one decision nor a JSON Patch"
+
+
+def _read_mapping(value: dict[str, Any], nesting: int) -> Reply | str:
+    if value.get("__agui_cancelled__"):
+        return Reply("cancel")
+    if "decisions" in value:
+        decisions = decode_json(value["decisions"])
+        inner = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
+        if isinstance(inner, Reply) and inner.verb not in VERBS.values():
+            return "the decision has no known `type`"
+        return _claimed(inner, value)
+    if set(value) == {"resume"}:
+        return read_reply(value["resume"], nesting + 1)
+    return _claimed(_read_decision(value), value)
+
+
+def _claimed(reply: Reply | str, value: Mapping[str, Any]) -> Reply | str:
+    """The reply with the ids and revisions that `value` says it is about."""
+    if isinstance(reply, str):
+        return reply
+    named = {key: {str(value[key])} if value.get(key) is not None else set() for key in ("id", "revision")}
+    ids, revisions = reply.ids | named["id"], reply.revisions | named["revision"]
+    return Reply(reply.verb, reply.text, reply.fields, reply.action, reply.items, ids, revisions)
+
+
+def _read_decision(value: dict[str, Any]) -> Reply | str:
+    said = {key: value[key] for key in ("type", "decision", "action") if isinstance(value.get(key), str)}
+    words = list(dict.fromkeys(VERBS.get(_plain(word), _plain(word)) for word in said.values()))
+    words += [verb for verb in map(_flag, *zip(*_flags(value), strict=True)) if verb] if _flags(value) else []
+    if len(set(words)) > 1:
+        return f"the answer contradicts itself: {', '.join(words)}"
+    text, fields, action = _text(value), *_edits(value)
+    if words and words[0] in VERBS.values():
+        return Reply(words[0], text, fields, action)  # type: ignore[arg-type]
+    if words:
+        return Reply("other", words[0], {k: v for k, v in value.items() if k not in said})
+    if fields:
+        return Reply("edit", text, fields, action)
+    if text and len([key for key in value if key not in ("id", "revision")]) == 1:
+        return Reply("reject" if "feedback" in value else "text", text)
+    return Reply("other", "", value)

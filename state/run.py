@@ -1,0 +1,135 @@
+"""The shape of a run in checkpoints: JSON and messages. Every key, who writes it, and how writes combine."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from langchain_core.messages import AnyMessage
+from langgraph.graph.message import add_messages
+from typing_extensions import TypedDict
+
+from state.channels import Journal, Transcript, Transcripts, merge, merge_records
+from state.ledger import Amounts, add
+
+VERSION = 1
+"""Of the stored state; see `state/versions.py`."""
+
+Json = dict[str, Any]
+
+
+class Input(TypedDict, total=False):
+    """What starts a run: the user's message. Nothing else is read from outside."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+class Output(TypedDict, total=False):
+    """What clients show."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    todos: list[Json]
+    files: Annotated[dict[str, str], merge]
+    plan: Json | None
+    outcome: Json | None
+
+
+class Run(TypedDict, total=False):
+    """One thread: the conversation stays, everything else is about the request worked on now."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    version: int
+    turn: int
+    """Counts the requests of this thread; part of every effect's key."""
+    goal: str
+    plan: Json | None
+    planning: Json
+    """The planner's record: phase, rounds, corrections, proposal, feedback and failure it works from."""
+    steps: Annotated[dict[str, Json], merge_records]
+    journal: Journal
+    transcripts: Transcripts
+    """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
+    spent: Annotated[Amounts, add]
+    granted: Annotated[Amounts, add]
+    pending: Json | None
+    approval: Json | None
+    """What a person (or policy) approved: revision, tools per step, by whom."""
+    approvals: Annotated[list[Json], lambda left, right: [*(left or []), *(right or [])]]
+    """Every decision of a person about a plan, a call, a budget or an effect; for the receipt."""
+    feedback: str | None
+    ending: Json | None
+    """How the run must end, once that is decided: code and reason. `deliver` reads it."""
+    outcome: Json | None
+    todos: list[Json]
+    files: Annotated[dict[str, str], merge]
+
+
+class Planning(TypedDict, total=False):
+    """The two phases of `plan`."""
+
+    brief: Json
+    planning: Json
+    allowance: Amounts
+    transcript: Transcript
+    kept: int
+    messages: Annotated[list[AnyMessage], add_messages]
+    plan: Json | None
+    pending: Json | None
+    ending: Json | None
+    spent: Annotated[Amounts, add]
+    transcripts: Transcripts
+
+
+class PlanningOutput(TypedDict, total=False):
+    """What `plan` leaves in the run."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    planning: Json
+    plan: Json | None
+    pending: Json | None
+    ending: Json | None
+    spent: Annotated[Amounts, add]
+    transcripts: Transcripts
+
+
+class Step(TypedDict, total=False):
+    """One step at work: `execute` starts with the first seven keys and leaves the rest."""
+
+    step: Json
+    brief: str
+    known: list[Json]
+    """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
+    transcript: Transcript
+    kept: int
+    """How many messages of the transcript the run has already."""
+    allowance: Amounts
+    record: Json
+    decision: Json | None
+    """What the last reply decided and nobody acted on yet."""
+    journal: Journal
+    spent: Annotated[Amounts, add]
+    steps: Annotated[dict[str, Json], merge_records]
+    transcripts: Transcripts
+    files: Annotated[dict[str, str], merge]
+
+
+class StepOutput(TypedDict, total=False):
+    """What `execute` leaves in the run."""
+
+    journal: Journal
+    spent: Annotated[Amounts, add]
+    steps: Annotated[dict[str, Json], merge_records]
+    transcripts: Transcripts
+    files: Annotated[dict[str, str], merge]
+
+
+TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
+
+
+def todos(plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]]) -> list[Json]:
+    """The checklist in the shape clients draw: pending, in_progress, completed; other ends are said in words."""
+    rows = []
+    for step in (plan or {}).get("steps", ()):
+        status = steps.get(step["id"], {}).get("status", "pending")
+        ended = status in ("failed", "blocked", "skipped", "exhausted")
+        content = f"{step['content']} ({status})" if ended else step["content"]
+        rows.append({"id": step["id"], "content": content, "status": TODO.get(status, "pending")})
+    return rows

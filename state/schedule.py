@@ -1,0 +1,41 @@
+"""A recurring request: an interval or a time of day with its zone, nothing else (P18)."""
+
+import re
+from typing import Annotated
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+
+
+def _clock(text: str) -> str:
+    if not CLOCK.fullmatch(text):
+        raise ValueError(f"{text!r} is not a time of day HH:MM between 00:00 and 23:59")
+    return text
+
+
+def _zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"{text!r} is not a time zone such as Europe/Berlin") from None
+    return text
+
+
+class Schedule(BaseModel):
+    """Either `every_minutes` ≥ 1 or `at` HH:MM with `timezone`; never both."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    every_minutes: int | None = Field(None, ge=1, le=527_040)
+    at: Annotated[str, AfterValidator(_clock)] | None = None
+    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "Schedule":
+        if (self.every_minutes is None) == (self.at is None):
+            raise ValueError("a schedule has either every_minutes or at (HH:MM), not both and not neither")
+        if self.at is not None and self.timezone is None:
+            raise ValueError("a time of day needs a timezone such as Europe/Berlin; ask the user if unknown")
+        return self
