@@ -1,7 +1,7 @@
 """Tool output is data: whatever imitates the runtime's own markers in it is made harmless, reversibly.
 
-`<` before a tag of ours becomes `&lt;`; at the start of a line `[s2.3]` becomes `［s2.3］`, and the colon of `Correction:`
-becomes a wide one.
+`<` before a tag of ours becomes `&lt;`; at the start of a line `[s2.3]` becomes `［s2.3］`, and the colon of
+`Correction:` becomes a wide one.
 """
 
 import re
