@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
-FIELD_LINE = re.compile(r"^ {1,4}[-*]\s+(?P<name>done when|check|executor|tools|after)\s*:\s*(?P<text>.*)$")
+FIELD_LINE = re.compile(
+    r"^ {1,4}[-*]\s+(?P<name>done when|check|judge|executor|tools|after)\s*:\s*(?P<text>.*)$"
+)
 CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
 COUNT_LINE = re.compile(r"^_\d+ steps?(?:, \w+)?_\s*$")
 NOTE_LINE = re.compile(r"^\*\*(?:Schedule|Limits):\*\*")
 
 
 def plan_text(plan: Mapping[str, Any], *, limits: Mapping[str, Any] | None = None) -> str:
-    """The plan whole: steps with ids, criteria, checks, executors, tools granted, dependencies, schedule, limits."""
+    """The plan whole: steps, criteria, checks, executors, tools granted, dependencies, schedule, limits."""
     steps = plan.get("steps") or []
     head = f"{len(steps)} step{'' if len(steps) == 1 else 's'}"
     if plan.get("complexity"):
@@ -37,6 +39,8 @@ def _step_lines(number: int, step: Mapping[str, Any]) -> Iterator[str]:
         yield from _block("   - done when: ", entry.get("text"))
         if entry.get("check"):
             yield f"   - check: {check_text(entry['check'])}"
+        if entry.get("judge"):
+            yield "   - judge: a second model decides"
     if step.get("executor"):
         yield f"   - executor: {step['executor']}"
     if step.get("tools"):
@@ -47,7 +51,7 @@ def _step_lines(number: int, step: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _block(lead: str, text: Any) -> Iterator[str]:
-    """Text that may have several lines: those after the first are indented, so that none is taken for a field."""
+    """Text of one or several lines; those after the first are indented, so that none is taken for a field."""
     first, *rest = str(text if text is not None else "").strip().splitlines() or [""]
     yield f"{lead}{first}"
     for line in rest:
@@ -63,16 +67,17 @@ def check_text(check: Mapping[str, Any]) -> str:
 
 def _footer(plan: Mapping[str, Any], limits: Mapping[str, Any] | None) -> Iterator[str]:
     if plan.get("schedule"):
-        yield f"**Schedule:** {_pairs(plan['schedule'])}"
+        yield f"**Schedule:** {schedule_text(plan['schedule'])}"
     known = {k: v for k, v in (limits or {}).items() if v is not None}
     if known:
-        yield f"**Limits:** {_pairs(known)}"
+        yield f"**Limits:** {', '.join(f'{key} {_one_line(amount)}' for key, amount in known.items())}"
 
 
-def _pairs(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_one_line(item)}" for key, item in value.items() if item is not None)
-    return _one_line(value)
+def schedule_text(schedule: Mapping[str, Any]) -> str:
+    """When a recurring plan runs, in words."""
+    if schedule.get("every_minutes"):
+        return f"every {schedule['every_minutes']} minutes"
+    return f"every day at {schedule.get('at')} ({schedule.get('timezone')})"
 
 
 def _one_line(value: Any) -> str:
@@ -93,13 +98,16 @@ def read_plan_text(
 ) -> dict[str, Any] | None:
     """The plan that an edited `plan_text` says, or None where a line cannot be understood.
 
-    A step without `[id]` is new. Schedule and limits must be as they were shown: they are not changed this way.
+    A step without `[id]` is new. Schedule and limits must be as they were shown: no edit changes them.
     """
     before, after = _parse(plan_text(plan, limits=limits)), _parse(text)
     if before is None or after is None or not after[1] or after[2] != before[2]:
         return None
-    known = {w.id: (w, step) for w, step in zip(before[1], plan.get("steps") or [], strict=False) if w.id}
-    steps = [_read_step(written, *known.get(written.id, (None, {}))) for written in after[1]]
+    originals = zip(before[1], plan.get("steps") or [], strict=False)
+    known: dict[str | None, tuple[_Written, Any]] = {shown.id: (shown, step) for shown, step in originals}
+    steps = [
+        _read_step(written, *known.get(written.id if written.id else "", (None, {}))) for written in after[1]
+    ]
     if any(step is None for step in steps):
         return None
     title = plan.get("title") if after[0] in (None, before[0]) else after[0]
@@ -147,11 +155,10 @@ def _read_step(written: _Written, before: _Written | None, step: Mapping[str, An
         result["content"] = written.content
     if before is not None and written.fields == before.fields:
         return result
-    criteria = _read_criteria(written)
+    criteria = _read_criteria(written, before, step.get("done_when") or [])
     if criteria is None:
         return None
-    if before is None or _criteria_lines(written) != _criteria_lines(before):
-        result["done_when"] = criteria
+    result["done_when"] = criteria
     for name, key in (("executor", "executor"), ("tools", "tools"), ("after", "depends_on")):
         values = [text for field_name, text in written.fields if field_name == name]
         if before is None or values != [text for field_name, text in before.fields if field_name == name]:
@@ -168,21 +175,36 @@ def _read_field(name: str, values: list[str]) -> Any:
     return [] if name == "after" and [n.casefold() for n in names] == ["nothing"] else names
 
 
-def _criteria_lines(written: _Written) -> list[tuple[str, str]]:
-    return [entry for entry in written.fields if entry[0] in ("done when", "check")]
+def _criteria_lines(written: _Written) -> list[list[tuple[str, str]]]:
+    """The lines of each criterion: its text, then its check and its judge."""
+    groups: list[list[tuple[str, str]]] = []
+    for name, text in written.fields:
+        if name == "done when" or (name in ("check", "judge") and not groups):
+            groups.append([(name, text)])
+        elif name in ("check", "judge"):
+            groups[-1].append((name, text))
+    return groups
 
 
-def _read_criteria(written: _Written) -> list[dict[str, Any]] | None:
-    criteria: list[dict[str, Any]] = []
-    for name, text in _criteria_lines(written):
-        if name == "done when":
-            criteria.append({"text": text})
-            continue
-        check = _read_check(text)
-        if check is None or not criteria or "check" in criteria[-1]:
+def _read_criteria(written: _Written, before: _Written | None, originals: list[Any]) -> list[Any] | None:
+    """The criteria; one whose lines are untouched is the original itself."""
+    shown = _criteria_lines(before) if before else []
+    criteria: list[Any] = []
+    for lines in _criteria_lines(written):
+        criteria.append(originals[shown.index(lines)] if lines in shown else _read_criterion(lines))
+    return None if None in criteria else criteria
+
+
+def _read_criterion(lines: list[tuple[str, str]]) -> dict[str, Any] | None:
+    values = dict(lines)
+    if len(values) != len(lines) or "done when" not in values:
+        return None
+    criterion: dict[str, Any] = {"text": values["done when"], "check": None, "judge": "judge" in values}
+    if "check" in values:
+        criterion["check"] = _read_check(values["check"])
+        if criterion["check"] is None:
             return None
-        criteria[-1]["check"] = check
-    return criteria
+    return criterion
 
 
 def _read_check(text: str) -> dict[str, Any] | None:

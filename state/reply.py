@@ -1,11 +1,13 @@
 """What a person said, read from the shapes that clients send. What it means is decided in `state.human`.
 
-Read here: plain strings, booleans and numbers; JSON in a string or a fenced block; `{"decisions": [one]}` and a bare
-decision (LangChain, agent-chat-ui, deep-agents-ui, ACP); `[{"type", "args"}]` (agent-inbox); `{"approved": bool}` and
-`{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks; `{"type" | "decision" | "action": word}`.
+Read here: strings, booleans and numbers; JSON in a string or a fenced block; `{"decisions": [one]}` and a
+bare decision (LangChain, agent-chat-ui, deep-agents-ui, ACP); `[{"type", "args"}]` (agent-inbox);
+`{"approved": bool}` and `{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks;
+and `{"type" | "decision" | "action": word}`.
 """
 
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping
@@ -25,6 +27,7 @@ VERBS: dict[str, Verb] = {
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "patch", "steps", "remove", "add", "title", "arguments")
 FENCE = re.compile(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
+PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision")
 NESTING = 4
 
 
@@ -33,7 +36,7 @@ class Reply:
     """One reply, whatever its shape was."""
 
     verb: Verb
-    """What the client's button said; `text` for something typed, `list` for several values, `other` for own keys."""
+    """What the button said; `text` for something typed, `list` for several values, `other` for own keys."""
     text: str = ""
     """The words that came with it, or the word of an unknown verb."""
     fields: dict[str, Any] = field(default_factory=dict)
@@ -66,10 +69,9 @@ def read_reply(value: Any, nesting: int = 0) -> Reply | str:
         return "the answer is wrapped too often"
     if value is None:
         return "nothing was answered"
-    if isinstance(value, bool):
-        return Reply("text", "yes" if value else "no")
-    if isinstance(value, int | float):
-        return Reply("text", repr(value))
+    if isinstance(value, bool | int | float):
+        words = scalar_text(value)
+        return Reply("text", words) if words else f"{value} is no answer"
     if isinstance(value, str):
         decoded = decode_json(value)
         return Reply("text", value.strip()) if decoded is value else read_reply(decoded, nesting + 1)
@@ -101,7 +103,11 @@ def _read_mapping(value: dict[str, Any], nesting: int) -> Reply | str:
         return Reply("cancel")
     if "decisions" in value:
         decisions = decode_json(value["decisions"])
-        inner = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
+        inner = (
+            _read_list(decisions, nesting + 1)
+            if isinstance(decisions, list)
+            else "`decisions` must be a list"
+        )
         if isinstance(inner, Reply) and inner.verb not in VERBS.values():
             return "the decision has no known `type`"
         return _claimed(inner, value)
@@ -120,18 +126,68 @@ def _claimed(reply: Reply | str, value: Mapping[str, Any]) -> Reply | str:
 
 
 def _read_decision(value: dict[str, Any]) -> Reply | str:
-    said = {key: value[key] for key in ("type", "decision", "action") if isinstance(value.get(key), str)}
-    words = list(dict.fromkeys(VERBS.get(_plain(word), _plain(word)) for word in said.values()))
-    words += [verb for verb in map(_flag, *zip(*_flags(value), strict=True)) if verb] if _flags(value) else []
-    if len(set(words)) > 1:
-        return f"the answer contradicts itself: {', '.join(words)}"
-    text, fields, action = _text(value), *_edits(value)
-    if words and words[0] in VERBS.values():
-        return Reply(words[0], text, fields, action)  # type: ignore[arg-type]
+    words = [plain(value[key]) for key in ("type", "decision", "action") if isinstance(value.get(key), str)]
+    verbs = _flags(value)
+    verbs.update(VERBS[word] for word in words if word in VERBS)
+    if len(verbs) > 1:
+        return f"the answer contradicts itself: {', '.join(sorted(verbs))}"
+    text, (action, fields) = _text(value), _edits(value)
+    if verbs:
+        return Reply(verbs.pop(), text, fields, action)
     if words:
-        return Reply("other", words[0], {k: v for k, v in value.items() if k not in said})
+        return Reply("other", words[0], value)
     if fields:
         return Reply("edit", text, fields, action)
-    if text and len([key for key in value if key not in ("id", "revision")]) == 1:
+    if text and set(value) - {"id", "revision"} <= set(TEXT_KEYS):
         return Reply("reject" if "feedback" in value else "text", text)
     return Reply("other", "", value)
+
+
+def _flags(value: Mapping[str, Any]) -> set[Verb]:
+    """What `{"approved": true}` and its relatives say; only real booleans count."""
+    verbs: set[Verb] = set()
+    for key in value:
+        verb = VERBS.get(key)
+        if verb in ("approve", "reject", "cancel") and isinstance(value[key], bool):
+            if value[key]:
+                verbs.add(verb)
+            elif verb == "approve":
+                verbs.add("reject")
+    return verbs
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    for key in (*TEXT_KEYS, "args"):
+        words = scalar_text(value.get(key))
+        if words:
+            return words
+    return ""
+
+
+def scalar_text(value: Any) -> str:
+    """A string, boolean or finite number as a person would have typed it; "" for anything else."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return repr(value)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _edits(value: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The action or tool named by an edit, and its edited arguments."""
+    edited = decode_json(value.get("edited_action") or value.get("editedAction") or value.get("args"))
+    if isinstance(edited, Mapping):
+        name = edited.get("name") or edited.get("action")
+        arguments = decode_json(edited.get("args", edited.get("arguments")))
+        if isinstance(arguments, Mapping):
+            return (name if isinstance(name, str) else None), dict(arguments)
+        return None, dict(edited)
+    if isinstance(value.get("steps"), list) and "plan" not in value:
+        return None, {"plan": {key: value[key] for key in PLAN_KEYS if key in value}}
+    return None, {key: value[key] for key in EDIT_KEYS if key in value}
+
+
+def plain(text: str) -> str:
+    """Text folded for comparing with a word: width, case, outer blanks, quotes and full stops. Never "?"."""
+    folded = " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
+    return folded.strip(" .!,;:。、\"'`*_“”‘")
