@@ -37,7 +37,9 @@ def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
 def read_claims(goal_check: Any, count: int, level: str) -> dict[int, dict[str, Any]] | list[str]:
     """One claim per criterion number, or what is wrong with the goal_check, naming the missing criteria."""
     if level == "claimed" and (words := _plain_words(goal_check)):
-        return {number: {"criterion": number, "met": True, "evidence": [], "note": words} for number in range(1, count + 1)}
+        return {
+            number: {"criterion": number, "met": True, "evidence": [], "note": words} for number in range(1, count + 1)
+        }
     if not isinstance(goal_check, list) or not goal_check:
         return [f"goal_check must be a list with one item for each of the {count} criteria, not {_kind(goal_check)}"]
     claims: dict[int, dict[str, Any]] = {}
@@ -107,7 +109,9 @@ def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
     if entry["source"] == "result" and not seen.writes_text:
         return f"{cited} is a result in the words of a model; cite the observation behind it"
     if later := made_stale(seen.entries, position):
-        return f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}; look again"
+        return (
+            f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}; look again"
+        )
     if quote and not occurs(quote, entry["text"]):
         return f"the quote {quote[:60]!r} does not occur in {cited}"
     return None

@@ -120,7 +120,9 @@ def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
     found = [float(match.replace(",", "")) for match in NUMBER.findall(text[:100_000])]
     if len(found) != 1:
         return False, f"the result holds {len(found)} numbers where one was expected; use a path"
-    return math.isclose(found[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12), f"the result is {found[0]:g}, expected {wanted:g}"
+    return math.isclose(
+        found[0], wanted, rel_tol=0, abs_tol=tolerance + 1e-12
+    ), f"the result is {found[0]:g}, expected {wanted:g}"
 
 
 def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
@@ -140,7 +142,9 @@ def _compares(found: Any, op: str, value: Any) -> bool:
     if op in ("==", "!="):
         return _same(found, value) == (op == "==")
     if op == "contains":
-        return value in found if isinstance(found, (str, list, dict)) and isinstance(value, (str, int, float)) else False
+        return (
+            value in found if isinstance(found, (str, list, dict)) and isinstance(value, (str, int, float)) else False
+        )
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not isinstance(value, (int, float)):
         return False
     return {">": found > value, ">=": found >= value, "<": found < value, "<=": found <= value}[op]

@@ -10,6 +10,8 @@ from typing import Any, Literal
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
+KNOWN_CHARS = 1000
+"""Of an observation handed to a later step; the store has the whole, which is read from there when cited."""
 QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"',
                         "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-", "−": "-", "…": "..."})  # fmt: skip
 SPACES = re.compile(r"\s+")

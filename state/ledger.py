@@ -85,7 +85,9 @@ def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -
     return allowances
 
 
-def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[dict[str, Any]]:
+def meter(
+    spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None
+) -> list[dict[str, Any]]:
     """Rows `{key, spent, limit}` of everything spent or limited, for people."""
     rows = []
     for key in KEYS:

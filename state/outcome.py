@@ -73,7 +73,12 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
 
 def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
     asked = entry["arguments"]
-    return {"id": entry["id"], "question": asked.get("question"), "answer": entry["text"], "by": asked.get("by", "user")}
+    return {
+        "id": entry["id"],
+        "question": asked.get("question"),
+        "answer": entry["text"],
+        "by": asked.get("by", "user"),
+    }
 
 
 def _step_row(step: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:

@@ -59,7 +59,8 @@ class PlanStep(BaseModel):
     )
     id: str | None = Field(None, description="short id such as s1; assigned when missing")
     depends_on: list[str] | None = Field(
-        None, description="ids of steps whose results this one needs; [] = independent; omitted = after all earlier ones"
+        None,
+        description="ids of steps whose results this one needs; [] = independent; omitted = after all earlier ones",
     )
     executor: str | None = None
     tools: list[str] | None = Field(None, description="tools this step needs; approving the plan approves them")
@@ -97,7 +98,9 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     if not isinstance(value, Mapping):
         return ["a plan is an object with title and steps"]
     if isinstance(steps := value.get("steps"), list) and len(steps) > rules.max_steps:
-        return [f"the plan has {len(steps)} steps; at most {rules.max_steps} are allowed. Merge steps, do not cut the end"]
+        return [
+            f"the plan has {len(steps)} steps; at most {rules.max_steps} are allowed. Merge steps, do not cut the end"
+        ]
     known = {key: item for key, item in value.items() if key in Plan.model_fields}
     if known.get("complexity", "") is None:
         known.pop("complexity")
@@ -155,7 +158,11 @@ def _identity(steps: Sequence[dict[str, Any]], rules: Rules) -> list[str]:
 def near(name: str, names: Collection[str]) -> str:
     """A hint at what was probably meant, for corrections."""
     matches = get_close_matches(name, list(names), n=3, cutoff=0.5)
-    return f"; did you mean {', '.join(matches)}?" if matches else f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
+    return (
+        f"; did you mean {', '.join(matches)}?"
+        if matches
+        else f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
+    )
 
 
 def _references(steps: Sequence[dict[str, Any]], rules: Rules) -> list[str]:

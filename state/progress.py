@@ -78,9 +78,7 @@ def _left(records: Records) -> bool:
 
 def _skip(records: Records) -> dict[str, dict[str, Any]]:
     reason = next(record["finished_task"] for record in records.values() if record.get("finished_task"))
-    return {
-        id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL
-    }
+    return {id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL}
 
 
 def _runnable(plan: Mapping[str, Any], records: Records) -> list[str]:
@@ -102,18 +100,25 @@ def _dispatch(
     late: bool,
     changes: dict[str, dict[str, Any]],
 ) -> Move:
-    if late or (key := exhausted(share(left, 1, RESERVE)[0])):
-        return Move("budget", tuple(ready), key="deadline" if late else key or "", changes=changes)
+    needs = {id: ("tool_calls",) if records[id].get("calls") else ("rounds", "model_calls") for id in ready}
+    free = share(left, 1, RESERVE)[0]
+    if late or all(exhausted(free, needs[id]) for id in ready):
+        key = "deadline" if late else exhausted(free, needs[ready[0]]) or ""
+        return Move("budget", tuple(ready), key=key, changes=changes)
     own = {id: remaining(settings.step_limits, records[id].get("granted"), records[id].get("spent")) for id in ready}
-    able = [id for id in ready if not exhausted(own[id])]
+    able = [id for id in ready if not exhausted(own[id], needs[id]) and not exhausted(free, needs[id])]
     if not able:
-        return Move("budget", (ready[0],), key=exhausted(own[ready[0]]) or "", scope=ready[0], changes=changes)
+        short = next(id for id in ready if exhausted(own[id], needs[id]))
+        return Move("budget", (short,), key=exhausted(own[short], needs[short]) or "", scope=short, changes=changes)
     chosen = _together(plan, able, writers)[: settings.max_parallel]
-    while len(chosen) > 1 and exhausted(share(left, len(chosen), RESERVE)[-1]):
+    while len(chosen) > 1 and any(exhausted(part, needs[id]) for part, id in _shared(left, chosen)):
         chosen = chosen[:-1]
-    shares = share(left, len(chosen), RESERVE)
-    allowances = tuple(tightest(part, own[id]) for part, id in zip(shares, chosen, strict=True))
+    allowances = tuple(tightest(part, own[id]) for part, id in _shared(left, chosen))
     return Move("dispatch", tuple(chosen), allowances, changes=changes)
+
+
+def _shared(left: Amounts, chosen: Sequence[str]) -> list[tuple[Amounts, str]]:
+    return list(zip(share(left, len(chosen), RESERVE), chosen, strict=True))
 
 
 def _together(plan: Mapping[str, Any], ready: Sequence[str], writers: Collection[str]) -> list[str]:

@@ -67,6 +67,8 @@ class Planning(TypedDict, total=False):
 
     brief: Json
     planning: Json
+    approval: Json | None
+    kept_steps: dict[str, Json]
     allowance: Amounts
     transcript: Transcript
     kept: int
@@ -83,6 +85,7 @@ class PlanningOutput(TypedDict, total=False):
 
     messages: Annotated[list[AnyMessage], add_messages]
     planning: Json
+    approval: Json | None
     plan: Json | None
     pending: Json | None
     ending: Json | None
@@ -91,9 +94,13 @@ class PlanningOutput(TypedDict, total=False):
 
 
 class Step(TypedDict, total=False):
-    """One step at work: `execute` starts with the first seven keys and leaves the rest."""
+    """One step at work: `execute` starts with the first ten keys and leaves the rest."""
 
     step: Json
+    goal: str
+    turn: int
+    granted_tools: list[str]
+    """What the approved plan allows this step to call without asking."""
     brief: str
     known: list[Json]
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""

@@ -1,0 +1,189 @@
+"""The advance node: the only place that decides what runs next. Ready steps, a question, a replan, or the end."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from graph.answering import FAILURE_OPTIONS, apply_answer
+from graph.context import Deps, settings_of
+from graph.events import emit
+from graph.pauses import call_id, open_pauses, opening, with_others
+from graph.planning import replanning
+from state.channels import merge_records
+from state.human import Answer
+from state.ledger import add, meter
+from state.plan import step_of
+from state.progress import Move, next_move
+from state.run import Json, Run, todos
+from state.settings import Settings
+from state.steps import fresh_records
+
+
+async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+    """Decide what runs next and leave it in state; the route after this node only reads it."""
+    settings = settings_of(runtime)
+    if state.get("ending") or state["planning"].get("open"):
+        return {}
+    plan = state["plan"] or {}
+    records = state.get("steps") or fresh_records(plan, {}, None)
+    move = next_move(
+        plan,
+        records,
+        settings=settings,
+        spent=state.get("spent") or {},
+        granted=state.get("granted") or {},
+        writers=_writers(plan, deps, settings),
+        late=_late(settings),
+    )
+    records = merge_records(records, move.changes)
+    update = _DO[move.kind]({**state, "steps": records}, move, settings, runtime)
+    steps = merge_records(records, update.get("steps"))
+    checklist = todos(plan, steps)
+    emit(runtime, "todos", todos=checklist)
+    emit(runtime, "spent", meter=meter(state.get("spent"), settings.limits, state.get("granted")))
+    return {**update, "steps": steps, "todos": checklist}  # type: ignore[typeddict-item]
+
+
+def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
+    """Steps that may change something: by the tools they list, else by all tools their executor has."""
+    found = set()
+    for step in plan["steps"]:
+        toolbox = deps.tools_for(step.get("executor"), settings)
+        names = toolbox.names if step.get("tools") is None else step["tools"]
+        if any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
+            found.add(step["id"])
+    return found
+
+
+def _late(settings: Settings) -> bool:
+    return settings.deadline is not None and datetime.now(UTC) >= _moment(settings.deadline)
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    changes = {}
+    for id, allowance in zip(move.steps, move.allowances, strict=True):
+        if values["steps"][id].get("status", "pending") == "pending":
+            emit(runtime, "step_started", step=id, content=step_of(values["plan"], id)["content"])
+        changes[id] = {"status": "running", "allowance": allowance}
+    return {"steps": changes}
+
+
+def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    pauses = open_pauses({"steps": values["steps"]})
+    for pause in pauses:
+        if answer := policy_answer(pause, settings):
+            return apply_answer(values, pause, answer, by="policy", at=datetime.now(UTC).isoformat(timespec="seconds"))
+    if any(pause["kind"] == "question" for pause in pauses) and settings.on_question == "abort":
+        return {"ending": {"code": "unanswered", "reason": f"nobody answers questions here: {pauses[0]['question']}"}}
+    return _pause(with_others(pauses[0], pauses))
+
+
+def policy_answer(pause: Mapping[str, Any], settings: Settings) -> Answer | None:
+    """The answer that the settings give in place of a person, or None if a person is to be asked."""
+    if pause["kind"] == "question" and settings.on_question == "default":
+        return Answer("answer", settings.default_answer)
+    if pause["kind"] == "question" and settings.on_question == "assume":
+        return Answer("declined")
+    return None
+
+
+def _pause(pending: Json) -> Json:
+    return {"pending": pending, "messages": [opening(pending)]}
+
+
+def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """A step failed: another plan, a question, or an honest partial delivery."""
+    records = values["steps"]
+    handled = {id: {"handled": True} for id in move.steps}
+    failure = "\n".join(_failure(values, id) for id in move.steps)
+    models_fault = any(records[id].get("code") == "model_error" for id in move.steps)
+    used, limit = (values.get("spent") or {}).get("replans", 0), settings.limits.replans
+    limit = None if limit is None else limit + (values.get("granted") or {}).get("replans", 0)
+    if settings.on_failure == "replan" and not models_fault and (limit is None or used < limit):
+        emit(runtime, "note", text="A step failed; looking for another way.")
+        return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
+    if settings.on_failure == "ask":
+        pending = {
+            "id": f"failure.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
+            "kind": "question",
+            "about": "failure",
+            "name": "ask_user",
+            "tool_call_id": call_id(),
+            "question": f"{failure}\nHow should I go on?",
+            "options": FAILURE_OPTIONS,
+            "step": None,
+            "failed": list(move.steps),
+            "failure": failure,
+        }
+        return {**_pause(pending), "spent": {"questions": 1}}
+    code = "model_error" if models_fault else "worked"
+    return {"steps": handled, "ending": {"code": code, "reason": failure}}
+
+
+def _failure(values: Json, id: str) -> str:
+    record = values["steps"][id]
+    seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
+    tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {e['text'][:300]}" for e in seen)
+    return f"Step {id} ({step_of(values['plan'], id)['content'][:200]}) {record['status']}: {record.get('reason', '')}{tail}"
+
+
+def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """A limit is reached: ask for more, or end honestly."""
+    scope, what = move.scope, f"step {move.scope}" if move.scope else "the run"
+    reason = f"the limit of {move.key} for {what} was reached"
+    emit(runtime, "note", text=f"Out of budget: {reason}.")
+    if settings.on_exhausted == "ask" and move.key != "deadline":
+        return _pause(_budget_pause(values, move, settings, reason))
+    if scope:
+        return {"steps": {scope: {"status": "exhausted", "reason": reason, "handled": True}}}
+    code = "stopped" if settings.on_exhausted == "stop" else "out_of_budget"
+    changes = {id: {"status": "exhausted", "reason": reason} for id in move.steps}
+    return {"steps": changes, "ending": {"code": code, "reason": reason}}
+
+
+def _budget_pause(values: Json, move: Move, settings: Settings, reason: str) -> Json:
+    limits = settings.step_limits if move.scope else settings.limits
+    granted = values["steps"][move.scope].get("granted") if move.scope else values.get("granted")
+    limit = getattr(limits, move.key) or 0
+    done = [step["id"] for step in values["plan"]["steps"] if values["steps"][step["id"]]["status"] == "done"]
+    left = [step["id"] for step in values["plan"]["steps"] if step["id"] not in done]
+    suggested = {move.key: max(limit // 2, 1) if isinstance(limit, int) else max(limit / 2, 0.01)}
+    total = limit + (granted or {}).get(move.key, 0)
+    return {
+        "id": f"budget.{move.scope or 'run'}.{move.key}.{total:g}",
+        "kind": "budget",
+        "name": "extend_budget",
+        "tool_call_id": call_id(),
+        "question": f"Out of budget: {reason} ({total:g}). Done: {', '.join(done) or 'nothing'}. "
+        f"Not done: {', '.join(left)}. Suggested: {', '.join(f'{k} +{v:g}' for k, v in suggested.items())}.",
+        "options": ["extend", "deliver what there is", "replan cheaper", "stop"],
+        "step": move.scope or None,
+        "exhausted": move.key,
+        "suggested": suggested,
+        "done": done,
+        "left": left,
+        "spent": add({}, values.get("spent")),
+    }
+
+
+def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    return {"ending": {"code": move.key, "reason": _reason(values["steps"])}}
+
+
+def _reason(records: Mapping[str, Mapping[str, Any]]) -> str:
+    said = (
+        r.get("finished_task") or r.get("reason")
+        for r in records.values()
+        if r.get("status") != "done" or r.get("finished_task")
+    )
+    return "; ".join(dict.fromkeys(text for text in said if text))[:1000]
+
+
+_DO = {"dispatch": _dispatch, "ask": _ask, "failed": _failed, "budget": _budget, "end": _end}

@@ -1,0 +1,92 @@
+"""The wiring: every node and every edge of the runtime, on one screen."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.graph import END, START, StateGraph
+
+from graph.advance import advance
+from graph.ask_user import ask_user
+from graph.binding import bound
+from graph.confirm import confirm
+from graph.context import Deps, Executor, ModelSource, Pricing
+from graph.deliver import deliver
+from graph.execute import build_execute
+from graph.plan import build_plan
+from graph.receive import receive
+from graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
+from graph.toolbox import Effect, Toolbox
+from state.decisions import NAMES
+from state.run import Input, Output, Run
+from state.settings import Settings
+
+
+def build_graph(
+    model: BaseChatModel | ModelSource,
+    tools: Sequence[BaseTool | Callable[..., Any]] = (),
+    *,
+    models: Mapping[str, BaseChatModel] | None = None,
+    executors: Mapping[str, Executor] | None = None,
+    effects: Mapping[str, Effect] | None = None,
+    pricing: Pricing | None = None,
+) -> StateGraph[Run, Settings, Input, Output]:
+    """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
+
+    `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
+    that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
+    Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
+    Raises ToolError for tools that cannot be offered. Input: `{"messages": [...]}`; context: `Settings`.
+    """
+    deps = Deps(_source(model, models or {}), _toolbox(tools, executors or {}, effects), executors or {}, pricing)
+    graph = StateGraph(Run, context_schema=Settings, input_schema=Input, output_schema=Output)
+    graph.add_node("receive", bound(receive, deps))
+    graph.add_node("plan", build_plan(deps))
+    graph.add_node("confirm", bound(confirm, deps))
+    graph.add_node("advance", bound(advance, deps))
+    graph.add_node("execute", build_execute(deps))
+    graph.add_node("ask_user", bound(ask_user, deps))
+    graph.add_node("deliver", bound(deliver, deps))
+    graph.add_conditional_edges(START, after_start)
+    graph.add_conditional_edges("receive", after_receive, ["plan", "confirm", "advance", "deliver"])
+    graph.add_conditional_edges("plan", after_plan, ["ask_user", "confirm", "advance", "deliver"])
+    graph.add_conditional_edges("confirm", after_confirm, ["confirm", "plan", "advance", "deliver"])
+    graph.add_conditional_edges(
+        "advance", after_advance, ["execute", "ask_user", "confirm", "plan", "advance", "deliver"]
+    )
+    graph.add_edge("execute", "advance")
+    graph.add_conditional_edges("ask_user", after_ask_user, ["ask_user", "plan", "advance", "deliver"])
+    graph.add_edge("deliver", END)
+    return graph
+
+
+def _source(model: BaseChatModel | ModelSource, models: Mapping[str, BaseChatModel]) -> ModelSource:
+    def source(role: str, name: str | None) -> BaseChatModel:
+        if name is not None and name in models:
+            return models[name]
+        if role in models and name is None:
+            return models[role]
+        return model if isinstance(model, BaseChatModel) else model(role, name)
+
+    return source
+
+
+def _toolbox(
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    executors: Mapping[str, Executor],
+    effects: Mapping[str, Effect] | None,
+) -> Toolbox:
+    """All tools there are, the executors' own included; the same tool may be given twice."""
+    found: list[BaseTool] = []
+    own = [tool for executor in executors.values() for tool in executor.tools or ()]
+    for tool in [*tools, *own]:
+        made = (
+            tool
+            if isinstance(tool, BaseTool)
+            else StructuredTool.from_function(**{"coroutine" if inspect.iscoroutinefunction(tool) else "func": tool})
+        )
+        if not any(made is other for other in found):
+            found.append(made)
+    return Toolbox(found, effects=effects, reserved=NAMES)

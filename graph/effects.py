@@ -1,0 +1,123 @@
+"""Effects happen once: the intent is stored before a call that changes something, the outcome after it.
+
+On re-entry a known outcome is replayed. An intent without one is run again where that is harmless; else the tool's
+probe is asked, and where there is none, a person. The key comes from what the call is, never from a random id.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langchain_core.tools import BaseTool
+from langgraph.store.base import BaseStore
+
+from graph.calling import CallResult
+from state.journal import INLINE_CHARS, canonical, shortened
+from state.run import Json
+
+NAMESPACE = ("donewhen", "effects")
+Run = Callable[[], Awaitable[CallResult]]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where the effects of one thread are written down."""
+
+    store: BaseStore | None
+    thread_id: str
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """In the store."""
+        return (*NAMESPACE, self.thread_id)
+
+    async def read(self, key: str) -> Json | None:
+        """The entry of a call, if it was ever intended."""
+        item = await self.store.aget(self.namespace, key) if self.store else None
+        return dict(item.value) if item else None
+
+    async def write(self, key: str, entry: Json) -> None:
+        """Durable before this returns."""
+        if self.store:
+            await self.store.aput(self.namespace, key, entry, index=False)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One call about to be made."""
+
+    key: str
+    tool: BaseTool
+    arguments: Mapping[str, Any]
+    kind: Literal["read", "idempotent", "write"]
+    known: str | None = None
+    """What a person said of an unknown outcome: happened | not_happened | skip."""
+
+
+def effect_key(
+    thread_id: str, turn: int, step: str, attempt: int, round: int, position: int, tool: str, arguments: Any
+) -> str:
+    """Names an effect by its content. `position` tells apart equal calls of one round."""
+    parts = canonical([thread_id, turn, step, attempt, round, position, tool, arguments])
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+async def perform(ledger: Ledger, effect: Effect, run: Run) -> CallResult | None:
+    """Make the call once. None: it may have happened, and only a person can know."""
+    if effect.kind == "read":
+        return await run()
+    entry = await ledger.read(effect.key)
+    if entry and entry["state"] == "done":
+        return CallResult(**entry["result"])
+    if effect.known == "skip":
+        return CallResult(ok=False, text="Skipped: a person decided not to make this call again.", seconds=0.0)
+    if effect.known == "happened":
+        text = "A person confirmed that this call took effect before an interruption; its output was lost."
+        return await _done(ledger, effect, CallResult(ok=True, text=text, seconds=0.0))
+    if entry and effect.kind == "write" and effect.known != "not_happened":
+        probed = await _probe(effect)
+        if probed is None:
+            return None
+        if isinstance(probed, CallResult):
+            return await _done(ledger, effect, probed)
+    await ledger.write(effect.key, {"state": "intent", "tool": effect.tool.name})
+    return await _done(ledger, effect, await run())
+
+
+async def _done(ledger: Ledger, effect: Effect, result: CallResult) -> CallResult:
+    short = shortened({"text": result.text, "length": len(result.text)}, INLINE_CHARS)["text"]
+    stored = {"ok": result.ok, "text": short, "seconds": result.seconds, "artifact": files_of(result)}
+    await ledger.write(effect.key, {"state": "done", "tool": effect.tool.name, "result": stored})
+    return result
+
+
+def files_of(result: CallResult) -> dict[str, Any] | None:
+    """What of a tool's artifact is for clients and JSON: `{"files": {path: content}}`."""
+    files = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
+    if not isinstance(files, Mapping):
+        return None
+    return {"files": {str(path): str(content) for path, content in files.items()}}
+
+
+async def _probe(effect: Effect) -> CallResult | Literal[False] | None:
+    """Ask the tool whether the call took effect: its result if so, False if not, None if it cannot say.
+
+    A probe is `tool.metadata["probe"]`, a function of the arguments (and `idempotency_key`, if it takes one) that
+    returns True or the call's output, False, or None.
+    """
+    probe = (effect.tool.metadata or {}).get("probe")
+    if probe is None:
+        return None
+    keyed = "idempotency_key" in inspect.signature(probe).parameters
+    try:
+        found = probe(dict(effect.arguments), **({"idempotency_key": effect.key} if keyed else {}))
+        found = await found if inspect.isawaitable(found) else found
+    except Exception:
+        return None  # A probe that fails knows nothing; a person is asked.
+    if found is None or found is False:
+        return found
+    return CallResult(
+        ok=True, text="The call took effect before an interruption." if found is True else str(found), seconds=0.0
+    )

@@ -1,0 +1,24 @@
+"""What a run tells while it works: typed events on the custom stream. Nothing depends on anybody listening."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from state.settings import Settings
+
+
+def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
+    """Send one event `{"type": …, …}` to whoever streams `custom`."""
+    runtime.stream_writer({"type": type, **fields})
+
+
+def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[[str], None]:
+    """Speech of the planner (`None`) or of a step, as it is produced."""
+    return lambda text: emit(runtime, "speech", step=step, text=text)
+
+
+def observed(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
+    """A tool answered."""
+    fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
+    emit(runtime, "observation", **fields, text=entry["text"][:300])

@@ -1,0 +1,46 @@
+"""How a step leaves its subgraph, and what its nodes have in common. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+
+from state.ledger import Amounts, add
+from state.run import Json, Step
+from state.steps import transcript_key
+
+STAYS = ("waiting", "ready")
+"""A step that leaves so goes on later; its rounds are kept in the run."""
+
+
+def left_of(state: Step) -> Amounts:
+    """What the step may still spend: its allowance less what it spent since it was sent off."""
+    spent = state.get("spent") or {}
+    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
+
+
+def leave(
+    state: Step, change: Mapping[str, Any], new: Sequence[BaseMessage] = (), spent: Mapping[str, float] | None = None
+) -> Step:
+    """The update with which a step ends or waits: its record for the run, and its new rounds if it goes on later."""
+    record = {**state["record"], **change}
+    before = record.pop("spent_before", {})
+    record["spent"] = add(before, add(state.get("spent"), spent))
+    id = state["step"]["id"]
+    update: Step = {"record": {**record, "spent_before": before}, "steps": {id: record}}
+    if record["status"] in STAYS:
+        fresh = [*state.get("transcript", ())[state.get("kept", 0) :], *new]
+        update["transcripts"] = {transcript_key(id, record): fresh}
+    if new:
+        update["transcript"] = list(new)
+    return update
+
+
+def has_left(state: Step) -> bool:
+    """Whether the step ended or waits."""
+    return bool(state["record"]["status"] != "running")
+
+
+def seen_before(state: Step) -> list[Json]:
+    """Observations of this step and of those it builds on, oldest first."""
+    return [*state.get("known", ()), *state.get("journal", ())]

@@ -1,0 +1,65 @@
+"""What planning starts from: its record in state, and the input of the plan node. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from graph.briefs import conversation
+from state.ledger import remaining
+from state.plan import step_of
+from state.progress import RESERVE
+from state.run import Json
+from state.settings import Settings
+
+
+def fresh_planning(number: int, **record: Any) -> Json:
+    """The planner's record at the start of a planning; `number` counts the plannings of a request."""
+    return {
+        "number": number,
+        "transcript": f"plan{number}",
+        "phase": "triage",
+        "rounds": 0,
+        "corrections": 0,
+        "questions": 0,
+        "open": True,
+        **record,
+    }
+
+
+def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
+    """The input of the plan node: what it may know, what it may spend, and its rounds so far."""
+    planning = values["planning"]
+    transcript = list((values.get("transcripts") or {}).get(planning["transcript"], ()))
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    if values.get("steps"):
+        left = {key: max(0, amount - RESERVE.get(key, 0)) for key, amount in left.items()}
+    return {
+        "brief": {
+            "goal": values["goal"],
+            "conversation": conversation(values.get("messages") or ()) if planning["number"] == 1 else "",
+            "feedback": planning.get("feedback"),
+            "failure": planning.get("failure"),
+            "finished": planning.get("finished"),
+        },
+        "planning": planning,
+        "approval": values.get("approval"),
+        "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
+        "allowance": left,
+        "transcript": transcript,
+        "kept": len(transcript),
+        "plan": None,
+        "pending": None,
+        "ending": None,
+    }
+
+
+def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = None) -> Json:
+    """The record of a planning after a failure: what failed, and what is finished and stays."""
+    records = values.get("steps") or {}
+    finished = {
+        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:2000]}
+        for step in (values.get("plan") or {}).get("steps", ())
+        if records.get(step["id"], {}).get("status") == "done"
+    }
+    number = values["planning"]["number"] + 1
+    phase = "draft" if failure else "triage"
+    return fresh_planning(number, phase=phase, failure=failure, feedback=feedback, finished=finished)

@@ -1,0 +1,74 @@
+"""A plan on its way to consent: the rules it must keep, what a replan keeps of the old one, and whether it asks. Pure."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from graph.context import Deps
+from graph.pauses import call_id, opening
+from state.plan import Rules, revision
+from state.revisions import difference
+from state.run import Json
+from state.settings import Settings
+
+
+def plan_rules(deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None) -> Rules:
+    """What a plan may refer to in this run, whoever proposes it."""
+    toolbox = deps.tools_for(None, settings)
+    checks = {n: partial(toolbox.problems, n) for n in toolbox.names if toolbox.effect(n) == "read"}
+    return Rules(
+        tools=deps.toolbox.names,
+        executors=deps.executors,
+        checks=checks,
+        max_steps=settings.max_steps,
+        forbidden=settings.profile.forbidden_tools,
+        finished=finished or {},
+    )
+
+
+def with_finished(plan: Json, finished: Mapping[str, Json]) -> Json:
+    """A replan with the finished steps in front, as they were: nothing finished runs again."""
+    if not finished:
+        return plan
+    steps = [*finished.values(), *(step for step in plan["steps"] if step["id"] not in finished)]
+    whole = {**plan, "steps": steps}
+    return {**whole, "revision": revision(whole)}
+
+
+def consent(plan: Json, by: str) -> Json:
+    """The record that a plan was approved: its revision and the tools granted per step."""
+    tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
+    return {"revision": plan["revision"], "by": by, "tools": tools, "plan": plan}
+
+
+def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
+    """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
+
+    Against an approved plan only the difference needs consent; without a difference nobody is asked.
+    """
+    changes = difference(approval["plan"], plan) if approval else None
+    policy = settings.confirm
+    waived = policy == "never" or (policy == "complex" and plan["complexity"] != "complex")
+    if waived or (approval and not changes):
+        by = "policy" if waived else str((approval or {}).get("by"))
+        return {"plan": plan, "approval": consent(plan, by), "pending": None}
+    pending = {
+        "id": f"confirm.{plan['revision']}",
+        "kind": "plan",
+        "name": "confirm_plan",
+        "tool_call_id": call_id(),
+        "question": _question(changes),
+        "options": ["approve", "edit", "reject", "cancel"],
+        "step": None,
+        "plan": plan,
+        "revision": plan["revision"],
+        "limits": settings.limits.model_dump(exclude_none=True),
+        **({"changes": changes} if changes else {}),
+    }
+    return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
+
+
+def _question(changes: list[str] | None) -> str:
+    if not changes:
+        return "Approve, edit or reject this plan?"
+    return "The plan changed. Approve the difference?\n" + "\n".join(f"- {line}" for line in changes)

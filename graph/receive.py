@@ -1,0 +1,64 @@
+"""Where a request enters: the goal is read from the conversation, and everything about the last request is put away."""
+
+from langgraph.runtime import Runtime
+from langgraph.types import Overwrite
+
+from graph.context import Deps, settings_of
+from graph.events import emit
+from graph.pauses import typed_reply
+from graph.planning import fresh_planning
+from graph.proposal import plan_rules, propose
+from state.plan import read_plan
+from state.run import VERSION, Json, Run
+from state.settings import Settings
+
+GOAL_CHARS = 100_000
+
+
+async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+    """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
+    settings = settings_of(runtime)
+    goal = (typed_reply(state.get("messages") or ()) or "").strip()
+    update = _fresh(state, goal)
+    if problem := goal_problem(goal) or _executor_problem(settings, deps):
+        return {**update, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
+    named = deps.executors.get(settings.executor or "")
+    emit(runtime, "goal", text=goal[:2000])
+    if named and named.passthrough:
+        return {**update, **_whole(goal, settings, deps)}
+    return update
+
+
+def _fresh(state: Run, goal: str) -> Run:
+    nothing = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
+    lists = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
+    maps = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
+    turn = state.get("turn", 0) + 1
+    known = {"goal": goal, "version": VERSION, "turn": turn, "planning": fresh_planning(1)}
+    return {**nothing, **lists, **maps, **known}  # type: ignore[typeddict-item]
+
+
+def goal_problem(goal: str) -> str | None:
+    """Why nobody could work on this goal, in words for the user; None if somebody could."""
+    if not goal:
+        return "The goal is empty. Say what you want done."
+    if len(goal) > GOAL_CHARS:
+        return (
+            f"The goal has {len(goal):,} characters; at most {GOAL_CHARS:,} are read. "
+            "Put long material into a file and name it in the goal."
+        )
+    return None
+
+
+def _executor_problem(settings: Settings, deps: Deps) -> str | None:
+    if not settings.executor or settings.executor in deps.executors:
+        return None
+    return f"There is no executor {settings.executor!r}; there are: {', '.join(deps.executors) or 'none'}."
+
+
+def _whole(goal: str, settings: Settings, deps: Deps) -> Json:
+    """The goal unchanged as a one-step plan for an executor that wants no planning."""
+    step = {"content": goal[:4000], "executor": settings.executor, "tools": None}
+    plan = read_plan({"title": goal[:80], "complexity": "simple", "steps": [step]}, plan_rules(deps, settings))
+    assert isinstance(plan, dict), plan
+    return {**propose(plan, None, settings), "planning": fresh_planning(1, open=False)}

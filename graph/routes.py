@@ -1,0 +1,85 @@
+"""Where the run goes next: pure functions of state. They read what nodes decided and decide nothing themselves."""
+
+from typing import Literal
+
+from langgraph.runtime import Runtime
+from langgraph.types import Send
+
+from graph.briefs import step_brief
+from graph.context import settings_of
+from graph.pauses import typed_reply
+from graph.planning import planning_input
+from state.journal import KNOWN_CHARS, shortened
+from state.plan import ancestors, step_of
+from state.run import Json, Run
+from state.settings import Settings
+from state.steps import transcript_key
+
+
+def after_start(state: Run) -> Literal["receive", "confirm", "ask_user"]:
+    """A reply typed into the chat while something is pending answers that; anything else is a new request."""
+    pending = state.get("pending")
+    if pending and typed_reply(state.get("messages") or ()) is not None:
+        return "confirm" if pending["kind"] == "plan" else "ask_user"
+    return "receive"
+
+
+def _on(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+    if state.get("ending"):
+        return "deliver"
+    if (pending := state.get("pending")) is not None:
+        return "confirm" if pending["kind"] == "plan" else "ask_user"
+    if state["planning"].get("open"):
+        return [Send("plan", planning_input(state, settings_of(runtime)))]
+    return "advance"
+
+
+def after_receive(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+    """To planning; straight to consent where an executor takes the goal whole; to the end if the goal is none."""
+    return _on(state, runtime)
+
+
+def after_plan(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+    """A plan to confirm, a question, an end; or on, if no consent is needed."""
+    return _on(state, runtime)
+
+
+def after_confirm(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+    """Approved: on. Rejected: back to planning. Cancelled: to the end. Not understood: the pause stays."""
+    return _on(state, runtime)
+
+
+def after_ask_user(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+    """Back to who asked: planning or the steps; to the end if the person ended the run."""
+    return _on(state, runtime)
+
+
+def after_advance(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+    """Every step set to run is sent off by itself; else a pause, a replan, the end, or one more look."""
+    running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
+    if running and not state.get("ending") and not state.get("pending"):
+        return [Send("execute", step_input(state, id, whole=runtime.store is None)) for id in running]
+    return _on(state, runtime)
+
+
+def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
+    """All that `execute` gets to work on a step: nothing of what other steps did but results and citable observations.
+
+    `whole`: there is no store to read long observations from, so they go along.
+    """
+    plan, record = state["plan"] or {}, (state.get("steps") or {})[id]
+    step = step_of(plan, id)
+    scope = {id, *ancestors(plan, id)}
+    transcript = list((state.get("transcripts") or {}).get(transcript_key(id, record), ()))
+    return {
+        "step": step,
+        "goal": state["goal"],
+        "turn": state.get("turn", 1),
+        "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
+        "brief": step_brief(state, step),
+        "known": [e if whole else shortened(e, KNOWN_CHARS) for e in state.get("journal") or () if e["step"] in scope],
+        "transcript": transcript,
+        "kept": len(transcript),
+        "allowance": record.get("allowance") or {},
+        "record": {**record, "spent_before": record.get("spent") or {}},
+    }

@@ -1,0 +1,49 @@
+"""Records of steps: what became of each. A record is plain JSON; here is what a new one holds."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Record = dict[str, Any]
+
+
+def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
+    """A step not started. A step that takes the place of an older one of the same id counts on from it,
+    so that no observation id and no effect key is ever used twice."""
+    return {
+        "status": "pending",
+        "attempt": (before or {}).get("attempt", 0) + 1,
+        "observed": (before or {}).get("observed", 0),
+        "rounds": 0,
+        "corrections": 0,
+        "refused": 0,
+        "questions": 0,
+        "result": "",
+        "reason": "",
+        "code": "",
+        "verdicts": [],
+        "spent": {},
+        "granted": {},
+        "calls": [],
+        "waiting": None,
+        "handled": False,
+        "finished_task": None,
+        "rejected": [],
+    }
+
+
+def fresh_records(
+    plan: Mapping[str, Any], records: Mapping[str, Any], before: Mapping[str, Any] | None
+) -> dict[str, Record]:
+    """Records for a plan just approved: finished steps and steps that did not change keep theirs."""
+    old = {step["id"]: step for step in (before or {}).get("steps", ())}
+    return {
+        step["id"]: fresh_record(records.get(step["id"]))
+        for step in plan["steps"]
+        if records.get(step["id"], {}).get("status") != "done"
+        and not (old.get(step["id"]) == step and records.get(step["id"], {}).get("status") in ("waiting", "ready"))
+    }
+
+
+def transcript_key(id: str, record: Mapping[str, Any]) -> str:
+    """Where the rounds of a step are kept while it waits; a new attempt starts a new transcript."""
+    return id if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}"
