@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -225,7 +225,7 @@ def _repeated(journal: Sequence[Json], call: Json) -> str:
     return f"Note: this call gave the same result {count} times; the {REFUSED}th time it will be refused. Do something else."
 
 
-def _messages(work: Work) -> list[BaseMessage]:
+def _messages(work: Work) -> list[AnyMessage]:
     """The results as the model gets them: one per native call, or all in one message."""
     native = [ToolMessage(text, tool_call_id=call["id"]) for call, text in work.messages if call.get("native")]
     printed = [text for call, text in work.messages if not call.get("native")]
@@ -246,6 +246,6 @@ def _halted(work: Work, rest: Sequence[Json], change: Json, runtime: Runtime[Set
     if waiting and waiting["kind"] in ("tool", "effect"):
         waiting = {**waiting, "questions": 1}
     left = leave(
-        work.state, {**change, "calls": frozen, "observed": work.number}, update["transcript"], update["spent"]
+        work.state, runtime, {**change, "calls": frozen, "observed": work.number}, update["transcript"], update["spent"]
     )
     return {**update, **left}

@@ -38,6 +38,8 @@ async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
         late=_late(settings),
     )
     records = merge_records(records, move.changes)
+    for id, change in move.changes.items():
+        emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
     update = _DO[move.kind]({**state, "steps": records}, move, settings, runtime)
     steps = merge_records(records, update.get("steps"))
     checklist = todos(plan, steps)

@@ -82,11 +82,13 @@ def _toolbox(
     found: list[BaseTool] = []
     own = [tool for executor in executors.values() for tool in executor.tools or ()]
     for tool in [*tools, *own]:
-        made = (
-            tool
-            if isinstance(tool, BaseTool)
-            else StructuredTool.from_function(**{"coroutine" if inspect.iscoroutinefunction(tool) else "func": tool})
-        )
+        made = tool if isinstance(tool, BaseTool) else _from_function(tool)
         if not any(made is other for other in found):
             found.append(made)
     return Toolbox(found, effects=effects, reserved=NAMES)
+
+
+def _from_function(function: Callable[..., Any]) -> BaseTool:
+    if inspect.iscoroutinefunction(function):
+        return StructuredTool.from_function(coroutine=function)
+    return StructuredTool.from_function(func=function)

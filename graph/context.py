@@ -61,4 +61,5 @@ class Deps:
 
 def settings_of(runtime: Runtime[Settings]) -> Settings:
     """The run's settings; LangGraph passes None where nothing was given."""
-    return runtime.context or Settings()
+    given: Settings | None = runtime.context
+    return Settings() if given is None else given

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from graph.forms import from_text
 from graph.toolbox import Toolbox
@@ -55,7 +55,7 @@ class Correction:
 def read(message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None) -> Decision | Correction:
     """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called."""
     calls, broken = _native(message)
-    speech, native = message.text, True
+    speech, native = str(message.text), True
     if not calls and not broken:
         native = False
         calls, speech, broken = from_text(message.text, [*legal, *(toolbox.names if toolbox else ())])
@@ -153,7 +153,7 @@ def kept(message: AIMessage) -> AIMessage:
     return message.model_copy(update={"content": text})
 
 
-def respond(message: AIMessage, text: str | Callable[[str], str]) -> list[BaseMessage]:
+def respond(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMessage]:
     """What the model is told: one message per call of its reply, or one plain message if it made none.
 
     `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14).

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
 from graph.asking import Question, ask
@@ -34,7 +34,7 @@ async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
     emit(runtime, "todos", todos=todos(state.get("plan"), steps))
     pending = state.get("pending")
     closed = closing(state.get("messages") or (), pending, "Ended.") if pending else []
-    said: list[BaseMessage] = [*closed, AIMessage(text)]
+    said: list[AnyMessage] = [*closed, AIMessage(text)]
     return {
         "messages": said,
         "outcome": outcome,

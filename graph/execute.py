@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from graph.act import act
@@ -36,7 +36,7 @@ def after_dispatch(state: Step) -> Literal["decide", "act"]:
 def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
     """Act on the decision; without one (speech, a correction) the next round."""
     if has_left(state):
-        return END
+        return "__end__"
     if state["record"].get("calls"):
         return "act"
     return "goal_check" if state.get("decision") else "decide"
@@ -44,9 +44,9 @@ def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__
 
 def after_act(state: Step) -> Literal["decide", "__end__"]:
     """The next round, unless the step waits for a person or for budget."""
-    return END if has_left(state) else "decide"
+    return "__end__" if has_left(state) else "decide"
 
 
 def after_goal_check(state: Step) -> Literal["decide", "__end__"]:
     """Done, failed, or on with what is missing."""
-    return END if has_left(state) else "decide"
+    return "__end__" if has_left(state) else "decide"

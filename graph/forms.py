@@ -130,7 +130,7 @@ def _call(value: Mapping[str, Any]) -> dict[str, Any] | None:
     inner = value.get("function") if isinstance(value.get("function"), Mapping) else value
     assert isinstance(inner, Mapping)
     name = _name(inner)
-    args = next((inner[key] for key in INNER if key in inner), {})
+    args: Any = next((inner[key] for key in INNER if key in inner), {})
     if isinstance(args, str) and (found := extract(args, lambda item: isinstance(item, dict))):
         args = found.value
     return {"name": name.strip(), "args": dict(args)} if isinstance(name, str) and isinstance(args, Mapping) else None

@@ -159,7 +159,9 @@ def _refused(
     common: Step = {"journal": checks, "spent": spent}
     if refused >= settings.max_refusals:
         reason = f"{refused} goal_checks were refused; the last: {'; '.join(problems)[:600]}"
-        left = leave(state, {**change, "status": "failed", "code": "unproven", "reason": reason}, [message], spent)
+        left = leave(
+            state, runtime, {**change, "status": "failed", "code": "unproven", "reason": reason}, [message], spent
+        )
         return {**common, **left}
     return {**common, "record": {**record, **change}, "transcript": [message], "decision": None}
 
@@ -181,5 +183,5 @@ async def _accepted(
         "corrections": 0,
         "finished_task": arguments.get("reason") if decision["kind"] == "finish_task" else None,
     }
-    left = leave(state, change, [_answer(state, "Accepted.")], spent)
+    left = leave(state, runtime, change, [_answer(state, "Accepted.")], spent)
     return {"journal": [*checks, entry], "spent": spent, **left}

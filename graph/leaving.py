@@ -1,12 +1,16 @@
-"""How a step leaves its subgraph, and what its nodes have in common. Pure."""
+"""How a step leaves its subgraph, and what its nodes have in common."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AnyMessage
+from langgraph.runtime import Runtime
 
+from graph.events import emit
 from state.ledger import Amounts, add
+from state.outcome import FINAL
 from state.run import Json, Step
+from state.settings import Settings
 from state.steps import transcript_key
 
 STAYS = ("waiting", "ready")
@@ -20,7 +24,11 @@ def left_of(state: Step) -> Amounts:
 
 
 def leave(
-    state: Step, change: Mapping[str, Any], new: Sequence[BaseMessage] = (), spent: Mapping[str, float] | None = None
+    state: Step,
+    runtime: Runtime[Settings],
+    change: Mapping[str, Any],
+    new: Sequence[AnyMessage] = (),
+    spent: Mapping[str, float] | None = None,
 ) -> Step:
     """The update with which a step ends or waits: its record for the run, and its new rounds if it goes on later."""
     record = {**state["record"], **change}
@@ -33,6 +41,9 @@ def leave(
         update["transcripts"] = {transcript_key(id, record): fresh}
     if new:
         update["transcript"] = list(new)
+    if record["status"] in FINAL:
+        told = {key: record[key] for key in ("status", "result", "reason")}
+        emit(runtime, "step_finished", step=id, **told)
     return update
 
 

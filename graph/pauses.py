@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
 from state.human import action_name, payload
 from state.payloads import OTHER_KEYS
@@ -23,7 +23,7 @@ def opening(pending: Mapping[str, Any]) -> AIMessage:
     return AIMessage(action["description"], tool_calls=[{**call, "type": "tool_call"}])
 
 
-def closing(messages: Sequence[BaseMessage], pending: Mapping[str, Any], text: str) -> list[BaseMessage]:
+def closing(messages: Sequence[BaseMessage], pending: Mapping[str, Any], text: str) -> list[AnyMessage]:
     """The answer as the result of that tool call, unless a client has written one already."""
     call = pending["tool_call_id"]
     answered = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
@@ -52,7 +52,7 @@ def _first_phase(state: Planning) -> Literal["triage", "draft"]:
 def after_phase(state: Planning) -> Literal["triage", "draft", "__end__"]:
     """On as long as nothing came out of planning: a plan, a question or an end."""
     if state.get("plan") or state.get("pending") or state.get("ending"):
-        return END
+        return "__end__"
     return "draft" if state["planning"]["phase"] == "draft" else "triage"
 
 

@@ -15,7 +15,7 @@ from state.settings import Settings
 GOAL_CHARS = 100_000
 
 
-async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json:
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
     settings = settings_of(runtime)
     goal = (typed_reply(state.get("messages") or ()) or "").strip()
@@ -29,13 +29,13 @@ async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
     return update
 
 
-def _fresh(state: Run, goal: str) -> Run:
-    nothing = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
-    lists = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
-    maps = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
+def _fresh(state: Run, goal: str) -> Json:
+    nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
+    lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
+    maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
-    known = {"goal": goal, "version": VERSION, "turn": turn, "planning": fresh_planning(1)}
-    return {**nothing, **lists, **maps, **known}  # type: ignore[typeddict-item]
+    known: Json = {"goal": goal, "version": VERSION, "turn": turn, "planning": fresh_planning(1)}
+    return {**nothing, **lists, **maps, **known}
 
 
 def goal_problem(goal: str) -> str | None:

@@ -26,7 +26,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     settings, step = settings_of(runtime), state["step"]
     left = left_of(state)
     if key := exhausted(left):
-        return leave(state, {"status": "ready", "code": f"allowance:{key}"})
+        return leave(state, runtime, {"status": "ready", "code": f"allowance:{key}"})
     toolbox = deps.tools_for(step.get("executor"), settings)
     named = deps.executors.get(step.get("executor") or "")
     prompt = render("execute", profile=profile_text(settings.profile, named.profile if named else ""))
@@ -45,7 +45,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     if reply.message is None:
         assert reply.error is not None
         return {
-            **leave(now, {"status": "failed", "code": "model_error", "reason": str(reply.error)}, spent=spent),
+            **leave(now, runtime, {"status": "failed", "code": "model_error", "reason": str(reply.error)}, spent=spent),
             "spent": spent,
         }
     outcome = read(reply.message, EXECUTE, toolbox)
@@ -53,7 +53,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         reply.speech.finish(outcome.speech)
     if isinstance(outcome, Correction):
         return {**corrected(now, reply.message, outcome, runtime, spent=spent), "spent": spent}
-    return _decided(now, reply, outcome, spent)
+    return _decided(now, runtime, reply, outcome, spent)
 
 
 def corrected(
@@ -75,11 +75,13 @@ def corrected(
             "code": "unusable",
             "reason": f"{count} unusable replies in a row; the last: {said}",
         }
-        return leave({**state, "record": {**record, "corrections": count}}, change, messages, spent)
+        return leave({**state, "record": {**record, "corrections": count}}, runtime, change, messages, spent)
     return {"record": {**record, "corrections": count}, "transcript": messages, "decision": None}
 
 
-def _decided(state: Step, reply: Reply, decision: Decision, spent: dict[str, float]) -> Step:
+def _decided(
+    state: Step, runtime: Runtime[Settings], reply: Reply, decision: Decision, spent: dict[str, float]
+) -> Step:
     assert reply.message is not None
     message, record = kept(reply.message), state["record"]
     if decision.kind == "speak":
@@ -95,7 +97,7 @@ def _decided(state: Step, reply: Reply, decision: Decision, spent: dict[str, flo
         calls = [{**call, "native": bool(message.tool_calls or message.invalid_tool_calls)} for call in decision.calls]
         return {"record": {**record, "calls": calls}, "transcript": [message], "decision": None, "spent": spent}
     if decision.kind == "ask_user":
-        return _asks(state, message, decision, spent)
+        return _asks(state, runtime, message, decision, spent)
     if decision.kind == "give_up":
         kind = decision.arguments["kind"]
         change = {
@@ -103,12 +105,14 @@ def _decided(state: Step, reply: Reply, decision: Decision, spent: dict[str, flo
             "code": f"gave_up:{kind}",
             "reason": decision.arguments["reason"],
         }
-        return {**leave(state, change, [message], spent), "spent": spent}
+        return {**leave(state, runtime, change, [message], spent), "spent": spent}
     chosen: Json = {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id}
     return {"record": record, "transcript": [message], "decision": chosen, "spent": spent}
 
 
-def _asks(state: Step, message: AIMessage, decision: Decision, spent: dict[str, float]) -> Step:
+def _asks(
+    state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: dict[str, float]
+) -> Step:
     """Leave with a question; the answer will be the result of this very call."""
     record, id, arguments = state["record"], state["step"]["id"], decision.arguments
     number = record.get("questions", 0) + 1
@@ -124,4 +128,4 @@ def _asks(state: Step, message: AIMessage, decision: Decision, spent: dict[str, 
     }
     cost = add(spent, {"questions": 1})
     change = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
-    return {**leave(state, change, [message], cost), "spent": cost}
+    return {**leave(state, runtime, change, [message], cost), "spent": cost}

@@ -30,14 +30,14 @@ class Expectation(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    contains: str | None = Field(None, min_length=1)
-    matches: str | None = Field(None, min_length=1, max_length=PATTERN_CHARS, description="regular expression")
+    contains: str | None = Field(default=None, min_length=1)
+    matches: str | None = Field(default=None, min_length=1, max_length=PATTERN_CHARS, description="regular expression")
     equals: JsonValue = None
-    path: str | None = Field(None, description="JSON path into the result, e.g. $.rows")
+    path: str | None = Field(default=None, description="JSON path into the result, e.g. $.rows")
     op: Operator = "=="
     value: JsonValue = None
     number: FiniteFloat | None = None
-    tolerance: FiniteFloat = Field(0.0, ge=0)
+    tolerance: FiniteFloat = Field(default=0.0, ge=0)
 
     @model_serializer(mode="wrap")
     def _only_what_was_set(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -13,16 +13,16 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rounds: int | None = Field(None, ge=0, description="model decisions for steps")
-    model_calls: int | None = Field(None, ge=0, description="requests that reached a model, retries included")
-    tool_calls: int | None = Field(None, ge=0, description="calls of domain tools and of checks")
-    input_tokens: int | None = Field(None, ge=0)
-    cached_tokens: int | None = Field(None, ge=0, description="the part of input_tokens read from a cache")
-    output_tokens: int | None = Field(None, ge=0)
-    cost_usd: FiniteFloat | None = Field(None, ge=0, description="US dollars")
-    active_seconds: FiniteFloat | None = Field(None, ge=0, description="work, not waiting for people")
-    questions: int | None = Field(None, ge=0, description="questions put to a person")
-    replans: int | None = Field(None, ge=0)
+    rounds: int | None = Field(default=None, ge=0, description="model decisions for steps")
+    model_calls: int | None = Field(default=None, ge=0, description="requests that reached a model, retries included")
+    tool_calls: int | None = Field(default=None, ge=0, description="calls of domain tools and of checks")
+    input_tokens: int | None = Field(default=None, ge=0)
+    cached_tokens: int | None = Field(default=None, ge=0, description="the part of input_tokens read from a cache")
+    output_tokens: int | None = Field(default=None, ge=0)
+    cost_usd: FiniteFloat | None = Field(default=None, ge=0, description="US dollars")
+    active_seconds: FiniteFloat | None = Field(default=None, ge=0, description="work, not waiting for people")
+    questions: int | None = Field(default=None, ge=0, description="questions put to a person")
+    replans: int | None = Field(default=None, ge=0)
 
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)

@@ -36,8 +36,8 @@ class Criterion(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Text
-    check: Check | None = Field(None, description="read-only tool call that the runtime makes to decide this criterion")
-    judge: bool = Field(False, description="let a second model decide this criterion from the evidence")
+    check: Check | None = Field(default=None, description="read-only tool call that the runtime makes to decide this criterion")
+    judge: bool = Field(default=False, description="let a second model decide this criterion from the evidence")
 
 
 def _criteria(value: Any) -> Any:
@@ -57,13 +57,13 @@ class PlanStep(BaseModel):
         default_factory=list,
         description="observable criteria; attach a check wherever a listed check tool can decide one",
     )
-    id: str | None = Field(None, description="short id such as s1; assigned when missing")
+    id: str | None = Field(default=None, description="short id such as s1; assigned when missing")
     depends_on: list[str] | None = Field(
         None,
         description="ids of steps whose results this one needs; [] = independent; omitted = after all earlier ones",
     )
     executor: str | None = None
-    tools: list[str] | None = Field(None, description="tools this step needs; approving the plan approves them")
+    tools: list[str] | None = Field(default=None, description="tools this step needs; approving the plan approves them")
 
 
 class Plan(BaseModel):
@@ -76,7 +76,7 @@ class Plan(BaseModel):
     need_thinking: bool = False
     steps: list[PlanStep] = Field(min_length=1)
     schedule: Schedule | None = None
-    speak: str | None = Field(None, description="what to tell the user with the plan")
+    speak: str | None = Field(default=None, description="what to tell the user with the plan")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Schedule(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    every_minutes: int | None = Field(None, ge=1, le=527_040)
+    every_minutes: int | None = Field(default=None, ge=1, le=527_040)
     at: Annotated[str, AfterValidator(_clock)] | None = None
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
 

@@ -1,0 +1,53 @@
+# DoneWhen. `make` alone says what there is.
+PYTHON ?= python3
+BIN := .venv/bin
+GOAL ?= count the files by type, then total the amount in sales.csv by region, then write a report to report.md
+DIR ?= examples/shop
+ARGS ?=
+
+.DEFAULT_GOAL := help
+
+help: ## what there is
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "Python's venv module is missing (Debian: apt install python3-venv)"; exit 1; }
+
+.venv/ready: .venv/bin/pip pyproject.toml
+	@echo "Setting up (once) …" >&2
+	@$(BIN)/pip install -q --disable-pip-version-check -U 'pip>=25.1'
+	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+.venv/ready-dev: .venv/ready
+	@echo "Setting up the tests (once) …" >&2
+	@$(BIN)/pip install -q --disable-pip-version-check -e . --group test --group check
+	@touch $@
+
+install: .venv/ready ## set up .venv with everything a run needs
+
+run: .venv/ready ## run the main job: make run GOAL="..." DIR=path
+	@$(BIN)/donewhen run "$(GOAL)" --dir "$(DIR)" $(ARGS)
+
+studio: .venv/ready-dev ## look at it in LangGraph Studio (langgraph dev on 127.0.0.1:2024)
+	@LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --n-jobs-per-worker 4
+
+test: .venv/ready-dev ## all tests, as CI runs them
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+format: .venv/ready-dev ## rewrite the code in its own style
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: .venv/ready-dev ## style, and that imports only go down
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports
+
+typecheck: .venv/ready-dev ## mypy strict, pyright standard
+	@$(BIN)/mypy && $(BIN)/pyright
+
+check: lint typecheck test ## everything CI checks
+
+clean: ## remove what was built
+	@rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
+
+.PHONY: help install run studio test format lint typecheck check clean

@@ -1,0 +1,74 @@
+"""A run as its caller sees it: what was read from a thread's last checkpoint."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from langgraph.types import StateSnapshot
+
+from graph.pauses import open_pauses
+
+Json = dict[str, Any]
+RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The state of one thread.
+
+    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (cut off: `resume` goes on).
+    """
+
+    thread_id: str
+    status: RunStatus
+    goal: str = ""
+    plan: Json | None = None
+    steps: Mapping[str, Json] = field(default_factory=dict)
+    pending: tuple[Json, ...] = ()
+    """Open questions, the one asked now first: `{id, kind, question, options, step, …}`; it also has `interrupt_id`."""
+    answer: str = ""
+    outcome: Json | None = None
+    receipt: Json | None = None
+    spent: Mapping[str, float] = field(default_factory=dict)
+    problem: str = ""
+    """Why the last answer was not taken; "" if it was."""
+
+
+def run_of(thread_id: str, snapshot: StateSnapshot) -> Run:
+    """Read a run from a snapshot that holds one."""
+    values = snapshot.values
+    outcome = values.get("outcome")
+    pending: tuple[Json, ...] = ()
+    status: RunStatus = "running"
+    if snapshot.interrupts:
+        status = "waiting"
+        first, *rest = open_pauses(values)
+        pending = ({**first, "interrupt_id": snapshot.interrupts[0].id}, *rest)
+    elif not snapshot.tasks and outcome:
+        status = outcome["status"]
+    finished = status not in ("waiting", "running")
+    return Run(
+        thread_id,
+        status,
+        values.get("goal", ""),
+        values.get("plan"),
+        values.get("steps") or {},
+        pending,
+        outcome["text"] if finished and outcome else "",
+        outcome if finished else None,
+        outcome["receipt"] if finished and outcome else None,
+        values.get("spent") or {},
+        str(pending[0].get("problem") or "") if pending else "",
+    )
+
+
+@dataclass(frozen=True)
+class ThreadInfo:
+    """One line of a list of threads."""
+
+    thread_id: str
+    goal: str
+    status: str
+    updated: str
+    extra: Json = field(default_factory=dict)
+    """What whoever started it wants to remember, such as folder and model; never secrets."""
