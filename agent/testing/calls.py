@@ -1,0 +1,156 @@
+"""What a scripted model may answer: tool calls, and a builder for each control tool of the protocol."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, InvalidToolCall, ToolMessage, UsageMetadata
+from langchain_core.messages.tool import ToolCall, invalid_tool_call, tool_call
+
+Call: TypeAlias = ToolCall | InvalidToolCall
+Evidence: TypeAlias = str | tuple[str, str]
+"""An observation id, or an observation id and a quote from it."""
+Evidences: TypeAlias = Evidence | Sequence[Evidence]
+"""One for criterion 1, or a list with one per criterion."""
+
+
+def call(name: str, /, **args: Any) -> ToolCall:
+    """A call of tool `name` with these arguments; the scripted model gives it its id."""
+    return tool_call(name=name, args=args, id=None)
+
+
+def broken_call(name: str, arguments: str) -> InvalidToolCall:
+    """A tool call whose arguments are the text `arguments`, which is no JSON object.
+
+    Streamed, LangChain completes JSON that merely ends early, as it does with real models.
+    """
+    return invalid_tool_call(name=name, args=arguments, id=None, error="not a JSON object")
+
+
+def reply(
+    text: str = "",
+    calls: Sequence[Call] = (),
+    *,
+    thinking: str | None = None,
+    usage: Mapping[str, Any] | None = None,
+    finish_reason: str | None = None,
+) -> AIMessage:
+    """A whole reply: speech, tool calls, thinking (as `reasoning_content`), and tokens.
+
+    `usage` takes the keys of LangChain's `UsageMetadata`, missing counts are 0 and the total is their sum;
+    without it the model estimates from lengths. `finish_reason` defaults to `stop` or `tool_calls`.
+    """
+    return AIMessage(
+        content=text,
+        tool_calls=[c for c in calls if not is_broken(c)],
+        invalid_tool_calls=[c for c in calls if is_broken(c)],
+        additional_kwargs={"reasoning_content": thinking} if thinking else {},
+        usage_metadata=None if usage is None else _usage(usage),
+        response_metadata={"finish_reason": finish_reason} if finish_reason else {},
+    )
+
+
+def is_broken(item: Mapping[str, Any]) -> bool:
+    """Whether a call's arguments are text instead of an object."""
+    return item.get("type") == "invalid_tool_call"
+
+
+def _usage(given: Mapping[str, Any]) -> UsageMetadata:
+    counts: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0, **given}
+    counts.setdefault("total_tokens", counts["input_tokens"] + counts["output_tokens"])
+    return cast(UsageMetadata, counts)
+
+
+def answer(text: str) -> ToolCall:
+    """The planner answers without a plan."""
+    return call("answer", text=text)
+
+
+def ask_user(question: str, options: Sequence[str] | None = None, reason: str | None = None) -> ToolCall:
+    """The planner or an executor asks a person."""
+    return _sparse("ask_user", question=question, options=_list(options), reason=reason)
+
+
+def submit_plan(
+    steps: Sequence[str | Mapping[str, Any]],
+    title: str = "Plan",
+    complexity: str | None = "moderate",
+    need_thinking: bool = False,
+    **kw: Any,
+) -> ToolCall:
+    """The planner submits steps; a string is a step's `content`, `kw` takes `schedule`, `speak`, others."""
+    written = [{"content": step} if isinstance(step, str) else dict(step) for step in steps]
+    return _sparse("submit_plan", title=title, complexity=complexity, need_thinking=need_thinking, steps=written, **kw)
+
+
+def decline(reason: str, guidance: str) -> ToolCall:
+    """The planner says that no adequate plan is possible, and what it would need."""
+    return call("decline", reason=reason, guidance=guidance)
+
+
+def criterion(number: int, *evidence: Evidence, met: bool = True, note: str | None = None) -> dict[str, Any]:
+    """One item of a goal_check: criterion `number`, from 1, shown by `"s1.1"` or `("s1.1", "quote")`."""
+    cited = [{"observation": e} if isinstance(e, str) else {"observation": e[0], "quote": e[1]} for e in evidence]
+    item: dict[str, Any] = {"criterion": number, "met": met, "evidence": cited}
+    return item if note is None else {**item, "note": note}
+
+
+def finish_step(
+    result: str,
+    evidence: Evidences | None = None,
+    *,
+    goal_check: Sequence[Mapping[str, Any]] | None = None,
+) -> ToolCall:
+    """The executor finishes its step.
+
+    `evidence` is short for a goal_check that meets every criterion: one observation for criterion 1, or a
+    list, one per criterion. `goal_check` says it in full, see `criterion`. Without both, nothing is claimed.
+    """
+    return call("finish_step", result=result, goal_check=_goal_check(evidence, goal_check))
+
+
+def finish_task(
+    result: str,
+    evidence: Evidences | None = None,
+    *,
+    goal_check: Sequence[Mapping[str, Any]] | None = None,
+    reason: str = "",
+) -> ToolCall:
+    """The executor finishes the whole task early and says why; the evidence is given as in `finish_step`."""
+    return call("finish_task", result=result, goal_check=_goal_check(evidence, goal_check), reason=reason)
+
+
+def give_up(reason: str, kind: Literal["blocked", "failed", "replan"] = "failed") -> ToolCall:
+    """The executor gives up its step."""
+    return call("give_up", reason=reason, kind=kind)
+
+
+def recall(observation: str, offset: int | None = None) -> ToolCall:
+    """The executor reads the whole of an earlier observation, from character `offset` on."""
+    return _sparse("recall", observation=observation, offset=offset)
+
+
+def observed(messages: Sequence[BaseMessage]) -> list[str]:
+    """Ids of the observations in `messages` that were ok, in order: what a policy can cite as evidence."""
+    texts = [str(message.text) for message in messages if isinstance(message, ToolMessage)]
+    found = (re.match(r"\[([^\]\s]+)\] \S+ ok\b", text) for text in texts)
+    return [match[1] for match in found if match]
+
+
+def _goal_check(evidence: Evidences | None, goal_check: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+    if evidence is not None and goal_check is not None:
+        raise ValueError("give evidence or goal_check, not both")
+    if goal_check is not None:
+        return [dict(item) for item in goal_check]
+    if evidence is None:
+        return []
+    listed = evidence if isinstance(evidence, list) else [cast(Evidence, evidence)]
+    return [criterion(number, one) for number, one in enumerate(listed, 1)]
+
+
+def _list(values: Sequence[str] | None) -> list[str] | None:
+    return None if values is None else list(values)
+
+
+def _sparse(name: str, /, **args: Any) -> ToolCall:
+    return call(name, **{key: value for key, value in args.items() if value is not None})

@@ -1,0 +1,208 @@
+"""The script behind a ScriptedModel: who gets which reply, how often it was asked, and what went wrong."""
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from agent.testing.calls import Call
+from agent.testing.request import ROLES, Request
+
+Policy: TypeAlias = Callable[[list[BaseMessage], list[dict[str, Any]]], Any]
+"""`(messages, tools) -> reply`, or a coroutine function of that shape."""
+Reply: TypeAlias = str | AIMessage | Call | Sequence[Call] | BaseException | type[BaseException] | Policy
+Replies: TypeAlias = Sequence[Reply] | Policy
+Roles: TypeAlias = Mapping[str, Replies | Mapping[str, Replies]]
+
+
+class ScriptError(AssertionError):
+    """The script and the run do not fit; it fails the test even if the runtime turned it into an outcome."""
+
+
+class ScriptExhausted(ScriptError):
+    """The model was called more often than the script has replies."""
+
+
+class ScriptUnfinished(ScriptError):
+    """The model was called less often than the script has replies."""
+
+
+@dataclass
+class Queue:
+    """The replies of one role, or of one step of it."""
+
+    name: str
+    replies: Replies
+    times: int | None = None
+    """How often a policy has to be called; None: as often as it likes."""
+    used: int = 0
+
+    @property
+    def size(self) -> int | None:
+        """How many replies there are; None: no end."""
+        return self.times if callable(self.replies) else len(self.replies)
+
+    def take(self, strict: bool) -> Reply:
+        """The next reply; raises IndexError if there is none."""
+        if strict and self.size is not None and self.used >= self.size:
+            raise IndexError
+        self.used += 1
+        if callable(self.replies):
+            return self.replies
+        return self.replies[min(self.used, len(self.replies)) - 1]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One reply drawn from the script, with the request it answers and the ids it will get."""
+
+    request: Request
+    reply: Reply
+    message_id: str
+    call_prefix: str
+    first_call: int
+
+
+class Script:
+    """The cursor that all copies of a model share; safe to draw from several threads."""
+
+    def __init__(self, queues: dict[tuple[str | None, str | None], Queue], strict: bool) -> None:
+        self.queues = queues
+        self.strict = strict
+        self.requests: list[Request] = []
+        self.failures: list[AssertionError] = []
+        self._calls: dict[str, int] = {}
+        self._ids: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Script":
+        return self
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Keeps assertions that fail inside, for the runtime may swallow them."""
+        try:
+            yield
+        except AssertionError as error:
+            self.failures.append(error)
+            raise
+
+    def take(self, request: Request) -> Turn:
+        """Draws the reply to `request`; raises ScriptExhausted if there is none left."""
+        with self._lock:
+            self.requests.append(request)
+            key, queue = self._queue(request)
+            try:
+                reply = queue.take(self.strict)
+            except IndexError:
+                raise ScriptExhausted(_too_often(queue, request)) from None
+            return Turn(request, reply, _message_id(queue, request), *self._next_call(key[1], request))
+
+    def number_calls(self, turn: Turn, count: int) -> list[str]:
+        """Ids for `count` tool calls: `call_1`, …, or `call_s1_1`, … if the step has its own script."""
+        with self._lock:
+            first = max(turn.first_call, self._calls.get(turn.call_prefix, 0) + 1)
+            self._calls[turn.call_prefix] = first + count - 1
+        return [f"{turn.call_prefix}{number}" for number in range(first, first + count)]
+
+    def message_id(self, turn: Turn, given: str | None) -> str:
+        """The id the reply brings along, unless it was used before: add_messages would overwrite."""
+        with self._lock:
+            id = turn.message_id if given is None or given in self._ids else given
+            self._ids.add(id)
+        return id
+
+    def left_over(self) -> list[str]:
+        """One line for each part of the script that was not used up."""
+        left = [q for q in self.queues.values() if q.size is not None and q.used < q.size]
+        return [f"{q.name}: {q.used} of {_count(q.size or 0, 'reply', 'replies')} used" for q in left]
+
+    def _queue(self, request: Request) -> tuple[tuple[str | None, str | None], Queue]:
+        for key in ((request.role, request.step), (request.role, None), (None, None)):
+            if key in self.queues:
+                return key, self.queues[key]
+        return (None, None), Queue(_name(request.role, request.step), ())
+
+    def _next_call(self, step: str | None, request: Request) -> tuple[str, int]:
+        # A second model may go on with a first one's conversation, where call_1 is taken.
+        prefix = f"call_{step}_" if step else "call_"
+        ids = [c["id"] or "" for m in request.messages if isinstance(m, AIMessage) for c in m.tool_calls]
+        taken = [int(id[len(prefix) :]) for id in ids if re.fullmatch(re.escape(prefix) + r"\d{1,9}", id)]
+        return prefix, max(taken, default=0) + 1
+
+
+def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int | None) -> Script:
+    """Sorts replies into queues; raises ValueError or TypeError where they could never be drawn."""
+    if times is not None and not callable(replies):
+        raise ValueError("times counts the calls of a policy; a list of replies counts itself")
+    queues: dict[tuple[str | None, str | None], Queue] = {}
+    if callable(replies) or replies or not roles:
+        queues[None, None] = Queue("the script", replies, times)
+    for given, of_role in (roles or {}).items():
+        role = "plan" if given == "draft" else given
+        if role not in ROLES or (role, None) in queues:
+            raise ValueError(f"unknown or repeated role {given!r}; roles are {', '.join(ROLES)} (draft means plan)")
+        steps = of_role if isinstance(of_role, Mapping) else {None: of_role}
+        for step, of_step in steps.items():
+            queues[role, step] = Queue(_name(role, step), of_step)
+    for queue in queues.values():
+        _check_kinds(queue)
+    return Script(queues, strict)
+
+
+def _check_kinds(queue: Queue) -> None:
+    if callable(queue.replies):
+        return
+    if isinstance(queue.replies, str | Mapping | AIMessage):
+        raise TypeError(f"{queue.name}: expected a list of replies or a policy, got one {kind(queue.replies)}")
+    for number, reply in enumerate(queue.replies, 1):
+        if not is_reply(reply):
+            raise TypeError(f"{queue.name}: reply {number} is no reply but {kind(reply)}; see ScriptedModel")
+
+
+def is_reply(item: object) -> bool:
+    """Whether a script may hold `item`."""
+    if isinstance(item, list | tuple):
+        return all(is_call(part) for part in item)
+    if isinstance(item, type):
+        return issubclass(item, BaseException)
+    return callable(item) or isinstance(item, str | AIMessage | BaseException) or is_call(item)
+
+
+def is_call(item: object) -> bool:
+    """Whether `item` is a tool call as `call` and `broken_call` build them."""
+    return isinstance(item, Mapping) and "name" in item and "args" in item
+
+
+def kind(item: object) -> str:
+    """The type of `item`, for messages; its value may be large."""
+    return type(item).__name__
+
+
+def _name(role: str | None, step: str | None) -> str:
+    return f"{role or 'the script'}{f' {step}' if step else ''}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _too_often(queue: Queue, request: Request) -> str:
+    last = request.messages[-1] if request.messages else None
+    shown = f" The last message ({last.type}) was: {str(last.text)[:200]!r}" if last else ""
+    asked = _name(request.role, request.step)
+    source = "" if queue.name == asked else f" ({queue.name})"
+    count = _count(queue.size or 0, "reply", "replies")
+    return f"{asked} was called again, but its script{source} has {count}.{shown}"
+
+
+def _message_id(queue: Queue, request: Request) -> str:
+    # With the content, a second model on the same thread does not repeat an id; add_messages would overwrite.
+    last = str(request.messages[-1].text) if request.messages else ""
+    seed = f"{queue.name}\n{queue.used}\n{len(request.messages)}\n{last}"
+    return f"msg_{queue.used}_{hashlib.sha256(seed.encode(errors='surrogatepass')).hexdigest()[:10]}"
