@@ -1,0 +1,84 @@
+"""What a model call cost in US dollars: the user's own prices first, then those shipped with `genai-prices`."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from state.errors import ConfigError
+
+_MILLION = 1_000_000
+_FREE = frozenset({"offline", "OfflineModel"})
+_DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
+_RATES = frozenset({"input", "cached", "output"})
+# LangChain's names of providers, where the price list calls them otherwise.
+_PROVIDERS = {
+    "azure_openai": "azure",
+    "azure_ai": "azure",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "google_anthropic_vertex": "google",
+    "mistralai": "mistral",
+    "xai": "x-ai",
+}
+
+
+Price = Mapping[str, float]
+"""US dollars per million tokens: `input`, `output`, and `cached` where it differs from `input`."""
+
+
+class Prices:
+    """Prices of models. `own` maps a model's name to its Price.
+
+    A name may carry its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers it too.
+    Never asks the network. Raises ConfigError for a rate that is no price.
+    """
+
+    def __init__(self, own: Mapping[str, Price] | None = None) -> None:
+        self._own = {name: _checked(name, rates) for name, rates in (own or {}).items()}
+
+    def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
+        """US dollars for `usage` (ledger keys), or None when the price is unknown; the offline model costs 0.0."""
+        given = max(0.0, usage.get("input_tokens", 0))
+        cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
+        written = max(0.0, usage.get("output_tokens", 0))
+        provider, _, bare = model.rpartition(":")
+        undated = _DATE.sub("", bare)
+        if rates := self._own.get(model) or self._own.get(bare) or self._own.get(undated):
+            fresh, reread, output = rates["input"], rates.get("cached", rates["input"]), rates["output"]
+            return ((given - cached) * fresh + cached * reread + written * output) / _MILLION
+        if bare in _FREE:
+            return 0.0
+        cost = _listed(bare, provider, given, cached, written)
+        return _listed(model, "", given, cached, written) if cost is None else cost
+
+
+def _listed(model: str, provider: str, given: float, cached: float, written: float) -> float | None:
+    from genai_prices import Usage, calc_price
+
+    usage = Usage(input_tokens=int(given), cache_read_tokens=int(cached), output_tokens=int(written))
+    if not provider and "/" in model:
+        provider = "openrouter"
+    try:
+        price = calc_price(usage, model, provider_id=_PROVIDERS.get(provider, provider) or None)
+    except (LookupError, ValueError):
+        return None
+    return float(price.total_price)
+
+
+def _checked(name: str, rates: Price) -> Price:
+    unknown = set(rates) - _RATES
+    missing = {"input", "output"} - set(rates)
+    wrong = {rate for rate, value in rates.items() if not _amount(value)}
+    if unknown or missing or wrong:
+        raise ConfigError(
+            f"The price of {name!r} needs `input` and `output`, and may have `cached`, each in US dollars per million "
+            f"tokens; check {', '.join(sorted(unknown | missing | wrong))}."
+        )
+    return dict(rates)
+
+
+def _amount(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < math.inf
