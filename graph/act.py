@@ -162,10 +162,15 @@ async def _one(
     effect = Effect(key, tool, call["args"], toolbox.effect(name), call.get("known"))
     tagged = {**config, "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]}}
     return await perform(
-        Ledger(runtime.store, thread),
+        Ledger(runtime.store, thread, branch_of(config)),
         effect,
         lambda: call_tool(tool, call["args"], timeout=settings.tool_seconds, config=tagged, idempotency_key=key),  # type: ignore[arg-type]
     )
+
+
+def branch_of(config: RunnableConfig) -> str:
+    """Names this dispatch of the step: a crash re-enters it, a fork of the thread's history makes another."""
+    return str((config.get("configurable") or {}).get("checkpoint_ns", "")).split("|")[0]
 
 
 def _path_problem(name: str, args: Mapping[str, Any], toolbox: Toolbox, settings: Settings) -> str | None:

@@ -6,13 +6,12 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from graph.answering import FAILURE_OPTIONS, apply_answer
+from graph.answering import FAILURE_OPTIONS
 from graph.context import Deps, settings_of
 from graph.events import emit
 from graph.pauses import call_id, open_pauses, opening, with_others
 from graph.planning import replanning
 from state.channels import merge_records
-from state.human import Answer
 from state.ledger import add, meter
 from state.plan import step_of
 from state.progress import Move, next_move
@@ -79,21 +78,7 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     pauses = open_pauses({"steps": values["steps"]})
-    for pause in pauses:
-        if answer := policy_answer(pause, settings):
-            return apply_answer(values, pause, answer, by="policy", at=datetime.now(UTC).isoformat(timespec="seconds"))
-    if any(pause["kind"] == "question" for pause in pauses) and settings.on_question == "abort":
-        return {"ending": {"code": "unanswered", "reason": f"nobody answers questions here: {pauses[0]['question']}"}}
     return _pause(with_others(pauses[0], pauses))
-
-
-def policy_answer(pause: Mapping[str, Any], settings: Settings) -> Answer | None:
-    """The answer that the settings give in place of a person, or None if a person is to be asked."""
-    if pause["kind"] == "question" and settings.on_question == "default":
-        return Answer("answer", settings.default_answer)
-    if pause["kind"] == "question" and settings.on_question == "assume":
-        return Answer("declined")
-    return None
 
 
 def _pause(pending: Json) -> Json:

@@ -37,7 +37,7 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
     step = pending["step"]
     record = _record(values, pending) if step else dict(values["planning"])
     number = record.get("observed", 0) + 1
-    text = answer.text if answer.kind == "answer" else NO_ANSWER
+    text = answer.text or NO_ANSWER
     entry = observation(
         f"{step or record['transcript']}.{number}",
         step or "plan",

@@ -69,9 +69,7 @@ def near(name: str, names: Iterable[str]) -> list[str]:
     known = {known.casefold(): known for known in names}
     wanted = name[:100].casefold()
     close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    tail = [
-        other for other in known if other != "" and wanted.endswith((f".{other}", f":{other}", f"/{other}"))
-    ]
+    tail = [other for other in known if other != "" and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
     inside = [other for other in known if len(wanted) > 2 and (wanted in other or other in wanted)]
     return [known[other] for other in dict.fromkeys([*tail, *close, *inside])][:3]
 
@@ -83,9 +81,7 @@ def _checker(base: Any) -> Any:
     ours["additionalProperties"] = _additional_properties
     checks = {keyword: _timed(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
     types = base.TYPE_CHECKER
-    finite = types.redefine(
-        "number", lambda _, value: types.is_type(value, "number") and math.isfinite(value)
-    )
+    finite = types.redefine("number", lambda _, value: types.is_type(value, "number") and math.isfinite(value))
     extend: Any = validators.extend
     return extend(base, checks, type_checker=finite)
 
@@ -124,9 +120,7 @@ def _pattern_properties(validator: Any, value: Any, instance: Any, schema: Any) 
                 yield from validator.descend(instance[key], below, path=key, schema_path=pattern)
 
 
-def _additional_properties(
-    validator: Any, value: Any, instance: Any, schema: Any
-) -> Iterator[ValidationError]:
+def _additional_properties(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     extra = _unknown(instance, schema) if isinstance(instance, dict) else []
     if isinstance(value, dict):
         for key in extra:
@@ -210,9 +204,7 @@ def _alternatives(error: ValidationError, where: str) -> Iterator[str]:
 
 def _is_other_kind(error: ValidationError, depth: int) -> bool:
     at = len(error.absolute_path)
-    return (at == depth and error.validator in ("type", "enum")) or (
-        at <= depth + 1 and error.validator == "const"
-    )
+    return (at == depth and error.validator in ("type", "enum")) or (at <= depth + 1 and error.validator == "const")
 
 
 def _meaning(schema: Schema, name: str) -> str:
@@ -250,10 +242,6 @@ def _shown(value: Any, kind: bool = True) -> str:
     if isinstance(value, (list, dict)):
         small = json.dumps(value, ensure_ascii=False, default=str) if len(value) < 10 and not kind else ""
         size = f"{'an object with' if isinstance(value, dict) else 'a list of'} {len(value)}"
-        return (
-            small
-            if small and len(small) <= 60
-            else f"{size} {'keys' if isinstance(value, dict) else 'items'}"
-        )
+        return small if small and len(small) <= 60 else f"{size} {'keys' if isinstance(value, dict) else 'items'}"
     text = _quoted(value) if isinstance(value, str) else json.dumps(value, default=repr)[:60]
     return f"{text} ({name})" if kind else text

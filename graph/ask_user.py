@@ -7,19 +7,27 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from graph.answering import apply_answer
-from graph.context import Deps
+from graph.context import Deps, settings_of
 from graph.pauses import asked_again, closing, open_pauses, typed_reply
 from state.channels import merge_records
 from state.human import Answer, Bundle, payload, read_answer
 from state.run import Json, Run
 from state.settings import Settings
 
+ASSUME = "Nobody answers; assume what is most likely, and say in the result what was assumed."
+OVERDUE = {"overdue": True}
+"""Resume value for a question that stayed open longer than `Settings.question_seconds`: the policy answers it."""
+
 
 async def ask_user(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
     """Take the answer to the pending question, and answers to other open questions that came with it."""
-    pending = state["pending"] or {}
+    pending, settings = state["pending"] or {}, settings_of(runtime)
     typed = typed_reply(state["messages"])
+    if typed is None and answered_by_policy(pending, settings):
+        return _by_policy(state, pending, settings)
     value = interrupt(payload(pending)) if typed is None else typed
+    if value == OVERDUE:
+        return _by_policy(state, pending, settings)
     read = read_answer(value, pending)
     answers = read.answers if isinstance(read, Bundle) else {pending["id"]: value}
     taken, problems = _read_all(state, answers, deps)
@@ -31,6 +39,27 @@ async def ask_user(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run
         return {**update, "pending": None}  # type: ignore[typeddict-item]
     said = taken[pending["id"]].text or taken[pending["id"]].kind
     return {**update, "pending": None, "messages": closing(state["messages"], pending, said)}  # type: ignore[typeddict-item]
+
+
+def answered_by_policy(pending: Json, settings: Settings) -> bool:
+    """Whether nobody is asked at all: the settings answer questions, and give nobody time to."""
+    return pending["kind"] == "question" and settings.on_question != "wait" and settings.question_seconds is None
+
+
+def _by_policy(state: Run, pending: Json, settings: Settings) -> Run:
+    """The settings answer in place of a person; what they assume is recorded like any answer."""
+    if settings.on_question == "abort" or pending.get("about"):
+        ending = {"code": "unanswered", "reason": f"nobody answered: {pending['question']}"}
+        closed = closing(state["messages"], pending, "Nobody answered.")
+        return {"ending": ending, "pending": None, "messages": closed}
+    default = settings.on_question == "default"
+    answer = Answer("answer", settings.default_answer) if default else Answer("declined", ASSUME)
+    update = apply_answer(state, pending, answer, by="policy", at=_now())
+    return {**update, "pending": None, "messages": closing(state["messages"], pending, answer.text)}  # type: ignore[typeddict-item]
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _read_all(state: Run, answers: dict[str, Any], deps: Deps) -> tuple[dict[str, Answer], list[str]]:
@@ -60,7 +89,7 @@ def _combined(state: Run, taken: dict[str, Answer]) -> Json:
     values: dict[str, Any] = dict(state)
     update: Json = {}
     for id, answer in taken.items():
-        change = apply_answer(values, pauses[id], answer, at=datetime.now(UTC).isoformat(timespec="seconds"))
+        change = apply_answer(values, pauses[id], answer, at=_now())
         for key, value in change.items():
             if key == "steps":
                 update[key] = merge_records(update.get(key), value)

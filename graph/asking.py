@@ -41,6 +41,8 @@ class Question:
     executor: str | None = None
     allowance: Mapping[str, float] = field(default_factory=dict)
     say: Say | None = None
+    retract: Callable[[], None] | None = None
+    """Told when a reply broke off after some of it was said; it will be said again from the start."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ async def _attempts(model: Any, settings: Settings, question: Question, spent: A
             try:
                 return await _stream(bound, question.messages, settings.model_seconds, speech)
             except Exception as error:
+                if speech.restart() and question.retract:
+                    question.retract()
                 raise classify(error) from error
     raise AssertionError("unreachable: tenacity re-raises")
 

@@ -59,6 +59,10 @@ def read(message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = Non
     if not calls and not broken:
         native = False
         calls, speech, broken = from_text(message.text, [*legal, *(toolbox.names if toolbox else ())])
+    if (calls or broken) and message.response_metadata.get("finish_reason") == "length":
+        return Correction(
+            ["the reply was cut off at the output limit, so its calls are not complete; say less"], speech
+        )
     if broken:
         return Correction(broken, speech)
     if not calls:

@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 from graph.asking import Question, ask
 from graph.briefs import delivery_brief, profile_text
 from graph.context import Deps, settings_of
-from graph.events import emit, sayer
+from graph.events import emit, retracter, sayer
 from graph.pauses import closing
 from prompts import render
 from state.ledger import Amounts, add, remaining
@@ -74,7 +74,15 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
         return summary(draft, _why(ending)), {}
     messages = [SystemMessage(prompt), HumanMessage(text)]
     reply = await ask(
-        deps, settings, Question("deliver", messages, allowance={**left, "model_calls": 1}, say=sayer(runtime, None))
+        deps,
+        settings,
+        Question(
+            "deliver",
+            messages,
+            allowance={**left, "model_calls": 1},
+            say=sayer(runtime, None),
+            retract=retracter(runtime, None),
+        ),
     )
     answer = reply.message.text.strip()[:ANSWER_CHARS] if reply.message else ""
     if not answer:

@@ -27,11 +27,13 @@ class Ledger:
 
     store: BaseStore | None
     thread_id: str
+    branch: str = ""
+    """Where in the thread's history this is; the same on re-entry after a crash, another one after time travel."""
 
     @property
     def namespace(self) -> tuple[str, ...]:
         """In the store."""
-        return (*NAMESPACE, self.thread_id)
+        return (*NAMESPACE, label(self.thread_id))
 
     async def read(self, key: str) -> Json | None:
         """The entry of a call, if it was ever intended."""
@@ -56,6 +58,11 @@ class Effect:
     """What a person said of an unknown outcome: happened | not_happened | skip."""
 
 
+def label(thread_id: str) -> str:
+    """A thread's id as a label of a store's namespace, which takes no dots and nothing empty."""
+    return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
+
+
 def effect_key(
     thread_id: str, turn: int, step: str, attempt: int, round: int, position: int, tool: str, arguments: Any
 ) -> str:
@@ -69,27 +76,32 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> CallResult | None
     if effect.kind == "read":
         return await run()
     entry = await ledger.read(effect.key)
-    if entry and entry["state"] == "done":
+    elsewhere = entry is not None and entry.get("branch") != ledger.branch
+    if entry and entry["state"] == "done" and (not elsewhere or effect.known == "happened"):
         return CallResult(**entry["result"])
     if effect.known == "skip":
         return CallResult(ok=False, text="Skipped: a person decided not to make this call again.", seconds=0.0)
     if effect.known == "happened":
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
         return await _done(ledger, effect, CallResult(ok=True, text=text, seconds=0.0))
+    if entry and elsewhere and effect.known is None and (effect.kind == "write" or entry["state"] == "done"):
+        return None
     if entry and effect.kind == "write" and effect.known != "not_happened":
         probed = await _probe(effect)
         if probed is None:
             return None
         if isinstance(probed, CallResult):
             return await _done(ledger, effect, probed)
-    await ledger.write(effect.key, {"state": "intent", "tool": effect.tool.name})
+    await ledger.write(effect.key, {"state": "intent", "tool": effect.tool.name, "branch": ledger.branch})
     return await _done(ledger, effect, await run())
 
 
 async def _done(ledger: Ledger, effect: Effect, result: CallResult) -> CallResult:
     short = shortened({"text": result.text, "length": len(result.text)}, INLINE_CHARS)["text"]
     stored = {"ok": result.ok, "text": short, "seconds": result.seconds, "artifact": files_of(result)}
-    await ledger.write(effect.key, {"state": "done", "tool": effect.tool.name, "result": stored})
+    await ledger.write(
+        effect.key, {"state": "done", "tool": effect.tool.name, "branch": ledger.branch, "result": stored}
+    )
     return result
 
 

@@ -18,6 +18,11 @@ def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[[str], None]
     return lambda text: emit(runtime, "speech", step=step, text=text)
 
 
+def retracter(runtime: Runtime[Settings], step: str | None) -> Callable[[], None]:
+    """The speech of a reply that broke off is void; it comes again from the start."""
+    return lambda: emit(runtime, "speech_restarted", step=step)
+
+
 def observed(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
     """A tool answered."""
     fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}

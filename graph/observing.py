@@ -8,6 +8,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from graph.calling import CallResult
+from graph.effects import label
 from state.journal import INLINE_CHARS, KNOWN_CHARS, observation, shortened
 from state.run import Json, Step
 from state.settings import Settings
@@ -26,7 +27,7 @@ async def keep(store: BaseStore | None, thread_id: str, turn: int, entry: Json) 
     if store is None:
         return entry
     if len(entry["text"]) > KNOWN_CHARS:
-        await store.aput((*NAMESPACE, thread_id), f"{turn}:{entry['id']}", {"text": entry["text"]}, index=False)
+        await store.aput((*NAMESPACE, label(thread_id)), f"{turn}:{entry['id']}", {"text": entry["text"]}, index=False)
     return shortened(entry, INLINE_CHARS)
 
 
@@ -34,7 +35,7 @@ async def whole(store: BaseStore | None, thread_id: str, turn: int, entry: Mappi
     """The entry with its whole text."""
     if store is None or not entry.get("stored"):
         return dict(entry)
-    item = await store.aget((*NAMESPACE, thread_id), f"{turn}:{entry['id']}")
+    item = await store.aget((*NAMESPACE, label(thread_id)), f"{turn}:{entry['id']}")
     return {**entry, "text": item.value["text"]} if item else dict(entry)
 
 

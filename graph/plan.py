@@ -12,11 +12,13 @@ from graph.binding import bound
 from graph.briefs import planning_brief, profile_text
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
-from graph.events import emit, sayer
+from graph.events import emit, retracter, sayer
 from graph.pauses import call_id, opening
 from graph.proposal import plan_rules, propose, with_finished
+from graph.transcript import shown
 from prompts import render
 from state.decisions import DRAFT, TRIAGE, control_tools
+from state.journal import answered_before
 from state.ledger import add, exhausted
 from state.plan import read_plan
 from state.run import Json, Planning, PlanningOutput
@@ -80,6 +82,7 @@ async def _phase(
             control_tools(legal),
             allowance=left,
             say=sayer(runtime, None),
+            retract=retracter(runtime, None),
         ),
     )
     counted = {**planning, "rounds": planning["rounds"] + 1}
@@ -178,6 +181,9 @@ def _other(state: Planning, message: AIMessage, decision: Decision) -> Planning:
             "ending": {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]},
         }
     said, number = kept(message), planning.get("questions", 0) + 1
+    if before := answered_before(state.get("asked", ()), arguments["question"]):
+        told = f"You asked this before; the answer was:\n{shown(before, 20_000)}"
+        return {"planning": planning, "transcript": [said, *respond(said, told)]}
     pending = {
         "id": f"plan.q{number}",
         "kind": "question",

@@ -41,6 +41,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
             "finished": planning.get("finished"),
         },
         "planning": planning,
+        "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
         "approval": values.get("approval"),
         "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
         "allowance": left,

@@ -7,11 +7,13 @@ from graph.asking import Question, Reply, ask
 from graph.briefs import profile_text
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
-from graph.events import emit, sayer
+from graph.events import emit, retracter, sayer
 from graph.leaving import leave, left_of
 from graph.pauses import call_id
+from graph.transcript import shown
 from prompts import render
 from state.decisions import EXECUTE, control_tools
+from state.journal import answered_before
 from state.ledger import add, exhausted
 from state.run import Json, Step
 from state.settings import Settings
@@ -38,6 +40,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         step.get("executor"),
         left,
         sayer(runtime, step["id"]),
+        retracter(runtime, step["id"]),
     )
     reply = await ask(deps, settings, question)
     spent = add(reply.spent, {"rounds": 1})
@@ -115,6 +118,9 @@ def _asks(
 ) -> Step:
     """Leave with a question; the answer will be the result of this very call."""
     record, id, arguments = state["record"], state["step"]["id"], decision.arguments
+    if before := answered_before(state.get("asked", ()), arguments["question"]):
+        said = f"You asked this before; the answer was:\n{shown(before, 20_000)}"
+        return {"record": record, "transcript": [message, *respond(message, said)], "decision": None, "spent": spent}
     number = record.get("questions", 0) + 1
     waiting = {
         "id": f"{id}.q{number}" if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}.q{number}",

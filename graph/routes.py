@@ -9,7 +9,7 @@ from graph.briefs import step_brief
 from graph.context import settings_of
 from graph.pauses import typed_reply
 from graph.planning import planning_input
-from state.journal import KNOWN_CHARS, shortened
+from state.journal import KNOWN_CHARS, visible_to
 from state.plan import ancestors, step_of
 from state.run import Json, Run
 from state.settings import Settings
@@ -77,7 +77,8 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
         "turn": state.get("turn", 1),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
         "brief": step_brief(state, step),
-        "known": [e if whole else shortened(e, KNOWN_CHARS) for e in state.get("journal") or () if e["step"] in scope],
+        "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
+        "asked": [e for e in state.get("journal") or () if e["source"] == "user"],
         "transcript": transcript,
         "kept": len(transcript),
         "allowance": record.get("allowance") or {},

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import unquote
 
+from jsonschema import FormatChecker
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
 from langchain_core.tools import BaseTool
@@ -38,9 +39,7 @@ def parameters_of(tool: BaseTool) -> Schema:
     if len(text) > LARGEST:
         raise ValueError(f"its schema has {len(text):,} characters; {LARGEST:,} are the most")
     schema: Schema = json.loads(text)
-    if schema.setdefault("type", "object") != "object" or not isinstance(
-        schema.setdefault("properties", {}), dict
-    ):
+    if schema.setdefault("type", "object") != "object" or not isinstance(schema.setdefault("properties", {}), dict):
         raise ValueError("its schema must describe an object whose properties are the arguments")
     schema.pop("title", None)
     schema.pop("description", None)
@@ -61,7 +60,8 @@ def _model_of(tool: BaseTool) -> Any:
 
 def _check(schema: Schema) -> None:
     try:
-        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+        dialect: Any = validator_for(schema, default=Draft202012Validator)
+        dialect.check_schema(schema, format_checker=FormatChecker(formats=()))  # patterns may be of another dialect
     except SchemaError as error:
         at = "/".join(str(part) for part in error.absolute_path) or "the top"
         raise ValueError(f"its schema is no JSON Schema: at {at}: {error.message[:200]}") from error

@@ -27,6 +27,11 @@ class Speech:
         self._holding = held is not None
         self._emit(held.start() if held else len(self._text))
 
+    def restart(self) -> bool:
+        """The reply broke off and is asked for again; whether some of it was already said."""
+        said, self._text, self._said, self._holding = self._said > 0, "", 0, False
+        return said
+
     def finish(self, speech: str) -> None:
         """The reply is read: say what is left of its speech."""
         if speech.startswith(self._text[: self._said]):

@@ -38,9 +38,7 @@ class Toolbox:
         self._entries: dict[str, _Entry] = {}
         for tool in tools:
             if not isinstance(tool, BaseTool):
-                raise ToolError(
-                    f"{tool!r} is no LangChain tool; pass your tools through agent.tools.as_tools first"
-                )
+                raise ToolError(f"{tool!r} is no LangChain tool; pass your tools through agent.tools.as_tools first")
             _check_name(tool.name, self._entries, reserved)
             self._entries[tool.name] = _Entry(tool, (effects or {}).get(tool.name))
 
@@ -74,9 +72,7 @@ class Toolbox:
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
         """The definitions of the named tools (default: all) in OpenAI's form, ready for `bind_tools`."""
-        return [
-            copy.deepcopy(self._entries[name].definition) for name in (self.names if names is None else names)
-        ]
+        return [copy.deepcopy(self._entries[name].definition) for name in (self.names if names is None else names)]
 
     def one_line(self, name: str) -> str:
         """The first sentence of the tool's description, at most 120 characters."""
@@ -104,9 +100,7 @@ class Toolbox:
         """The toolbox with only these tools, in its own order. ToolError if one of them is not in it."""
         wanted = set(names)
         if unknown := sorted(wanted - self._entries.keys()):
-            raise ToolError(
-                f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}"
-            )
+            raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}")
         chosen = copy.copy(self)
         chosen._entries = {name: entry for name, entry in self._entries.items() if name in wanted}
         return chosen
@@ -124,21 +118,16 @@ class _Entry:
             raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
         metadata = tool.metadata or {}
         self.tool = tool
-        self.effect = _effect(tool.name, effect, metadata)
+        self.effect: Effect = _effect(tool.name, effect, metadata)
         described = {"name": tool.name, "description": tool.description, "parameters": parameters}
         self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)
-        target = metadata.get("target")
-        self.targets = (
-            None if target is None else (target,) if isinstance(target, str) else tuple(map(str, target))
-        )
+        self.targets = _declared_targets(tool.name, metadata.get("target"))
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:
     if not _NAME.fullmatch(name):
-        raise ToolError(
-            f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores or hyphens"
-        )
+        raise ToolError(f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores or hyphens")
     if name in taken:
         raise ToolError(f"two tools are called {name!r}: rename one of them")
     if name in reserved:
@@ -157,6 +146,15 @@ def _effect(name: str, given: Any, metadata: Mapping[str, Any]) -> Effect:
     return known[said]
 
 
+def _declared_targets(name: str, declared: Any) -> tuple[str, ...] | None:
+    names = [declared] if isinstance(declared, str) else declared
+    if names is None:
+        return None
+    if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
+        raise ToolError(f"the target of {name!r} is {declared!r}; it must be an argument's name, or a list of them")
+    return tuple(names)
+
+
 def _first_sentence(description: str, most: int = 120) -> str:
     sentence = " ".join(_SENTENCE_END.split(description.strip()[:2_000], maxsplit=1)[0].split())
     return sentence if len(sentence) <= most else sentence[: most - 1].rstrip() + "…"
@@ -164,11 +162,7 @@ def _first_sentence(description: str, most: int = 120) -> str:
 
 def _target_values(arguments: Mapping[str, Any], declared: tuple[str, ...] | None) -> Iterator[str]:
     for name, value in arguments.items():
-        if (
-            name not in declared
-            if declared is not None
-            else name not in _TARGETS and not name.endswith("_id")
-        ):
+        if name not in declared if declared is not None else name not in _TARGETS and not name.endswith("_id"):
             continue
         for each in value if isinstance(value, list) else [value]:
             if not isinstance(each, (str, int)) or isinstance(each, bool) or each == "":

@@ -112,9 +112,7 @@ def _read_question(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
     if reply.verb == "ignore" or (reply.verb == "reject" and not reply.text):
         return Answer("declined")
     if reply.verb == "list":
-        return Answer(
-            "answer", ", ".join(_choose(scalar_text(item), options(pending)) for item in reply.items)
-        )
+        return Answer("answer", ", ".join(_choose(scalar_text(item), options(pending)) for item in reply.items))
     text = reply.text or scalar_text(reply.fields.get("answer"))
     if text and reply.verb != "other":
         return Answer("answer", _choose(text, options(pending)))

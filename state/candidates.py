@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 
 import json_repair
 
-from state.json_tokens import MAX_DEPTH, Work, WorkExhausted, read_tokens
+from state.json_tokens import MAX_DEPTH, read_tokens
+from state.work import Work, WorkExhausted
 
 _LONG = 1_000_000
 _GOES_ON = re.compile(r"""\s*+[,，]?\s*+["'“][^"'”\n]{0,200}+["'”]\s*+[:：]""")
 _RUN = re.compile(r"[{\[\s]*+")
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,9 @@ def _rest(text: str, start: int, end: int) -> int:
 
 def _is_storable(text: str, start: int, end: int, value: Any) -> bool:
     """Free of half characters (`\\ud83d` alone), which UTF-8 cannot write."""
-    if not _SURROGATE.search(text, start, end):
-        return True
+    escaped = text.find("\\ud", start, end) >= 0 or text.find("\\uD", start, end) >= 0
     try:
-        json.dumps(value, ensure_ascii=False).encode()
+        (json.dumps(value, ensure_ascii=False) if escaped else text[start:end]).encode()
     except UnicodeEncodeError:
         return False
     return True
@@ -164,5 +163,3 @@ def _finite(digits: str) -> float:
 
 
 _DECODER = json.JSONDecoder(strict=False, parse_constant=_refuse, parse_float=_finite)
-
-__all__ = ["Candidate", "Work", "WorkExhausted", "read_candidate"]

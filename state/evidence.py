@@ -16,7 +16,10 @@ DEMANDS: dict[str, Verdict] = {"claimed": "unverified", "grounded": "supported",
 
 @dataclass(frozen=True)
 class Seen:
-    """What may be cited: the observations of this step and of those it depends on, oldest first, whole texts."""
+    """What may be cited: the observations of this step and of those it depends on, oldest first, whole texts.
+
+    Entries marked `outside` are changes made by other steps; they cannot be cited, but they make evidence stale.
+    """
 
     entries: Sequence[Mapping[str, Any]]
     step: str
@@ -26,7 +29,8 @@ class Seen:
     index: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "index", {entry["id"]: number for number, entry in enumerate(self.entries)})
+        citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
+        object.__setattr__(self, "index", citable)
 
 
 def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -118,7 +122,7 @@ def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
 
 
 def _known(seen: Seen) -> str:
-    usable = [entry["id"] for entry in seen.entries if entry["ok"] and entry["source"] != "result"]
+    usable = [id for id, n in seen.index.items() if seen.entries[n]["ok"] and seen.entries[n]["source"] != "result"]
     return f"; there are: {', '.join(usable[-15:])}" if usable else "; nothing was observed yet: call a tool first"
 
 

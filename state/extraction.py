@@ -11,7 +11,8 @@ from typing import Any
 
 from jsonschema.validators import Draft202012Validator, validator_for
 
-from state.candidates import Candidate, Work, WorkExhausted, read_candidate
+from state.candidates import Candidate, read_candidate
+from state.work import Work, WorkExhausted
 
 _TAG = r"(?:think|thinking|thought|reasoning|reflection|scratchpad)"
 _CLOSE_THINKING = re.compile(rf"</{_TAG}>|\[/THINK\]")

@@ -5,6 +5,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, Literal
 
 Source = Literal["tool", "user", "check", "result"]
@@ -15,6 +16,8 @@ KNOWN_CHARS = 1000
 QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"',
                         "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-", "−": "-", "…": "..."})  # fmt: skip
 SPACES = re.compile(r"\s+")
+SAME_QUESTION = 0.92
+"""Similarity from which two questions are the same."""
 
 
 def observation(
@@ -111,4 +114,26 @@ def made_stale(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str,
     for later in journal[index + 1 :]:
         if later.get("effect") in ("write", "idempotent") and targets & set(later.get("targets") or ()):
             return later
+    return None
+
+
+def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit: int | None) -> list[dict[str, Any]]:
+    """What a step may cite: observations of `steps`, shortened to `limit`; and, marked `outside`, what others changed."""
+    scope, found = set(steps), []
+    for entry in journal:
+        if entry["step"] in scope:
+            found.append(dict(entry) if limit is None else shortened(entry, limit))
+        elif entry.get("effect") in ("write", "idempotent") and entry.get("targets"):
+            found.append({**entry, "text": "", "arguments": {}, "outside": True})
+    return found
+
+
+def answered_before(journal: Sequence[Mapping[str, Any]], question: str) -> Mapping[str, Any] | None:
+    """The user's answer to this question, or to one that differs only in a word or two."""
+    wanted = fold(question)
+    for entry in journal:
+        if entry["source"] == "user" and entry["ok"]:
+            asked = fold(str(entry["arguments"].get("question") or ""))
+            if asked == wanted or SequenceMatcher(None, asked, wanted, autojunk=False).ratio() >= SAME_QUESTION:
+                return entry
     return None

@@ -9,6 +9,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from state.json_strings import end_of_string, unescape
+from state.work import Work
+
 MAX_DEPTH = 64
 _CLOSER = {"{": "}", "[": "]"}
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
@@ -23,28 +26,7 @@ _TOKEN = re.compile(
     |(?P<hole>[^\s{}\[\],:，："'“`<]++|.)""",
     re.VERBOSE | re.DOTALL,
 )
-# Up to the next quote that no backslash protects; possessive, so that no input makes it go back and forth.
-_TO_QUOTE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'”"}
 _END = re.compile(r"\s*+(?:\Z|```|<)|[ \t]*+\n\s*+\w")
-_NEXT = re.compile(r"\s*+(.|\Z)", re.DOTALL)
-_ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
-
-
-class WorkExhausted(Exception):
-    """The text would take too long to read; whoever wrote it can write it again, shorter or valid."""
-
-
-@dataclass(slots=True)
-class Work:
-    """How much more may be spent on a text, in steps of about a microsecond; deterministic, unlike a clock."""
-
-    left: int = 20_000
-
-    def charge(self, steps: int) -> None:
-        """Takes steps off. Raises WorkExhausted when none are left."""
-        self.left -= steps
-        if self.left < 0:
-            raise WorkExhausted
 
 
 @dataclass(slots=True)
@@ -172,17 +154,13 @@ class _Lexer:
 
     def _string(self, quote: str) -> bool:
         start, text = self.tokens.end, self.text
-        if len(quote) == 3:
-            close = text.find(quote, start)
-            self.work.charge(((close if close > 0 else len(text)) - start) // 2048)
-        else:
-            close = _end_of_string(text, start, "”" if quote == "“" else quote, self.work)
+        close = end_of_string(text, start, quote, self.work)
         if close < 0:
             self.tokens.end = len(text)
             return self._hole()
         self.tokens.end = close + len(quote)
         try:
-            value = _unescape(text[start:close], quote, self.work)
+            value = unescape(text[start:close], quote, self.work)
         except ValueError:
             return self._hole()
         return self._scalar(value)
@@ -214,73 +192,9 @@ class _Lexer:
         tokens, marks = self.tokens, self.tokens.marks
         tokens.faithful = False
         in_list = marks[0] == "[" and (marks[1:2] != ["{"] or len(marks) < 3)
-        if in_list or (len(marks) == 1 and self.text[tokens.end : tokens.end + 1] not in ("\"", "'", "”")):
+        if in_list or (len(marks) == 1 and self.text[tokens.end : tokens.end + 1] not in ('"', "'", "”")):
             tokens.is_json, tokens.end = False, self.start + 1
             return False
         if not self.last.startswith('"'):
-            tokens.marks.append(f'"{len(tokens.scalars)}"')
-            tokens.scalars.append("")
+            tokens.marks.append('"?"')
         return True
-
-
-def _end_of_string(text: str, start: int, quote: str, work: Work) -> int:
-    """Where the string that begins at `start` closes; -1 if it does not."""
-    position = start
-    while True:
-        found = _TO_QUOTE[quote].match(text, position)
-        close = found.end() if found else len(text)
-        work.charge(1 + (close - position) // 512)
-        if close >= len(text) or text[close] != quote:
-            return -1
-        if quote == "'" and text[close - 1].isalnum() and text[close + 1 : close + 2].isalnum() and close > start:
-            position = close + 1
-        elif quote == '"' and (quoted := _quotation(text, start, close)):
-            position = quoted
-        else:
-            return close
-
-
-def _quotation(text: str, start: int, opening: int) -> int:
-    """The end of a quotation inside a string whose quotes were not escaped (`"He said "hi" to me"`), or 0.
-
-    Only what typography makes certain: a space before, letters at both inner edges, a space or a mark behind.
-    """
-    before, after = text[opening - 1 : opening], text[opening + 1 : opening + 2]
-    if opening == start or before not in (" ", "(") or not after.isalnum():
-        return 0
-    closing = text.find('"', opening + 1, opening + 200)
-    if closing < 0 or "\n" in text[opening:closing] or not (text[closing - 1].isalnum() or text[closing - 1] in ".!?"):
-        return 0
-    follows = text[closing + 1 : closing + 2]
-    behind = _NEXT.match(text, closing + 1)
-    if follows not in (" ", ",", ".", ";", "!", "?", ")", '"') or (behind and behind.group(1) == ":"):
-        return 0
-    return closing + 1
-
-
-def _unescape(body: str, quote: str, work: Work) -> str:
-    """The text that a string stands for. Raises ValueError for an escape that means nothing, or not one thing."""
-    if "\\" not in body:
-        return body
-    if quote == '"':
-        try:
-            return _encodable(json.loads(f'"{body}"', strict=False))
-        except ValueError:
-            pass
-    work.charge(body.count("\\"))
-    return _encodable(json.loads(f'"{_ESCAPE.sub(_as_json, body)}"', strict=False))
-
-
-def _as_json(match: re.Match[str]) -> str:
-    escape = match.group(1)
-    if escape is None:
-        return '\\"'
-    if escape.startswith("x") and len(escape) == 3:
-        return f"\\u00{escape[1:]}"
-    return escape if escape in "'_`" else f"\\{escape}"
-
-
-def _encodable(value: Any) -> str:
-    text = str(value)
-    text.encode()
-    return text

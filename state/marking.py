@@ -18,9 +18,7 @@ _GAP = rf"(?:[^\S{_NEWLINE}]|[{_INVISIBLE}])*"  # white space within a line, or 
 _LINE_START = rf"(?:^|(?<=[{_NEWLINE}]))(?P<lead>(?:[^\S{_NEWLINE}]|[{_INVISIBLE}>*_#])*)"
 _ID = r"[^\W_][\w-]{0,63}\.(?:q?\d{1,9}|result)"
 
-_TAG = re.compile(
-    rf"(?P<sign><|&(?P<more>(?:amp;)*)lt;)(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})(?![\w-]))", re.IGNORECASE
-)
+_TAG = re.compile(rf"(?P<sign><|&(?P<more>(?:amp;)*)lt;)(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})(?![\w-]))", re.IGNORECASE)
 _OBSERVATION = re.compile(rf"{_LINE_START}(?:\[(?P<id>{_ID})\]|(?P<run>［+)(?P<same>{_ID})(?P<end>[\]］]))")
 _CORRECTION = re.compile(rf"{_LINE_START}(?P<word>correction{_GAP})(?P<colon>:|：+)", re.IGNORECASE)
 

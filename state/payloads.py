@@ -93,9 +93,7 @@ def question_text(pending: Mapping[str, Any]) -> str:
         parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, options(pending), strict=True)))
     if kind == "budget" and pending.get("suggested"):
         amounts = ", ".join(f"{key} {amount}" for key, amount in pending["suggested"].items())
-        parts.append(
-            f"“extend” means: {amounts}. Or say how much, for instance “extend {amounts.split(', ')[0]}”."
-        )
+        parts.append(f"“extend” means: {amounts}. Or say how much, for instance “extend {amounts.split(', ')[0]}”.")
     return "\n\n".join(parts)
 
 

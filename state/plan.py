@@ -36,7 +36,9 @@ class Criterion(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     text: Text
-    check: Check | None = Field(default=None, description="read-only tool call that the runtime makes to decide this criterion")
+    check: Check | None = Field(
+        default=None, description="read-only tool call that the runtime makes to decide this criterion"
+    )
     judge: bool = Field(default=False, description="let a second model decide this criterion from the evidence")
 
 

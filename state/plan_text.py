@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
-FIELD_LINE = re.compile(
-    r"^ {1,4}[-*]\s+(?P<name>done when|check|judge|executor|tools|after)\s*:\s*(?P<text>.*)$"
-)
+FIELD_LINE = re.compile(r"^ {1,4}[-*]\s+(?P<name>done when|check|judge|executor|tools|after)\s*:\s*(?P<text>.*)$")
 CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
 COUNT_LINE = re.compile(r"^_\d+ steps?(?:, \w+)?_\s*$")
 NOTE_LINE = re.compile(r"^\*\*(?:Schedule|Limits):\*\*")
@@ -105,9 +103,7 @@ def read_plan_text(
         return None
     originals = zip(before[1], plan.get("steps") or [], strict=False)
     known: dict[str | None, tuple[_Written, Any]] = {shown.id: (shown, step) for shown, step in originals}
-    steps = [
-        _read_step(written, *known.get(written.id if written.id else "", (None, {}))) for written in after[1]
-    ]
+    steps = [_read_step(written, *known.get(written.id if written.id else "", (None, {}))) for written in after[1]]
     if any(step is None for step in steps):
         return None
     title = plan.get("title") if after[0] in (None, before[0]) else after[0]

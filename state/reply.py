@@ -103,11 +103,7 @@ def _read_mapping(value: dict[str, Any], nesting: int) -> Reply | str:
         return Reply("cancel")
     if "decisions" in value:
         decisions = decode_json(value["decisions"])
-        inner = (
-            _read_list(decisions, nesting + 1)
-            if isinstance(decisions, list)
-            else "`decisions` must be a list"
-        )
+        inner = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
         if isinstance(inner, Reply) and inner.verb not in VERBS.values():
             return "the decision has no known `type`"
         return _claimed(inner, value)

@@ -67,6 +67,8 @@ class Planning(TypedDict, total=False):
 
     brief: Json
     planning: Json
+    asked: list[Json]
+    """What the user answered in this run."""
     approval: Json | None
     kept_steps: dict[str, Json]
     allowance: Amounts
@@ -94,7 +96,7 @@ class PlanningOutput(TypedDict, total=False):
 
 
 class Step(TypedDict, total=False):
-    """One step at work: `execute` starts with the first ten keys and leaves the rest."""
+    """One step at work: `execute` starts with the first eleven keys and leaves the rest."""
 
     step: Json
     goal: str
@@ -104,6 +106,8 @@ class Step(TypedDict, total=False):
     brief: str
     known: list[Json]
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
+    asked: list[Json]
+    """What the user answered in this run, to whichever step."""
     transcript: Transcript
     kept: int
     """How many messages of the transcript the run has already."""

@@ -20,7 +20,9 @@ class Profile(BaseModel):
     tone: str = ""
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
     forbidden_tools: list[str] = Field(default=[], description="hard: never offered, never accepted in a plan")
-    allowed_paths: list[str] = Field(default=[], description="hard: path-like tool arguments must lie under one of these")
+    allowed_paths: list[str] = Field(
+        default=[], description="hard: path-like tool arguments must lie under one of these"
+    )
 
 
 class Settings(BaseModel):
@@ -37,7 +39,9 @@ class Settings(BaseModel):
     step_limits: Limits = Field(default=Limits(rounds=15), description="for each step")
     plan_rounds: int = Field(default=6, ge=1, le=100, description="model decisions per planning")
     max_steps: int = Field(default=20, ge=1, le=200)
-    max_corrections: int = Field(default=3, ge=1, le=10, description="unusable replies in a row before a phase or step fails")
+    max_corrections: int = Field(
+        default=3, ge=1, le=10, description="unusable replies in a row before a phase or step fails"
+    )
     max_refusals: int = Field(default=3, ge=1, le=10, description="refused goal_checks before a step fails")
     max_parallel: int = Field(default=4, ge=1, le=64, description="steps at once")
     on_failure: Literal["replan", "ask", "deliver"] = Field(default="replan", description="after a step failed")
@@ -57,5 +61,7 @@ class Settings(BaseModel):
     model_seconds: float = Field(default=120, gt=0, description="one model call, and the longest silence in a stream")
     model_retries: int = Field(default=3, ge=0, le=10, description="repetitions after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="one tool call")
-    observation_chars: int = Field(default=6000, ge=200, description="of a tool result in the prompt; the rest by recall")
+    observation_chars: int = Field(
+        default=6000, ge=200, description="of a tool result in the prompt; the rest by recall"
+    )
     tool_selection: int = Field(default=24, ge=1, description="tools shown to the planner, most relevant first")
