@@ -1,0 +1,63 @@
+"""Authenticated encryption (AES-GCM) of stored bytes, each bound to the place it is stored in."""
+
+import json
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from state.errors import ConfigError, StorageError
+
+_MARK = b"dw1"
+_NONCE = 12
+_TAG = 16
+
+
+class Cipher:
+    """Seals values under one key. A value opens only with the same key, unchanged, and at the same place.
+
+    `place` is any sequence of plain JSON values; its first item says what kind of thing is stored there.
+    """
+
+    def __init__(self, key: object) -> None:
+        if not isinstance(key, bytes) or len(key) not in (16, 24, 32):
+            raise ConfigError("the storage key must be 16, 24 or 32 bytes")
+        try:
+            from Crypto.Cipher import AES
+        except ImportError as error:
+            raise ConfigError("a storage key needs the encryption extra: pip install 'donewhen[encryption]'") from error
+        self._aes = AES
+        self._key = key
+
+    def seal(self, serde: SerializerProtocol, value: Any, *place: Any) -> bytes:
+        """`value` as bytes that nobody can read or change without the key."""
+        kind, data = serde.dumps_typed(value)
+        aes = self._aes.new(self._key, self._aes.MODE_GCM, nonce=self._fresh_nonce(), mac_len=_TAG)
+        aes.update(_name(place))
+        sealed, tag = aes.encrypt_and_digest(kind.encode() + b"\0" + data)
+        return _MARK + aes.nonce + tag + sealed
+
+    def unseal(self, serde: SerializerProtocol, sealed: Any, *place: Any) -> Any:
+        """The value again; StorageError if a bit, the key, or the place is another one."""
+        if not isinstance(sealed, bytes) or not sealed.startswith(_MARK):
+            raise StorageError(f"the stored {place[0]} is not sealed with this key: changed, or never encrypted")
+        body = sealed[len(_MARK) :]
+        nonce, tag, hidden = body[:_NONCE], body[_NONCE : _NONCE + _TAG], body[_NONCE + _TAG :]
+        try:
+            aes = self._aes.new(self._key, self._aes.MODE_GCM, nonce=nonce, mac_len=_TAG)
+            aes.update(_name(place))
+            kind, _, data = aes.decrypt_and_verify(hidden, tag).partition(b"\0")
+        except ValueError as error:
+            raise StorageError(
+                f"the stored {place[0]} was changed or moved since it was written, or the key is another one"
+            ) from error
+        return serde.loads_typed((kind.decode(), data))
+
+    @staticmethod
+    def _fresh_nonce() -> bytes:
+        from Crypto.Random import get_random_bytes
+
+        return get_random_bytes(_NONCE)
+
+
+def _name(place: tuple[Any, ...]) -> bytes:
+    return json.dumps(place, sort_keys=True, separators=(",", ":")).encode()

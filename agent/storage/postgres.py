@@ -1,0 +1,184 @@
+"""Runs kept in a PostgreSQL database. A working session writes through the connection that holds its lock."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Any
+
+import psycopg
+from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
+from langgraph.store.base import GetOp
+from langgraph.store.postgres.aio import AsyncPostgresStore
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from typing_extensions import override
+
+from agent.storage.cipher import Cipher
+from agent.storage.marks import missing_marks
+from agent.storage.serde import StrictSerializer
+from agent.storage.storage import Opened
+from agent.storage.thread_store import stop_batching
+from agent.storage.words import causes
+from state.errors import ConfigError, StorageError, ThreadBusy
+
+Connection = psycopg.AsyncConnection[DictRow]
+
+_PATIENCE = 10.0
+"""Seconds to wait for a connection, and for another process that is setting up the tables."""
+_DEFAULTS: dict[str, Any] = {
+    "application_name": "donewhen",
+    "connect_timeout": int(_PATIENCE),
+    # A lock held over a dead network is freed, and noticed here, within about a minute.
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+}
+
+
+class _ReadingStore(AsyncPostgresStore):
+    """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
+
+    @override
+    def _get_batch_GET_ops_queries(self, get_ops: Sequence[tuple[int, GetOp]]) -> list[Any]:
+        wanted: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+        for index, op in get_ops:
+            wanted.setdefault(op.namespace, []).append((index, op.key))
+        query = "SELECT key, value, created_at, updated_at FROM store WHERE prefix = %s AND key = ANY(%s)"
+        return [
+            (query, (".".join(namespace), [key for _, key in items]), namespace, items)
+            for namespace, items in wanted.items()
+        ]
+
+
+class PostgresDatabase:
+    """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
+
+    Session locks do not work through a pooler in transaction mode (pgbouncer): connect past it.
+    """
+
+    def __init__(self, url: str, display: str, cipher: Cipher | None = None) -> None:
+        self.display = display
+        self._cipher = cipher
+        try:
+            self._options: dict[str, Any] = _DEFAULTS | conninfo_to_dict(url)
+        except psycopg.ProgrammingError as error:
+            raise ConfigError(f"storage {display!r} is not a PostgreSQL URL") from error
+
+    @asynccontextmanager
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+        async with AsyncExitStack() as stack:
+            connection = await self._connect(stack)
+            if thread_id is not None:
+                key = _lock_key(thread_id)
+                if not await _try_lock(connection, key):
+                    raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
+                stack.push_async_callback(_unlock, connection, key)
+            opened = await self._prepared(connection)
+            if not writes:
+                await connection.execute("SET default_transaction_read_only = on")
+            yield opened
+
+    async def thread_ids(self, limit: int) -> list[str]:
+        query = (
+            "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
+            " GROUP BY thread_id ORDER BY max(checkpoint_id) DESC LIMIT %s"
+        )
+        async with AsyncExitStack() as stack:
+            connection = await self._connect(stack)
+            await self._prepared(connection)
+            cursor = await connection.execute(query, (limit,))
+            return [row["thread_id"] for row in await cursor.fetchall()]
+
+    async def check(self) -> None:
+        async with AsyncExitStack() as stack:
+            connection = await self._connect(stack)
+            await self._prepared(connection)
+            await _write_marks(connection, {"checked": "yes"})
+
+    def fault(self, error: BaseException) -> StorageError | None:
+        for cause in causes(error):
+            if isinstance(cause, psycopg.Error):
+                text = (str(cause).strip() or type(cause).__name__).splitlines()[0]
+                if password := str(self._options.get("password") or ""):
+                    text = text.replace(password, "***")
+                return StorageError(f"{self.display} failed: {text}")
+        return None
+
+    async def _connect(self, stack: AsyncExitStack) -> Connection:
+        connection = await Connection.connect(
+            make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
+        )
+        stack.push_async_callback(connection.close)
+        return connection
+
+    async def _prepared(self, connection: Connection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
+        saver = AsyncPostgresSaver(connection, serde=StrictSerializer())
+        store = _ReadingStore(connection)
+        await stop_batching(store)
+        store.lock = saver.lock  # pipelines of two tasks on one connection must not mix
+        if await self._missing_marks(connection):
+            await self._set_up(connection, saver, store)
+        return saver, store
+
+    async def _set_up(self, connection: Connection, saver: AsyncPostgresSaver, store: AsyncPostgresStore) -> None:
+        key = _lock_key("\0set up")
+        deadline = asyncio.get_running_loop().time() + _PATIENCE
+        # Polled: a waiting lock statement would hold up CREATE INDEX CONCURRENTLY, and that the lock.
+        while not await _try_lock(connection, key):
+            if asyncio.get_running_loop().time() > deadline:
+                raise StorageError(f"{self.display} is locked: another process is setting it up")
+            await asyncio.sleep(0.02)
+        try:
+            await saver.setup()
+            await store.setup()
+            await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
+            await _write_marks(connection, await self._missing_marks(connection))
+        finally:
+            await _unlock(connection, key)
+
+    async def _missing_marks(self, connection: Connection) -> dict[str, str]:
+        found: dict[str, str] = {}
+        if await _one(connection, "SELECT to_regclass('donewhen_meta')"):
+            cursor = await connection.execute("SELECT name, value FROM donewhen_meta")
+            found = {row["name"]: row["value"] for row in await cursor.fetchall()}
+        used = bool(await _one(connection, "SELECT to_regclass('checkpoints')")) and bool(
+            await _one(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)")
+        )
+        return missing_marks(
+            found,
+            library=version("langgraph-checkpoint-postgres"),
+            cipher=self._cipher,
+            used=used,
+            name=self.display,
+        )
+
+
+def _lock_key(name: str) -> int:
+    digest = hashlib.sha256(b"donewhen:" + name.encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+async def _try_lock(connection: Connection, key: int) -> bool:
+    return bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", key))
+
+
+async def _unlock(connection: Connection, key: int) -> None:
+    # Closing frees it too, but a little later; and a broken connection has lost it already.
+    with suppress(psycopg.Error):
+        await connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
+
+
+async def _write_marks(connection: Connection, marks: dict[str, str]) -> None:
+    for name, value in marks.items():
+        await connection.execute(
+            "INSERT INTO donewhen_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
+            (name, value),
+        )
+
+
+async def _one(connection: Connection, query: Any, *arguments: Any) -> Any:
+    cursor = await connection.execute(query, arguments)
+    row = await cursor.fetchone()
+    return None if row is None else next(iter(row.values()))

@@ -1,0 +1,234 @@
+"""A store that takes any text as a label and as a value, and seals values if there is a key."""
+
+import asyncio
+import base64
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    NamespacePath,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+)
+from langgraph.store.base.batch import AsyncBatchedBaseStore
+
+from agent.storage.cipher import Cipher
+from agent.storage.serde import StrictSerializer
+from state.errors import StorageError
+
+Namespace = tuple[str, ...]
+Found = TypeVar("Found", bound=Item)
+
+_SEALED = "sealed"
+_ALL = 1_000_000_000
+_PAGE = 1000
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class ThreadStore(BaseStore):
+    """Stores refuse dots in labels, and thread ids are labels here: labels are escaped on the way in and out.
+
+    With a cipher, values are encrypted and bound to namespace and key; namespaces, keys and times stay
+    readable, and filters are applied after decryption. Text that a database cannot hold (NUL, lone
+    surrogates) is replaced by U+FFFD, a float that is no number by None. Reading extends no time to live:
+    a read would be a write.
+    """
+
+    def __init__(self, inner: BaseStore, cipher: Cipher | None = None) -> None:
+        self._inner = inner
+        self._cipher = cipher
+        self._serde = StrictSerializer()
+        self.supports_ttl = inner.supports_ttl
+        self.ttl_config = inner.ttl_config
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        with _damage_as_storage_error(ops):
+            results = self._inner.batch([self._outgoing(op) for op in ops])
+        return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        with _damage_as_storage_error(ops):
+            results = await self._inner.abatch([self._outgoing(op) for op in ops])
+        return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
+
+    async def forget(self, thread_id: str) -> None:
+        """Delete all entries in `("donewhen", …, thread_id)`, readable or not."""
+        of_thread = (
+            MatchCondition("prefix", ("donewhen",)),
+            MatchCondition("suffix", _escaped((thread_id,))),
+        )
+        (namespaces,) = await self._inner.abatch([ListNamespacesOp(of_thread, limit=_ALL)])
+        for namespace in cast("list[Namespace]", namespaces):
+            if len(namespace) < 2:
+                continue
+            while items := (await self._inner.abatch([SearchOp(namespace, limit=_PAGE)]))[0]:
+                await self._inner.abatch(
+                    [PutOp(item.namespace, item.key, None) for item in cast("list[SearchItem]", items)]
+                )
+
+    # The inherited methods refuse a dot before `abatch` sees it, hence these.
+    def get(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
+        return super().get(_escaped(namespace), key, **options)
+
+    async def aget(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
+        return await super().aget(_escaped(namespace), key, **options)
+
+    def put(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
+        super().put(_escaped(namespace), key, dict(value), *args, **options)
+
+    async def aput(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
+        await super().aput(_escaped(namespace), key, dict(value), *args, **options)
+
+    def delete(self, namespace: Namespace, key: str) -> None:
+        super().delete(_escaped(namespace), key)
+
+    async def adelete(self, namespace: Namespace, key: str) -> None:
+        await super().adelete(_escaped(namespace), key)
+
+    def search(self, namespace_prefix: Namespace, /, **options: Any) -> list[SearchItem]:
+        return super().search(_escaped(namespace_prefix), **options)
+
+    async def asearch(self, namespace_prefix: Namespace, /, **options: Any) -> list[SearchItem]:
+        return await super().asearch(_escaped(namespace_prefix), **options)
+
+    def list_namespaces(
+        self, *, prefix: NamespacePath | None = None, suffix: NamespacePath | None = None, **options: Any
+    ) -> list[Namespace]:
+        return super().list_namespaces(prefix=_pattern(prefix), suffix=_pattern(suffix), **options)
+
+    async def alist_namespaces(
+        self, *, prefix: NamespacePath | None = None, suffix: NamespacePath | None = None, **options: Any
+    ) -> list[Namespace]:
+        return await super().alist_namespaces(prefix=_pattern(prefix), suffix=_pattern(suffix), **options)
+
+    def _outgoing(self, op: Op) -> Op:
+        if isinstance(op, PutOp) and op.value is not None:
+            value = _storable(op.value)
+            if self._cipher is not None:
+                sealed = self._cipher.seal(self._serde, value, "item", op.namespace, op.key)
+                value = {_SEALED: base64.b64encode(sealed).decode()}
+            return op._replace(value=value)
+        if isinstance(op, GetOp):
+            return op._replace(refresh_ttl=False)
+        if isinstance(op, SearchOp):
+            op = op._replace(refresh_ttl=False)
+            if op.filter and self._cipher is not None:
+                return op._replace(filter=None, limit=_ALL, offset=0)
+        return op
+
+    def _incoming(self, op: Op, result: Result) -> Result:
+        if isinstance(op, ListNamespacesOp) and isinstance(result, list):
+            return [_unescaped(namespace) for namespace in result if isinstance(namespace, tuple)]
+        if isinstance(result, Item):
+            return self._opened(result)
+        if isinstance(op, SearchOp) and isinstance(result, list):
+            items = [self._opened(item) for item in result if isinstance(item, SearchItem)]
+            if op.filter and self._cipher is not None:
+                matching = [item for item in items if _matches(item.value, op.filter)]
+                return matching[op.offset : op.offset + op.limit]
+            return items
+        return result
+
+    def _opened(self, item: Found) -> Found:
+        value = item.value
+        if self._cipher is not None:
+            try:
+                sealed = base64.b64decode(value[_SEALED], validate=True)
+            except (LookupError, TypeError, ValueError) as error:
+                raise StorageError(f"the stored item {item.key!r} is not sealed with this key") from error
+            value = self._cipher.unseal(self._serde, sealed, "item", item.namespace, item.key)
+        fields: dict[str, Any] = {"score": item.score} if isinstance(item, SearchItem) else {}
+        return type(item)(
+            value=value,
+            key=item.key,
+            namespace=_unescaped(item.namespace),
+            created_at=item.created_at,
+            updated_at=item.updated_at,
+            **fields,
+        )
+
+
+def _escaped(namespace: Namespace) -> Namespace:
+    return tuple(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
+
+
+def _pattern(path: NamespacePath | None) -> NamespacePath | None:
+    """An escaped namespace in which "*" keeps its meaning of any label."""
+    return path and tuple("*" if label == "*" else _escaped((label,))[0] for label in path)
+
+
+def _unescaped(namespace: Namespace) -> Namespace:
+    return tuple(re.sub("%(25|2E|2A)", lambda found: chr(int(found[1], 16)), label) for label in namespace)
+
+
+@contextmanager
+def _damage_as_storage_error(ops: Sequence[Op]) -> Iterator[None]:
+    """Stored JSON and times that do not parse are ValueErrors, as is a question that the caller got wrong."""
+    try:
+        yield
+    except InvalidNamespaceError:
+        raise
+    except ValueError as error:
+        if all(isinstance(op, GetOp) or (isinstance(op, SearchOp) and not op.filter) for op in ops):
+            raise StorageError(f"a stored item is damaged and cannot be read ({error})") from error
+        raise
+
+
+async def stop_batching(store: AsyncBatchedBaseStore) -> None:
+    """End LangGraph's background task, which would outlive the session: here batches are handed over directly."""
+    if task := store._task:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return _UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_storable(name): _storable(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _matches(value: Any, wanted: Any) -> bool:
+    """LangGraph's filter: equality, nested objects, and `{"$gt": 1}` and its like."""
+    if not isinstance(wanted, Mapping):
+        return bool(value == wanted)
+    if any(str(name).startswith("$") for name in wanted):
+        return all(_compares(value, name, bound) for name, bound in wanted.items())
+    return isinstance(value, Mapping) and all(_matches(value.get(name), part) for name, part in wanted.items())
+
+
+def _compares(value: Any, name: str, bound: Any) -> bool:
+    if name not in _COMPARISONS:
+        raise ValueError(f"Unsupported operator: {name}")
+    try:
+        return bool(_COMPARISONS[name](value, bound))
+    except TypeError:
+        return False
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "$eq": operator.eq,
+    "$ne": operator.ne,
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
