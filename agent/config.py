@@ -1,0 +1,104 @@
+"""The environment: the only place that reads it. Everything else is told."""
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from state.errors import ConfigError
+
+OFFLINE = "offline"
+"""The model that needs no key."""
+DEFAULT_MODEL = "openai:gpt-5-mini"
+"""Used when there is a key and no model is named."""
+KEY_BYTES = (16, 24, 32)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the environment says. `repr` shows no secret."""
+
+    model: str = OFFLINE
+    """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else the offline model."""
+    storage: str = "memory:"
+    """DONEWHEN_STORAGE; else a SQLite file in the user's state folder (XDG_STATE_HOME)."""
+    api_key: str | None = field(default=None, repr=False)
+    """OPENAI_API_KEY."""
+    base_url: str | None = None
+    """OPENAI_BASE_URL: any server that speaks OpenAI's protocol."""
+    key: bytes | None = field(default=None, repr=False)
+    """DONEWHEN_KEY, hex or base64 of 16, 24 or 32 bytes: what is stored is encrypted with it."""
+    folder: str = "."
+    """DONEWHEN_DIR: the folder the server's tools may touch."""
+    commands: tuple[str, ...] = ()
+    """DONEWHEN_COMMANDS, separated by commas: programs the server's tools may start."""
+    tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """All variables, for the `${NAME}` of an MCP configuration."""
+    editor: str | None = None
+    """VISUAL or EDITOR, a command line."""
+    plain: bool = False
+    """No colours and nothing that moves: NO_COLOR, or TERM=dumb."""
+
+
+def read_config(environment: Mapping[str, str] | None = None) -> Config:
+    """What `environment` (default: the process's) says. Raises ConfigError for a key or tokens that are none."""
+    environment = os.environ if environment is None else environment
+    get = environment.get
+    api_key = (get("OPENAI_API_KEY") or "").strip() or None
+    named = (get("DONEWHEN_MODEL") or "").strip()
+    return Config(
+        model=named or (DEFAULT_MODEL if api_key else OFFLINE),
+        storage=(get("DONEWHEN_STORAGE") or "").strip() or _default_storage(get("XDG_STATE_HOME")),
+        api_key=api_key,
+        base_url=(get("OPENAI_BASE_URL") or "").strip() or None,
+        key=_read_key(get("DONEWHEN_KEY")),
+        folder=get("DONEWHEN_DIR") or ".",
+        commands=tuple(_items(get("DONEWHEN_COMMANDS"))),
+        tokens=_tokens(get("DONEWHEN_TOKENS")),
+        variables=dict(environment),
+        editor=get("VISUAL") or get("EDITOR") or None,
+        plain=bool(get("NO_COLOR")) or get("TERM") == "dumb",
+    )
+
+
+def _default_storage(state_home: str | None) -> str:
+    if state_home and Path(state_home).is_absolute():
+        return f"sqlite:///{Path(state_home) / 'donewhen' / 'runs.db'}"
+    from platformdirs import user_state_path
+
+    return f"sqlite:///{user_state_path('donewhen', appauthor=False) / 'runs.db'}"
+
+
+def _items(text: str | None) -> list[str]:
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
+
+
+def _tokens(text: str | None) -> dict[str, str]:
+    """Fails closed: a list that cannot be read opens nothing."""
+    pairs = [item.partition(":") for item in _items(text)]
+    tokens = {name.strip(): token.strip() for name, _, token in pairs}
+    if not all(name and token for name, token in tokens.items()) or len(tokens) != len(pairs):
+        raise ConfigError("DONEWHEN_TOKENS must be name:token pairs separated by commas, each name once")
+    return tokens
+
+
+def _read_key(text: str | None) -> bytes | None:
+    if not text or not text.strip():
+        return None
+    for decode in (bytes.fromhex, lambda value: base64.b64decode(value, validate=True)):
+        try:
+            key = decode(text.strip())
+        except (ValueError, binascii.Error):
+            continue
+        if len(key) in KEY_BYTES:
+            return key
+    raise ConfigError("DONEWHEN_KEY must be hex or base64 of 16, 24 or 32 bytes; make one with: openssl rand -hex 32")
+
+
+def debugging() -> bool:
+    """Whether DONEWHEN_DEBUG asks for tracebacks; readable even where the rest of the configuration is wrong."""
+    return os.environ.get("DONEWHEN_DEBUG", "") not in ("", "0", "false")
