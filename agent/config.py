@@ -1,7 +1,6 @@
 """The environment: the only place that reads it. Everything else is told."""
 
 import base64
-import binascii
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ OFFLINE = "offline"
 DEFAULT_MODEL = "openai:gpt-5-mini"
 """Used when there is a key and no model is named."""
 KEY_BYTES = (16, 24, 32)
+HEX_LENGTHS = (32, 48, 64)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Config:
     base_url: str | None = None
     """OPENAI_BASE_URL: any server that speaks OpenAI's protocol."""
     key: bytes | None = field(default=None, repr=False)
-    """DONEWHEN_KEY, hex or base64 of 16, 24 or 32 bytes: what is stored is encrypted with it."""
+    """DONEWHEN_KEY, 16, 24 or 32 bytes in hex (or 16 or 32 in base64): what is stored is encrypted with it."""
     folder: str = "."
     """DONEWHEN_DIR: the folder the server's tools may touch."""
     commands: tuple[str, ...] = ()
@@ -49,12 +49,13 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     environment = os.environ if environment is None else environment
     get = environment.get
     api_key = (get("OPENAI_API_KEY") or "").strip() or None
+    base_url = (get("OPENAI_BASE_URL") or "").strip() or None
     named = (get("DONEWHEN_MODEL") or "").strip()
     return Config(
-        model=named or (DEFAULT_MODEL if api_key else OFFLINE),
+        model=named or (DEFAULT_MODEL if api_key or base_url else OFFLINE),
         storage=(get("DONEWHEN_STORAGE") or "").strip() or _default_storage(get("XDG_STATE_HOME")),
         api_key=api_key,
-        base_url=(get("OPENAI_BASE_URL") or "").strip() or None,
+        base_url=base_url,
         key=_read_key(get("DONEWHEN_KEY")),
         folder=get("DONEWHEN_DIR") or ".",
         commands=tuple(_items(get("DONEWHEN_COMMANDS"))),
@@ -87,16 +88,16 @@ def _tokens(text: str | None) -> dict[str, str]:
 
 
 def _read_key(text: str | None) -> bytes | None:
-    if not text or not text.strip():
+    if not (text := (text or "").strip()):
         return None
-    for decode in (bytes.fromhex, lambda value: base64.b64decode(value, validate=True)):
-        try:
-            key = decode(text.strip())
-        except (ValueError, binascii.Error):
-            continue
-        if len(key) in KEY_BYTES:
-            return key
-    raise ConfigError("DONEWHEN_KEY must be hex or base64 of 16, 24 or 32 bytes; make one with: openssl rand -hex 32")
+    try:
+        # A hex key with a typing error must not pass as base64: the two are told apart by length.
+        key = bytes.fromhex(text) if len(text) in HEX_LENGTHS else base64.b64decode(text, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) not in KEY_BYTES:
+        raise ConfigError("DONEWHEN_KEY must be 16, 24 or 32 bytes in hex; make one with: openssl rand -hex 32")
+    return key
 
 
 def debugging() -> bool:
