@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from functools import cache
 from typing import Any, TypeVar
 
@@ -23,24 +24,20 @@ def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
     All calls share one event loop, so connections opened in one serve the next. Ctrl-C cancels the coroutine.
     """
     loop, context = _loop(), contextvars.copy_context()
-    done: asyncio.Future[Any] | None = None
-    started = threading.Event()
+    made: Future[asyncio.Task[Result]] = Future()
     finished = threading.Event()
-    box: dict[str, Any] = {}
 
     def start() -> None:
         task = loop.create_task(coroutine, context=context)
-        box["task"] = task
         task.add_done_callback(lambda _: finished.set())
-        started.set()
+        made.set_result(task)
 
     loop.call_soon_threadsafe(start)
-    started.wait()
-    done = box["task"]
+    task = made.result()
     try:
         finished.wait()
     except KeyboardInterrupt:
-        loop.call_soon_threadsafe(done.cancel)
+        loop.call_soon_threadsafe(task.cancel)
         finished.wait()
         raise
-    return done.result()  # type: ignore[no-any-return]
+    return task.result()

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import regex
 from jsonpath_ng.exceptions import JSONPathError
-from jsonpath_ng.ext import parse as parse_path
+from jsonpath_ng.ext.parser import parse as parse_path
 from pydantic import (
     BaseModel,
     ConfigDict,
