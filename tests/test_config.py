@@ -31,7 +31,7 @@ def test_the_state_folder_is_the_users_choice(tmp_path: Path) -> None:
         ({"OPENAI_API_KEY": " "}, OFFLINE),
         ({"DONEWHEN_MODEL": "openai:m"}, "openai:m"),
         ({"DONEWHEN_MODEL": "offline", "OPENAI_API_KEY": "sk-x"}, OFFLINE),
-        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, OFFLINE),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, DEFAULT_MODEL),
     ],
 )
 def test_the_model(environment: dict[str, str], model: str) -> None:
