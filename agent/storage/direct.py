@@ -14,10 +14,15 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
 )
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore, Op, Result
 
 from agent.storage.storage import Storage
 from graph.sync import wait
+
+
+_VERSIONS = InMemorySaver()
+"""All of LangGraph's own savers count versions the same way."""
 
 
 def _thread(config: RunnableConfig) -> str:
@@ -71,7 +76,7 @@ class DirectSaver(BaseCheckpointSaver[Any]):
         await self._storage.delete_thread(thread_id)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        return self._storage.next_version(current)
+        return _VERSIONS.get_next_version(current, channel)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return wait(self.aget_tuple(config))
