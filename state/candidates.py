@@ -52,7 +52,7 @@ def read_candidate(text: str, start: int, work: Work) -> Candidate:
         work.charge(50)
         return _repair(text, start, work)
     if text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH and not _is_shallow(value):
-        return Candidate(None, end)
+        return Candidate(None, end, broken=text[start : start + 300] if text[start] == "{" else "")
     if (rest := _rest(text, start, end)) or not _is_storable(text, start, end, value):
         return Candidate(None, rest or end, broken=text[start : rest or end])
     return Candidate(value, end)
