@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-import inspect
 import threading
 import time
 import uuid
@@ -13,18 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langchain_core.messages.tool import ToolOutputMixin
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, StructuredTool, Tool
+from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
 
+from graph.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from graph.injection import with_injected
 from graph.rendering import capped, cut_after, cut_before, described, rendered
 from state.redaction import redact
 
-LIMIT = 1_000_000
-"""Characters of a result that are kept."""
 GRACE = 0.5
 """Seconds a tool has to end after it was told to."""
 
@@ -73,18 +70,18 @@ async def call_tool(
     try:
         full = with_injected(tool, arguments, idempotency_key, call_id, config)
     except Exception as error:
-        return _failed(redact(described(error)), started, "refused", limit)
+        return _failed(error, started, limit, "refused")
     call = {"type": "tool_call", "id": call_id, "name": tool.name, "args": full}
-    in_thread = _is_synchronous(tool)
-    ended = await _within(timeout, _guarded(_rendering(tool, limit), call, config, in_thread))
+    in_thread = is_synchronous(tool)
+    ended = await _within(timeout, _invoked(guarded(tool), call, config, in_thread, limit))
     if ended is None:
-        return _failed(_late(timeout, in_thread), started, "timeout", limit)
+        return CallResult(False, _late(timeout, in_thread), time.perf_counter() - started, error="timeout")
     if isinstance(ended.error, GraphBubbleUp):
         raise ended.error
     if isinstance(ended.error, asyncio.CancelledError):
-        return _failed("the call was cancelled from within the tool", started, "cancelled", limit)
+        return _failed(RuntimeError("the call was cancelled from within the tool"), started, limit, "cancelled")
     if ended.error is not None:
-        return _failed(redact(described(ended.error)), started, type(ended.error).__name__, limit)
+        return _failed(ended.error, started, limit)
     return _read(ended.value, time.perf_counter() - started, limit)
 
 
@@ -105,25 +102,6 @@ def _left_out(count: int, offset: int, recall_id: str) -> str:
     return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
 
 
-def shown(value: Any, limit: int = LIMIT, beside: bool = False) -> Any:
-    """What a tool's function returned as LangChain should get it: text, a message, or with `beside` text and artifact.
-
-    Text is made here because LangChain prints what is not JSON with `str`, which may raise and is no data.
-    """
-    if beside and isinstance(value, tuple) and len(value) == 2:
-        return shown(value[0], limit), value[1]
-    if beside:
-        return value  # not what the tool promised: LangChain says so
-    if inspect.iscoroutine(value):
-        value.close()
-        raise TypeError("the tool returned a coroutine; declare it with `async def`")
-    if isinstance(value, BaseException):
-        raise value
-    if isinstance(value, ToolOutputMixin) or _are_outputs(value):
-        return value
-    return rendered(value, limit)
-
-
 async def _within(seconds: float | None, body: Coroutine[Any, Any, _Ended]) -> _Ended | None:
     """How the body ended, or None if it took too long. A task of its own, so that nothing in it can end ours."""
     task = asyncio.create_task(body)
@@ -138,24 +116,18 @@ async def _within(seconds: float | None, body: Coroutine[Any, Any, _Ended]) -> _
             await asyncio.wait({task}, timeout=GRACE)
 
 
-async def _guarded(tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, in_thread: bool) -> _Ended:
+async def _invoked(
+    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, in_thread: bool, limit: int
+) -> _Ended:
+    characters.set(limit)
     try:
         if in_thread:
             return _Ended(await _in_thread(functools.partial(tool.invoke, call, config), tool.name))
         return _Ended(await tool.ainvoke(call, config))
+    except Raised as error:
+        return _Ended(error=error.error)
     except BaseException as error:  # a SystemExit that leaves a task ends the event loop
         return _Ended(error=error)
-
-
-def _is_synchronous(tool: BaseTool) -> bool:
-    """Whether LangChain would run the tool in the loop's thread pool, where a few that hang block everything."""
-    kind: Any = type(tool)
-    for wrapping in (StructuredTool, Tool):
-        if isinstance(tool, wrapping):
-            own: Any = wrapping
-            return getattr(tool, "coroutine", None) is None and kind._arun is own._arun and kind.ainvoke is own.ainvoke
-    own = BaseTool
-    return kind._arun is own._arun and kind.arun is own.arun and kind.ainvoke is own.ainvoke
 
 
 async def _in_thread(work: Callable[[], Any], name: str) -> Any:
@@ -185,45 +157,18 @@ async def _in_thread(work: Callable[[], Any], name: str) -> Any:
     return ended.value
 
 
-def _rendering(tool: BaseTool, limit: int) -> BaseTool:
-    """A copy of a function's tool whose results are text before LangChain prints them, which may raise."""
-    kind: Any = type(tool)
-    if kind not in (StructuredTool, Tool):
-        return tool
-    wrapped: Any = tool
-    func, coroutine = wrapped.func, wrapped.coroutine
-    beside = tool.response_format == "content_and_artifact"
-    update: dict[str, Any] = {}
-    if func:
-        update["func"] = functools.wraps(func)(lambda *args, **kwargs: shown(func(*args, **kwargs), limit, beside))
-    if coroutine:
-
-        @functools.wraps(coroutine)
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
-            return shown(await coroutine(*args, **kwargs), limit, beside)
-
-        update["coroutine"] = awaited
-    return tool.model_copy(update=update)
-
-
-def _are_outputs(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(each, ToolOutputMixin) for each in value)
-
-
 def _read(value: Any, seconds: float, limit: int) -> CallResult:
     """The result of a call that ended: a message, a command, several of both, or anything a tool class returns."""
     if isinstance(value, Command):
         return CallResult(True, capped(_of_command(value), limit), seconds)
-    if _are_outputs(value):
+    if isinstance(value, list) and value and all(isinstance(each, (ToolMessage, Command)) for each in value):
         results = [_read(each, seconds, limit) for each in value]
-        text = capped("\n".join(each.text for each in results), limit)
         ok = all(each.ok for each in results)
+        text = capped("\n".join(each.text for each in results), limit)
         return CallResult(ok, text, seconds, error=None if ok else "error")
-    if isinstance(value, BaseException):
-        return CallResult(False, redact(described(value)), seconds, error=type(value).__name__)
     try:
         text = rendered(value, limit)
-    except BaseException as error:
+    except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
         return CallResult(False, redact(described(error)), seconds, error=type(error).__name__)
     ok = not (isinstance(value, ToolMessage) and value.status == "error")
     return CallResult(ok, text, seconds, getattr(value, "artifact", None), None if ok else "error")
@@ -242,12 +187,14 @@ def _of_command(command: Command[Any]) -> str:
     return "\n".join(said) or "done"
 
 
-def _late(timeout: float | None, in_thread: bool) -> str:
-    text = f"no result after {timeout:g} seconds"
+def _late(seconds: float | None, in_thread: bool) -> str:
+    text = f"no result after {seconds:g} seconds"
     if in_thread:
         return f"{text}; the tool runs in a thread that cannot be stopped, so its effect may still happen"
     return f"{text}; the call was cancelled, but part of its effect may have happened"
 
 
-def _failed(text: str, started: float, error: str, limit: int) -> CallResult:
-    return CallResult(False, capped(text, limit), time.perf_counter() - started, error=error)
+def _failed(error: BaseException, started: float, limit: int, code: str | None = None) -> CallResult:
+    text = str(error) if code else described(error)
+    seconds = time.perf_counter() - started
+    return CallResult(False, capped(redact(text), limit), seconds, error=code or type(error).__name__)

@@ -68,7 +68,7 @@ def cleaned(text: str) -> str:
 def cut_before(text: str, position: int) -> int:
     """The last place up to `position` where the text may be cut without tearing apart what is read as one."""
     for at in range(min(position, len(text)), max(position - 32, 0), -1):
-        if at == len(text) or not _belongs_together(text[at - 1], text[at]):
+        if at == len(text) or not _belongs_together(text, at):
             return at
     return min(position, len(text))
 
@@ -76,18 +76,25 @@ def cut_before(text: str, position: int) -> int:
 def cut_after(text: str, position: int) -> int:
     """The first place from `position` on where the text may be cut without tearing apart what is read as one."""
     for at in range(max(position, 0), min(position + 32, len(text))):
-        if at == 0 or not _belongs_together(text[at - 1], text[at]):
+        if at == 0 or not _belongs_together(text, at):
             return at
     return min(max(position, 0), len(text))
 
 
-def _belongs_together(left: str, right: str) -> bool:
+def _belongs_together(text: str, at: int) -> bool:
+    """Whether the characters before and after the place make one sign: an accent, an emoji, a flag, a line end."""
+    left, right = text[at - 1], text[at]
     if unicodedata.category(right) in _JOINED or right in "\u200d\ufe0f" or left == "\u200d":
         return True
-    pair = (left, right)
-    both_flags = all("\U0001f1e6" <= each <= "\U0001f1ff" for each in pair)
+    if _is_flag_letter(left) and _is_flag_letter(right):
+        letters = itertools.takewhile(_is_flag_letter, reversed(text[max(at - 10_000, 0) : at]))
+        return sum(1 for _ in letters) % 2 == 1
     surrogates = "\ud800" <= left <= "\udbff" and "\udc00" <= right <= "\udfff"
-    return both_flags or surrogates or pair == ("\r", "\n") or "\U0001f3fb" <= right <= "\U0001f3ff"
+    return surrogates or (left, right) == ("\r", "\n") or "\U0001f3fb" <= right <= "\U0001f3ff"
+
+
+def _is_flag_letter(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
 def described(error: BaseException, limit: int = 4_000) -> str:
