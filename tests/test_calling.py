@@ -487,7 +487,7 @@ def test_bounded_text_is_cut_between_what_is_read_as_one() -> None:
             assert len(head) % len(one) == 0
             assert len(rest) % len(one) == 0
     note = bounded("x" * 20_000, 8_000, "s2.3").split("\n")[1]
-    assert note == '… 12,082 characters left out; recall(observation="s2.3", offset=5278) reads them …'
+    assert note == '… 12,085 characters left out; recall(observation="s2.3", offset=5276) reads them …'
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=4)
