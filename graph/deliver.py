@@ -60,18 +60,18 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
     """What the user reads, and what writing it cost."""
     settings = settings_of(runtime)
     if ending.get("text"):
-        return ending["text"], {}
+        return _said(runtime, ending["text"]), {}
     if not any(row["status"] == "done" for row in draft["steps"]) or ending["code"] in (
         "cancelled",
         "model_error",
         "stopped",
     ):
-        return summary(draft, _why(ending)), {}
+        return _said(runtime, summary(draft, _why(ending))), {}
     prompt = render("deliver", profile=profile_text(settings.profile))
     text = delivery_brief(values["goal"], draft, settings, ending["reason"])
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     if left.get("model_calls", 1) < 1:
-        return summary(draft, _why(ending)), {}
+        return _said(runtime, summary(draft, _why(ending))), {}
     messages = [SystemMessage(prompt), HumanMessage(text)]
     reply = await ask(
         deps,
@@ -87,10 +87,17 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
     answer = reply.message.text.strip()[:ANSWER_CHARS] if reply.message else ""
     if not answer:
         emit(runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
-        return summary(draft, _why(ending)), reply.spent
+        return _said(runtime, summary(draft, _why(ending))), reply.spent
+    text = "\n".join([answer, *_unsaid(draft)])
     if reply.speech:
-        reply.speech.finish(answer)
-    return "\n".join([answer, *_unsaid(draft)]), reply.spent
+        reply.speech.finish(text)
+    return text, reply.spent
+
+
+def _said(runtime: Runtime[Settings], text: str) -> str:
+    """A text that no model streamed reaches the listeners all the same."""
+    sayer(runtime, None)(text)
+    return text
 
 
 def _unsaid(draft: Json) -> list[str]:
