@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
 
 Item = TypeVar("Item")
-SNAPSHOT_EVERY = 100
+SNAPSHOT_EVERY = 500
 """Writes between two full copies; between them a checkpoint stores only what was appended."""
 
 
