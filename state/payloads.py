@@ -87,7 +87,7 @@ def question_text(pending: Mapping[str, Any]) -> str:
         parts.append(plan_text(pending.get("plan") or {}, limits=pending.get("limits")).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
         parts.append(_fenced(arguments_text(pending["arguments"])))
-    if kind != "plan" and options(pending):
+    if kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
         parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, options(pending), strict=True)))

@@ -1,0 +1,149 @@
+"""The commands and their options. What they do is loaded when one is run, so that `--help` is quick."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+app = typer.Typer(
+    name="donewhen",
+    help="Plan, confirm, execute: a step is done when its evidence says so. "
+    "The answer goes to stdout, everything else to stderr.",
+    epilog="Exit codes: 0 completed, 1 failed or cancelled, 2 usage, 3 waiting for a person, "
+    "4 partial or out of budget, 130 interrupted (state kept).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+StorageUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--storage", metavar="URL", help="sqlite:///runs.db, a path, or postgresql://… [default: DONEWHEN_STORAGE]"
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
+]
+Confirm = Literal["always", "complex", "never"]
+Proof = Literal["claimed", "grounded", "judged"]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id.")]
+
+
+@app.command()
+def run(
+    goal: Annotated[
+        str, typer.Argument(metavar="GOAL", help="What you want done; “-” or nothing: read it from stdin.")
+    ] = "",
+    dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
+    model: Annotated[str | None, typer.Option(help="provider:model, or offline. [default: DONEWHEN_MODEL]")] = None,
+    storage: StorageUrl = None,
+    yes: Yes = False,
+    json: Json = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Add what stands on stdin to the goal.")] = False,
+    thread: Annotated[str | None, typer.Option(help="Go on in this conversation, or name the new one.")] = None,
+    confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
+    verification: Annotated[Proof | None, typer.Option(help="What proves a step. [default: grounded]")] = None,
+    max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
+    allow_command: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
+    ] = None,
+    mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
+) -> None:
+    """Work on a goal: plan it, let you confirm, carry it out, prove it."""
+
+    def command() -> int:
+        from agent.cli.running import Request, run_goal
+
+        settings = {"confirm": confirm, "verification": verification, "max_rounds": max_rounds}
+        request = Request(goal, dir, model, thread, allow_command or [], mcp, stdin, settings)
+        return run_goal(request, storage=storage, yes=yes, json=json)
+
+    _end(command, json)
+
+
+@app.command()
+def resume(
+    thread: Annotated[
+        str, typer.Argument(metavar="THREAD", help="The thread id; without it, the latest that waits.")
+    ] = "",
+    answer: Annotated[str | None, typer.Option("--answer", "-a", help="The answer, in words or as JSON.")] = None,
+    approve: Annotated[bool, typer.Option("--approve", help="Approve the plan or the call.")] = False,
+    reject: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Reject, and say what should be different.")
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the run.")] = False,
+    answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
+    id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer, if not the first.")] = None,
+    storage: StorageUrl = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> None:
+    """Answer what a run waits for, or go on with one that was interrupted."""
+
+    def command() -> int:
+        from agent.cli.running import Reply, resume_thread
+
+        reply = Reply(answer, approve, reject, cancel, answer_file, id)
+        return resume_thread(thread, reply, storage=storage, yes=yes, json=json)
+
+    _end(command, json)
+
+
+@app.command()
+def threads(storage: StorageUrl = None, json: Json = False) -> None:
+    """List the runs, the latest first."""
+
+    def command() -> int:
+        from agent.cli.reading import list_threads
+
+        return list_threads(storage=storage, json=json)
+
+    _end(command, json)
+
+
+@app.command()
+def show(thread: Thread, storage: StorageUrl = None, json: Json = False) -> None:
+    """Show a run: its steps, what proves them, what it waits for, what it cost."""
+
+    def command() -> int:
+        from agent.cli.reading import show_thread
+
+        return show_thread(thread, storage=storage, json=json)
+
+    _end(command, json)
+
+
+@app.command()
+def graph() -> None:
+    """Print the graph as Mermaid."""
+
+    def command() -> int:
+        from agent.cli.reading import print_graph
+
+        return print_graph()
+
+    _end(command, json=False)
+
+
+@app.command()
+def doctor(storage: StorageUrl = None, json: Json = False) -> None:
+    """Say what is installed, configured and reachable; exit 1 if something is broken."""
+
+    def command() -> int:
+        from agent.cli.doctor import run_doctor
+
+        return run_doctor(storage=storage, json=json)
+
+    _end(command, json)
+
+
+def _end(command: Callable[[], int], json: bool) -> None:
+    from agent.cli.guard import guarded
+
+    raise typer.Exit(guarded(command, json=json))

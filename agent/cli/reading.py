@@ -1,0 +1,86 @@
+"""`donewhen threads`, `show` and `graph`: what there is, on stdout. Nothing is started or changed."""
+
+import asyncio
+import sys
+from dataclasses import asdict
+
+from agent.agent import Agent
+from agent.cli.exits import Exit
+from agent.cli.progress import Progress, meter_text
+from agent.cli.result import SCHEMA_VERSION, print_json, receipt_lines, resume_command, run_object
+from agent.cli.running import configured
+from agent.cli.session import reader
+from agent.cli.terminal import Terminal, clean, open_terminal, shorten
+from agent.config import OFFLINE
+from agent.run import Run, ThreadInfo
+from state.human import question_text
+
+
+def list_threads(*, storage: str | None, json: bool) -> int:
+    """One line per run, the latest first."""
+    config = configured(storage)
+
+    async def read() -> list[ThreadInfo]:
+        async with reader(config) as agent:
+            return await agent.threads()
+
+    infos = asyncio.run(read())
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, "threads": [asdict(info) for info in infos]})
+        return Exit.COMPLETED
+    width = max((len(clean(info.thread_id)) for info in infos), default=0)
+    for info in infos:
+        print(f"{clean(info.thread_id):{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}")
+    if not infos:
+        print("No runs yet.", file=sys.stderr)
+    return Exit.COMPLETED
+
+
+def show_thread(thread: str, *, storage: str | None, json: bool) -> int:
+    """A run with everything that proves it."""
+    config = configured(storage)
+
+    async def read() -> Run:
+        async with reader(config) as agent:
+            return await agent.get(thread)
+
+    run = asyncio.run(read())
+    if json:
+        print_json(run_object(run, storage))
+        return Exit.COMPLETED
+    terminal = open_terminal(plain=config.plain, stream=sys.stdout)
+    for text, style in _lines(run, terminal, storage):
+        terminal.line(text, style)
+    return Exit.COMPLETED
+
+
+def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str, str]]:
+    reason = (run.outcome or {}).get("reason") or ""
+    lines = [
+        (f"Goal: {shorten(run.goal, 500)}", "bold"),
+        (f"Status: {run.status}{f' ({reason})' if reason else ''}", ""),
+    ]
+    if run.receipt:
+        lines += receipt_lines(run.receipt, terminal, details=True)
+    else:
+        progress = Progress()
+        progress.take(run)
+        lines += [
+            (f"{terminal.mark(row.status)} {id} {shorten(row.content, 100)}", "") for id, row in progress.rows.items()
+        ]
+    for pending in run.pending:
+        lines += [("", ""), (f"Waiting for you: {pending['id']}", "bold"), (question_text(pending), "")]
+    if run.answer:
+        lines += [("", ""), (run.answer, "")]
+    if meter := meter_text(run.spent, {}, terminal.marks["dot"]):
+        lines += [("", ""), (f"Spent: {meter}", "dim")]
+    if hint := resume_command(run, storage):
+        lines.append((f"Go on with: {hint}", ""))
+    return lines
+
+
+def print_graph() -> int:
+    """The graph as Mermaid."""
+    agent = Agent(OFFLINE, storage="memory:")
+    print(agent.graph.get_graph(xray=1).draw_mermaid())
+    return Exit.COMPLETED

@@ -1,0 +1,138 @@
+"""A run at the terminal, leg by leg: work until a person is needed, ask, go on.
+
+People are asked outside the event loop, so that Ctrl-C works while they think.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.agent import Agent
+from agent.cli.asking import Later, Person
+from agent.cli.exits import STATUSES, Exit
+from agent.cli.progress import Progress
+from agent.cli.result import SCHEMA_VERSION, print_json, resume_words, run_object, show_run
+from agent.cli.session import Opened
+from agent.cli.terminal import Terminal
+from agent.cli.views import View, open_view
+from agent.run import Run
+from state import errors
+
+Events = AsyncIterator[Mapping[str, Any]]
+
+
+@dataclass
+class Desk:
+    """Where a run's pauses and its end land: a person, `--yes`, or nobody."""
+
+    terminal: Terminal
+    json: bool = False
+    yes: bool = False
+    storage: str | None = None
+    """As given on the command line, for the commands that are printed."""
+    person: Person | None = None
+    confined: Collection[str] = ()
+    """Tools that cannot leave the root: `--yes` approves calls of these only."""
+    progress: Progress = field(default_factory=Progress)
+
+    def answers(self, run: Run) -> dict[str, Any] | None:
+        """Answers by id to what the run waits for; None if nobody answers now."""
+        if run.status != "waiting":
+            return None
+        if self.yes and (agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if self._agreed(pause)}):
+            return agreed
+        if self.person is None or not self.terminal.interactive:
+            return None
+        try:
+            return {run.pending[0]["id"]: self.person.ask(run.pending[0])}
+        except Later:
+            return None
+
+    def _agreed(self, pause: Mapping[str, Any]) -> bool:
+        """Whether --yes covers it; what it was refused for once is not approved blindly again."""
+        if pause.get("problem"):
+            return False
+        return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in self.confined)
+
+    def report(self, run: Run) -> Exit:
+        """Say how it stands: the object of --json, or words."""
+        if self.json:
+            print_json(run_object(run, self.storage))
+        else:
+            show_run(run, self.terminal, self.storage)
+        return STATUSES[run.status]
+
+    def failed(self, event: Mapping[str, Any]) -> None:
+        """Raise the error that a terminal event tells of, where it is one of ours."""
+        kind = getattr(errors, str(event.get("kind")), None)
+        text = str(event.get("text"))
+        if isinstance(kind, type) and issubclass(kind, errors.DoneWhenError):
+            raise errors.PlanError([text]) if kind is errors.PlanError else kind(text)
+        raise errors.DoneWhenError(text)
+
+
+Open = Callable[[AsyncExitStack], Coroutine[Any, Any, Opened]]
+Begin = Callable[[Agent, Progress], Coroutine[Any, Any, Events | Run]]
+
+
+def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
+    """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            opened = runner.run(open_agent(stack))
+            desk.confined = opened.confined
+            return _legs(runner, opened.agent, begin, desk)
+        except KeyboardInterrupt:
+            return _interrupted(desk)
+        except errors.DoneWhenError:
+            if desk.progress.started:
+                desk.terminal.line(f"What was done is kept. Go on with: {_resume(desk)}")
+            raise
+        finally:
+            runner.run(stack.aclose())
+
+
+def _legs(runner: asyncio.Runner, agent: Agent, begin: Begin, desk: Desk) -> Exit:
+    first = runner.run(begin(agent, desk.progress))
+    run = first if isinstance(first, Run) else _leg(runner, agent, first, desk)
+    desk.progress.take(run)
+    while (answers := desk.answers(run)) is not None:
+        run = _leg(runner, agent, agent.stream_resume(run.thread_id, answers), desk)
+        desk.progress.take(run)
+    return desk.report(run)
+
+
+def _leg(runner: asyncio.Runner, agent: Agent, events: Events, desk: Desk) -> Run:
+    with open_view(desk.terminal, desk.progress, quiet=desk.json) as view:
+        runner.run(_follow(events, view))
+    end = desk.progress.end or {}
+    if end.get("type") == "error":
+        desk.failed(end)
+    ended = end.get("run")
+    return ended if isinstance(ended, Run) else runner.run(agent.get(desk.progress.thread_id))
+
+
+async def _follow(events: Any, view: View) -> None:
+    async with aclosing(events) as following:
+        async for event in following:
+            view.show(event)
+
+
+def _interrupted(desk: Desk) -> Exit:
+    thread = desk.progress.thread_id
+    desk.terminal.line("")
+    if not thread:
+        desk.terminal.line("Interrupted before anything was started.", "yellow")
+        return Exit.INTERRUPTED
+    words = _resume(desk)
+    desk.terminal.line(f"Interrupted; what was done is kept. Go on with: {words}", "yellow")
+    if desk.json:
+        print_json({"schema_version": SCHEMA_VERSION, "thread_id": thread, "status": "running", "resume": words})
+    return Exit.INTERRUPTED
+
+
+def _resume(desk: Desk) -> str:
+    return resume_words(desk.progress.thread_id, desk.storage)
