@@ -51,7 +51,7 @@ def _plan(state: Work) -> Work:
 
 
 def _next(state: Work) -> Any:
-    return [Send("step", {"number": number}) for number in range(3)] if state["rounds"] < 4 else "ask"
+    return [Send("step", {"number": number}) for number in range(3)] if state["rounds"] < 3 else "ask"
 
 
 def _work(state: Step) -> Step:
@@ -79,7 +79,7 @@ def graph() -> StateGraph[Any, Any, Any, Any]:
     return builder
 
 
-JOURNAL = [line for n in range(1, 4) for line in (f"plan {n}", "step 0", "step 1", "step 2")] + ["plan 4"]
+JOURNAL = [line for n in range(1, 3) for line in (f"plan {n}", "step 0", "step 1", "step 2")] + ["plan 3"]
 """What the graph has written when it asks."""
 
 

@@ -1,8 +1,10 @@
 """One face for every database: sessions with a lock per thread, readers without, health, and deletion."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from time import monotonic
 from typing import Any, Protocol, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -12,7 +14,7 @@ from agent.storage.cipher import Cipher
 from agent.storage.sealed_saver import SealedSaver
 from agent.storage.thread_store import ThreadStore
 from agent.storage.urls import check_thread_id
-from state.errors import DoneWhenError, StorageError
+from state.errors import DoneWhenError, StorageError, ThreadBusy
 
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
 
@@ -71,13 +73,24 @@ class Storage:
         """Nothing stays open between sessions; kept so that callers need not know that."""
 
     @asynccontextmanager
-    async def session(self, thread_id: str) -> AsyncIterator[Opened]:
+    async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Opened]:
         """`(checkpointer, store)` for working on one thread, alone.
 
-        The lock dies with its holder. Raises ThreadBusy at once when another worker, in this process or in
-        another, holds it; StorageError when the database cannot be used; ConfigError for the thread id.
+        The lock dies with its holder. Raises ThreadBusy when another worker, in this process or in another,
+        holds it (at once, or after `patience` seconds); StorageError when the database cannot be used;
+        ConfigError for the thread id.
         """
-        async with self._opened(check_thread_id(thread_id), writes=True) as opened:
+        check_thread_id(thread_id)
+        deadline = monotonic() + patience
+        async with AsyncExitStack() as stack:
+            while True:
+                try:
+                    opened = await stack.enter_async_context(self._opened(thread_id, writes=True))
+                    break
+                except ThreadBusy:
+                    if monotonic() >= deadline:
+                        raise
+                await asyncio.sleep(0.01)
             yield opened
 
     @asynccontextmanager
