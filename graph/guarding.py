@@ -51,14 +51,14 @@ def _guarding(kind: Any) -> Any:
     """The class of tools with a guard around `_run` and `_arun`."""
 
     @functools.wraps(kind._run)
-    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return _shown(kind._run(self, *args, **kwargs), self.response_format)
         except (SystemExit, KeyboardInterrupt) as error:
             raise Raised(error) from error
 
     @functools.wraps(kind._arun)
-    async def arun(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         try:
             return _shown(await kind._arun(self, *args, **kwargs), self.response_format)
         except (SystemExit, KeyboardInterrupt) as error:

@@ -196,7 +196,7 @@ async def test_generators_are_read_to_a_bound() -> None:
 
 
 async def test_a_tool_that_hangs_is_given_up() -> None:
-    """X07, F8: a timeout is an observation; a thread that cannot be stopped is said to be one."""
+    """X07, X13, F8: a timeout is an observation with its duration; a thread that cannot be stopped is said to be one."""
     release = threading.Event()
 
     async def waits() -> None:
@@ -205,6 +205,7 @@ async def test_a_tool_that_hangs_is_given_up() -> None:
     for body, said in ((release.wait, "thread that cannot be stopped"), (waits, "was cancelled")):
         result = await called(body if body is waits else lambda: release.wait() and None, seconds=0.05)
         assert (result.ok, result.error) == (False, "timeout")
+        assert 0.05 <= result.seconds < 2
         assert result.text.startswith("no result after 0.05 seconds")
         assert said in result.text
     release.set()

@@ -1,0 +1,240 @@
+"""The tools of MCP servers, one open session per server for as long as a run needs it (extra `mcp`)."""
+
+import asyncio
+import collections
+import re
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from langchain_core.tools import BaseTool, ToolException
+
+from agent.mcp_config import Connection, read_servers
+from agent.tools import described_tool, description_of
+from graph.rendering import described
+from state.errors import ConfigError
+from state.redaction import redact
+
+if TYPE_CHECKING:
+    from mcp import ClientSession
+    from mcp.types import CallToolResult, ContentBlock, Tool
+
+STOP_SECONDS = 5.0
+"""Time a server has to stop before its task is cancelled; the SDK kills the process then."""
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class McpServers:
+    """The MCP servers of a configuration: `async with McpServers(config) as servers: servers.tools`.
+
+    `config` is the usual `{"mcpServers": {name: {command, args, env} | {url, headers, type}}}` or the path of a JSON
+    file that holds it. `${NAME}` in it is taken from `environment`. A stdio server gets the variables of its `env`
+    and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
+    in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
+    `start_seconds`; the others are stopped again. A server that dies later makes its calls fail, nothing else.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | str | Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        reserved: Collection[str] = (),
+        start_seconds: float = 30.0,
+    ) -> None:
+        connections = read_servers(config, environment or {})
+        self._servers = [_Server(name, connection) for name, connection in connections.items()]
+        self._reserved = frozenset(reserved)
+        self._start_seconds = start_seconds
+        self.tools: list[BaseTool] = []
+        """The tools of all servers; empty outside of `async with`."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            starts = [server.start(self._start_seconds) for server in self._servers]
+            problems = [problem for problem in await asyncio.gather(*starts) if problem]
+            if problems:
+                raise ConfigError("; ".join(problems))
+            self.tools = self._named()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop all servers. Their tools fail from now on."""
+        self.tools = []
+        await asyncio.gather(*(server.stop() for server in self._servers))
+
+    def _named(self) -> list[BaseTool]:
+        listed = [(server, tool, _fit(tool.name)) for server in self._servers for tool in server.listed]
+        count = collections.Counter(name for _, _, name in listed)
+        return [
+            server.tool(tool, _fit(f"{server.name}_{name}") if count[name] > 1 or name in self._reserved else name)
+            for server, tool, name in listed
+        ]
+
+
+class _Server:
+    """One server and its session, both owned by one task: the SDK's scopes must be left where they were entered."""
+
+    def __init__(self, name: str, connection: Connection) -> None:
+        self.name = name
+        self.listed: list[Tool] = []
+        self._connection = connection
+        self._session: ClientSession | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._problem = ""
+
+    async def start(self, seconds: float) -> str:
+        """Wait until the server answers; what went wrong, or "" if nothing did."""
+        self._ready, self._stop, self._problem = asyncio.Event(), asyncio.Event(), ""
+        self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
+        waiting = asyncio.create_task(self._ready.wait())
+        await asyncio.wait({waiting, self._owner}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._session is not None:
+            return ""
+        if not self._owner.done():
+            self._problem = f"no answer within {seconds:g} seconds"
+            self._owner.cancel()
+            await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
+        return f"the MCP server {self.name!r} did not start: {self._problem}"
+
+    async def stop(self) -> None:
+        """End the session and the process."""
+        if self._owner is None:
+            return
+        self._stop.set()
+        await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
+        if not self._owner.done():
+            self._owner.cancel()
+            await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
+
+    async def _own(self) -> None:
+        with TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+            try:
+                async with _session(self._connection, errors) as session:
+                    await session.initialize()
+                    self.listed = await _list(session)
+                    self._session = session
+                    self._ready.set()
+                    await self._stop.wait()
+            except BaseException as error:  # a task's end must not take the run along
+                self._problem = redact((self._problem or described(error, 500)) + _tail(errors))
+            finally:
+                self._session = None
+
+    def tool(self, about: "Tool", name: str) -> BaseTool:
+        """The LangChain tool for one of the server's tools."""
+        made = described_tool(description_of(about.name, about.model_dump(exclude_none=True)), self._call, name)
+        made.response_format = "content_and_artifact"
+        made.metadata = {"server": self.name, **(made.metadata or {})}
+        return made
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        session, owner = self._session, self._owner
+        if session is None or owner is None or owner.done():
+            raise ToolException(self._gone())
+        call = asyncio.create_task(session.call_tool(name, arguments))
+        try:
+            await asyncio.wait({call, owner}, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise ToolException(self._gone())
+            return _answer(self._result(call))
+        finally:
+            call.cancel()
+
+    def _result(self, call: "asyncio.Task[CallToolResult]") -> "CallToolResult":
+        import anyio
+        from mcp import McpError
+        from mcp.types import CONNECTION_CLOSED
+
+        try:
+            return call.result()
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
+            raise ToolException(self._gone()) from error
+        except McpError as error:
+            raise ToolException(
+                self._gone() if error.error.code == CONNECTION_CLOSED else error.error.message
+            ) from error
+
+    def _gone(self) -> str:
+        why = f" ({self._problem})" if self._problem else ""
+        return f"the MCP server {self.name!r} is not there any more{why}; its tools cannot be used"
+
+
+@asynccontextmanager
+async def _session(connection: Connection, errors: IO[str]) -> "AsyncIterator[ClientSession]":
+    """An open session. What a local server prints to stderr goes to a file, not over the user's screen."""
+    try:
+        from langchain_mcp_adapters.sessions import create_session
+        from mcp import ClientSession, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+    except ImportError as error:
+        raise ConfigError("MCP servers need the extra: pip install 'donewhen[mcp]'") from error
+    if "command" not in connection:
+        remote: Any = connection
+        async with create_session(remote) as session:
+            yield session
+        return
+    parameters = StdioServerParameters(**connection)
+    async with stdio_client(parameters, errlog=errors) as (read, write), ClientSession(read, write) as session:  # type: ignore[arg-type]
+        yield session
+
+
+async def _list(session: "ClientSession") -> "list[Tool]":
+    from mcp.types import PaginatedRequestParams
+
+    tools: list[Tool] = []
+    cursor: str | None = None
+    for _ in range(100):
+        page = await session.list_tools(params=PaginatedRequestParams(cursor=cursor))
+        tools += page.tools
+        cursor = page.nextCursor
+        if not cursor:
+            break
+    return tools
+
+
+def _answer(result: "CallToolResult") -> tuple[Any, Any]:
+    """Content and artifact of a result; a result that says it is an error is raised as one."""
+    content: Any = [_block(block) for block in result.content]
+    if result.isError:
+        texts = [block["text"] for block in content if block["type"] == "text"]
+        raise ToolException("\n".join(texts) or "the tool failed and did not say why")
+    if result.structuredContent is None:
+        return content or "", None
+    return content or result.structuredContent, {"structured_content": result.structuredContent}
+
+
+def _block(block: "ContentBlock") -> dict[str, Any]:
+    if block.type == "text":
+        return {"type": "text", "text": block.text}
+    if block.type == "image" or block.type == "audio":
+        return {"type": block.type, "base64": block.data, "mime_type": block.mimeType}
+    if block.type == "resource_link":
+        return {"type": "text", "text": f"[resource {block.name}: {block.uri}]"}
+    resource: Any = block.resource
+    if hasattr(resource, "text"):
+        return {"type": "text", "text": resource.text}
+    return {"type": "file", "base64": resource.blob, "mime_type": resource.mimeType or ""}
+
+
+def _fit(name: str) -> str:
+    """A name that models accept."""
+    return _NOT_IN_NAMES.sub("_", name)[:64]
+
+
+def _tail(errors: IO[str]) -> str:
+    errors.flush()
+    errors.seek(0)
+    said = errors.read()[-600:].strip()
+    return f"; it said: {said}" if said else ""

@@ -1,0 +1,144 @@
+"""Tools as people have them, made into LangChain tools: functions, MCP-style and OpenAI-style descriptions."""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.tools import BaseTool, StructuredTool
+from pydantic import Field
+
+from state.errors import ToolError
+
+Caller = Callable[[str, dict[str, Any]], Any]
+"""Carries out a described tool: `(name, arguments)` → result, synchronous or asynchronous."""
+
+Tools = Sequence[Any] | Mapping[str, Any]
+"""What `as_tools` takes."""
+
+_SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters")
+_WHAT_TO_PASS = (
+    "pass a LangChain tool, a function with a docstring, or a dict {name: {description, input_schema}} with a caller"
+)
+
+
+class DescribedTool(BaseTool):
+    """A tool known by its JSON Schema only; a caller carries it out. Any argument name is allowed, `config` too."""
+
+    caller: Caller = Field(exclude=True)
+    calls: str
+    """The name the caller knows the tool by."""
+
+    def _run(self, /, *_: Any, **arguments: Any) -> Any:
+        return self.caller(self.calls, arguments)
+
+
+class AsyncDescribedTool(DescribedTool):
+    """A described tool whose caller is asynchronous."""
+
+    def _run(self, /, *_: Any, **arguments: Any) -> Any:
+        raise NotImplementedError(f"{self.name} is asynchronous: use ainvoke")
+
+    async def _arun(self, /, *_: Any, **arguments: Any) -> Any:
+        return await self.caller(self.calls, arguments)
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of a tool that a caller carries out."""
+
+    name: str
+    text: str
+    schema: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
+    """LangChain tools from any mixture of what tools are given as.
+
+    LangChain tools stay as they are. Functions, synchronous or not, get their schema from signature and docstring.
+    Dicts `{name: {description, input_schema, annotations?}}`, items of an MCP tool list and OpenAI-style function
+    dicts are carried out by `caller(name, arguments)`. Raises ToolError, with what to do, for anything else.
+    """
+    if isinstance(tools, (str, bytes)) or not isinstance(tools, (Sequence, Mapping)):
+        raise ToolError(f"tools must be a list, not {type(tools).__name__}: {_WHAT_TO_PASS}")
+    made: list[BaseTool] = []
+    for entry in [tools] if isinstance(tools, Mapping) else tools:
+        if isinstance(entry, BaseTool):
+            made.append(entry)
+        elif isinstance(entry, Mapping) or hasattr(entry, "inputSchema"):
+            made.extend(described_tool(each, caller) for each in _descriptions(entry))
+        elif callable(entry) and not isinstance(entry, type):
+            made.append(_from_function(entry))
+        else:
+            raise ToolError(f"{str(entry)[:80]!r} cannot be used as a tool: {_WHAT_TO_PASS}")
+    return made
+
+
+def described_tool(about: Description, caller: Caller | None, name: str | None = None) -> DescribedTool:
+    """The tool a description and a caller make; under another `name` if the model is to see one."""
+    if caller is None:
+        raise ToolError(
+            f"the tool {about.name!r} is only a description: pass caller=, a function (name, arguments) → result"
+        )
+    kind = AsyncDescribedTool if _is_async(caller) else DescribedTool
+    return kind(
+        name=name or about.name,
+        description=about.text,
+        args_schema=about.schema,
+        metadata=about.metadata or None,
+        caller=caller,
+        calls=about.name,
+        handle_tool_error=True,
+    )
+
+
+def _descriptions(entry: Any) -> Iterator[Description]:
+    if not isinstance(entry, Mapping):
+        entry = entry.model_dump(exclude_none=True)  # an item of an MCP tool list
+    if isinstance(entry.get("function"), Mapping) and entry.get("type") == "function":
+        entry = entry["function"]
+    if isinstance(name := entry.get("name"), str):
+        yield description_of(name, entry)
+        return
+    for name, about in entry.items():
+        if not isinstance(about, Mapping):
+            raise ToolError(f"{name!r} is described by {type(about).__name__}, not by a dict: {_WHAT_TO_PASS}")
+        yield description_of(str(name), about)
+
+
+def description_of(name: str, about: Mapping[str, Any]) -> Description:
+    """One tool's description in MCP's or OpenAI's words; annotations and an `effect` become metadata."""
+    schema = next((about[key] for key in _SCHEMA_KEYS if about.get(key) is not None), None)
+    if not isinstance(schema, Mapping):
+        raise ToolError(
+            f"the tool {name!r} has no input_schema; for a tool without arguments give "
+            '{"type": "object", "properties": {}}'
+        )
+    metadata = dict(about.get("annotations") or {})
+    if about.get("effect") is not None:
+        metadata["effect"] = about["effect"]
+    return Description(name, str(about.get("description") or ""), dict(schema), metadata)
+
+
+def _from_function(function: Callable[..., Any]) -> BaseTool:
+    name = getattr(function, "__name__", "<nameless>")
+    if name.startswith("<"):
+        raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
+    if not (text := inspect.getdoc(function)):
+        raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
+    body: dict[str, Any] = {"coroutine" if _is_async(function) else "func": function}
+    try:
+        tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
+    except Exception as error:
+        raise ToolError(f"the function {name!r} cannot be used as a tool: {error}; annotate its parameters") from error
+    if not tool.description.strip():
+        tool.description = text
+    return tool
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
