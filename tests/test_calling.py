@@ -196,7 +196,7 @@ async def test_generators_are_read_to_a_bound() -> None:
 
 
 async def test_a_tool_that_hangs_is_given_up() -> None:
-    """X07, X13, F8: a timeout is an observation with its duration; a thread that cannot be stopped is said to be one."""
+    """X07, X13, F8: a timeout is an observation with its duration; it says if a thread works on."""
     release = threading.Event()
 
     async def waits() -> None:
