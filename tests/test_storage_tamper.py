@@ -3,9 +3,6 @@
 import contextlib
 import json
 import random
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +15,9 @@ from agent.storage import open_storage
 from agent.storage.serde import StrictSerializer
 from state.errors import ConfigError, StorageError
 from tests.storage_cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph
+from tests.storage_raw import cells, database, row, values
 
 SECRET = "attack at dawn"
-Change = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 @pytest.fixture(params=DATABASES)
@@ -50,44 +47,6 @@ async def _look(url: str, thread_id: str = "t", key: bytes | None = KEY) -> Any:
             repr(stored),
             [item.value for item in items],
         )
-
-
-@contextmanager
-def _database(url: str) -> Iterator[Change]:
-    """SQL on the database itself, with `?` for parameters."""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
-            yield lambda query, values: connection.execute(query, values).fetchall()
-        return
-    with psycopg.connect(url, autocommit=True) as server:
-
-        def run(query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-            cursor = server.execute(query.replace("?", "%s").encode(), values)
-            return cursor.fetchall() if cursor.description else []
-
-        yield run
-
-
-def _cells(url: str) -> list[tuple[str, str, str]]:
-    """Every place where something is stored: table, column, and the column as text or bytes."""
-    if url.startswith("sqlite"):
-        columns = "checkpoints.type checkpoints.checkpoint checkpoints.metadata writes.type writes.value store.value"
-        return [(*name.split(".")[:2], name.split(".")[1]) for name in columns.split()]
-    columns = "checkpoint_blobs.type checkpoint_blobs.blob checkpoint_writes.type checkpoint_writes.blob"
-    json = "checkpoints.checkpoint checkpoints.metadata store.value"
-    return [
-        *((*name.split(".")[:2], name.split(".")[1]) for name in columns.split()),
-        *((*name.split(".")[:2], name.split(".")[1] + "::text") for name in json.split()),
-    ]
-
-
-def _values(url: str) -> list[tuple[str, str]]:
-    """Tables of serialised values: beside the column, each has the kind in `type`."""
-    return [(table, column) for table, column, _ in _cells(url) if column in ("checkpoint", "value", "blob")][:2]
-
-
-def _row(url: str) -> str:
-    return "rowid" if url.startswith("sqlite") else "ctid"
 
 
 async def _is_noticed(url: str, before: Any, thread_id: str = "t") -> bool:
@@ -148,8 +107,8 @@ def test_the_strict_serializer_runs_nothing(tmp_path: Path) -> None:
 async def test_gadgets_in_the_database_run_nothing(url: str, tmp_path: Path, key: bytes | None) -> None:
     """F11: in any place where a value is stored."""
     await _fill(url, "t", key=key)
-    with _database(url) as run:
-        for table, column in _values(url):
+    with database(url) as run:
+        for table, column in values(url):
             for kind, payload in _gadgets(tmp_path / "ran"):
                 run(f"UPDATE {table} SET type = ?, {column} = ?", (kind, payload))
                 # Without a key a blocked object comes back as data, on which LangGraph stumbles in its own ways.
@@ -172,7 +131,7 @@ async def test_nothing_secret_is_readable(url: str, tmp_path: Path) -> None:
     """F11: also not the scalars that PostgreSQL's saver puts into plain JSON, nor the metadata of the caller."""
     await _fill(url, "t")
     for marker in (SECRET, JOURNAL[0], "go on?"):
-        with _database(url) as run:
+        with database(url) as run:
             names = ["checkpoints", "store"]
             names += ["writes"] if url.startswith("sqlite") else ["checkpoint_blobs", "checkpoint_writes"]
             for name in names:
@@ -206,11 +165,11 @@ async def test_flipped_bits_are_noticed(url: str) -> None:
     await _fill(url, "t")
     before = await _look(url)
     randoms = random.Random(11)
-    noticed = dict.fromkeys(_cells(url), 0)
-    with _database(url) as run:
-        for table, column, shown in [cell for cell in _cells(url) for _ in range(5)]:
-            place, value = randoms.choice(run(f"SELECT {_row(url)}, {shown} FROM {table}", ()))
-            update = f"UPDATE {table} SET {column} = ? WHERE {_row(url)} = ? RETURNING {_row(url)}"
+    noticed = dict.fromkeys(cells(url), 0)
+    with database(url) as run:
+        for table, column, shown in [cell for cell in cells(url) for _ in range(5)]:
+            place, value = randoms.choice(run(f"SELECT {row(url)}, {shown} FROM {table}", ()))
+            update = f"UPDATE {table} SET {column} = ? WHERE {row(url)} = ? RETURNING {row(url)}"
             try:
                 ((place,),) = run(update, (_flip(randoms, value), place))
             except psycopg.DataError:  # broken JSON: the database itself refuses it
@@ -237,14 +196,14 @@ async def test_moved_values_are_noticed(url: str, across: str) -> None:
     before = await _look(url)
     source = "t" if across == "checkpoints" else "u"
     randoms = random.Random(5)
-    with _database(url) as run:
-        for table, column in [*_values(url), ("checkpoints", "metadata")]:
-            query = f"SELECT {_row(url)}, {column} FROM {table} WHERE thread_id = ? ORDER BY {_row(url)}"
+    with database(url) as run:
+        for table, column in [*values(url), ("checkpoints", "metadata")]:
+            query = f"SELECT {row(url)}, {column} FROM {table} WHERE thread_id = ? ORDER BY {row(url)}"
             for _ in range(4):
                 (to, own), (_, other) = (randoms.choice(run(query, (thread_id,))) for thread_id in ("t", source))
                 if own == other:
                     continue
-                update = f"UPDATE {table} SET {column} = ? WHERE {_row(url)} = ? RETURNING {_row(url)}"
+                update = f"UPDATE {table} SET {column} = ? WHERE {row(url)} = ? RETURNING {row(url)}"
                 ((place,),) = run(update, (_plain(other), to))
                 assert await _is_noticed(url, before)
                 run(update, (_plain(own), place))
@@ -258,8 +217,8 @@ def _plain(value: Any) -> Any:
 async def test_a_whole_thread_under_another_name_is_noticed(url: str) -> None:
     """F11: what was approved in one thread cannot be passed off as another's."""
     await _fill(url, "t")
-    tables = ["checkpoints", *(table for table, _ in _values(url) if table != "checkpoints")]
-    with _database(url) as run:
+    tables = ["checkpoints", *(table for table, _ in values(url) if table != "checkpoints")]
+    with database(url) as run:
         for table in tables:
             run(f"UPDATE {table} SET thread_id = ?", ("u",))
         run("UPDATE store SET prefix = ?", ("donewhen.observations.u",))
@@ -274,16 +233,16 @@ async def test_missing_rows_are_noticed(url: str) -> None:
     """F11: each row but the newest is vouched for by a later one."""
     await _fill(url, "t")
     before = await _look(url)
-    tables = ["checkpoints", *(table for table, _ in _values(url) if table != "checkpoints")]
-    with _database(url) as run:
+    tables = ["checkpoints", *(table for table, _ in values(url) if table != "checkpoints")]
+    with database(url) as run:
         ((newest,),) = run("SELECT max(checkpoint_id) FROM checkpoints WHERE checkpoint_ns = ''", ())
         ids = {row[0] for row in run("SELECT checkpoint_id FROM checkpoints WHERE checkpoint_ns = ''", ())}
         assert len(ids) == 7
         for checkpoint_id in ids - {newest}:
             for table in [name for name in tables if name != "checkpoint_blobs"]:
-                rows = run(f"SELECT {_row(url)} FROM {table} WHERE checkpoint_id = ?", (checkpoint_id,))
+                rows = run(f"SELECT {row(url)} FROM {table} WHERE checkpoint_id = ?", (checkpoint_id,))
                 for (place,) in rows[:2]:
-                    update = f"UPDATE {table} SET thread_id = ? WHERE {_row(url)} = ? RETURNING {_row(url)}"
+                    update = f"UPDATE {table} SET thread_id = ? WHERE {row(url)} = ? RETURNING {row(url)}"
                     ((place,),) = run(update, ("elsewhere", place))
                     assert await _is_noticed(url, before), table
                     run(update, ("t", place))
@@ -293,8 +252,8 @@ async def test_missing_rows_are_noticed(url: str) -> None:
 async def test_an_unreadable_thread_can_be_deleted(url: str) -> None:
     """Deleting asks for no key to fit."""
     await _fill(url, "t")
-    with _database(url) as run:
-        for table, column in _values(url):
+    with database(url) as run:
+        for table, column in values(url):
             run(f"UPDATE {table} SET {column} = ?", (b"damaged",))
         run("UPDATE store SET value = ?", ("{}",))
     storage = open_storage(url, key=KEY)
