@@ -19,6 +19,7 @@ from graph.pauses import call_id
 from graph.toolbox import Toolbox
 from graph.transcript import shown
 from state.journal import call_key, canonical, repetitions
+from state.marking import mark
 from state.run import Json, Step
 from state.settings import Settings
 
@@ -164,7 +165,9 @@ async def _one(
     return await perform(
         Ledger(runtime.store, thread, branch_of(config)),
         effect,
-        lambda: call_tool(tool, call["args"], timeout=settings.tool_seconds, config=tagged, idempotency_key=key),  # type: ignore[arg-type]
+        lambda: call_tool(
+            tool, call["args"], timeout=settings.tool_seconds, config=tagged, idempotency_key=key, call_id=call["id"]
+        ),  # type: ignore[arg-type]
     )
 
 
@@ -208,7 +211,8 @@ async def _note(call: Json, result: CallResult, work: Work, toolbox: Toolbox, ru
     state, settings, name = work.state, settings_of(runtime), call["name"]
     limit = settings.observation_chars
     if name == "recall":
-        work.messages.append((call, f"recall {'ok' if result.ok else 'error'}\n{result.text}"))
+        head = f"recall {'ok' if result.ok else 'error'}"
+        work.messages.append((call, f"{head}\n<tool_output>\n{mark(result.text)}\n</tool_output>"))
         return
     work.number += 1
     work.made += 1

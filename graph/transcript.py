@@ -11,5 +11,5 @@ def shown(entry: Mapping[str, Any], limit: int, hint: str = "") -> str:
     """The text in which a model sees an observation: `[s2.3] tool ok`, then the output as data."""
     status = "ok" if entry["ok"] else "error"
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
-    body = bounded(mark(entry["text"]), limit, entry["id"])
+    body = mark(bounded(entry["text"], limit, entry["id"]))
     return "\n".join(part for part in (head, f"<tool_output>\n{body}\n</tool_output>", hint) if part)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
+from state.marking import unmark
+
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
@@ -84,8 +86,9 @@ def fold(text: str) -> str:
 
 
 def occurs(quote: str, text: str) -> bool:
-    """Whether a quote really stands in a text, as a reader would see it."""
-    return bool(needle := fold(quote)) and needle in fold(text)
+    """Whether a quote really stands in a text, as a reader would see it, or as the model was shown it (marked)."""
+    whole = fold(text)
+    return any(needle and needle in whole for needle in (fold(quote), fold(unmark(quote))))
 
 
 def repetitions(journal: Sequence[Mapping[str, Any]], tool: str, arguments: Any) -> int:
