@@ -27,6 +27,7 @@ REJECT = frozenset((
     "不", "不行", "不可以", "不同意", "否", "拒绝",
 ))  # fmt: skip
 CANCEL = frozenset(("cancel", "cancelled", "canceled", "stop", "abort", "quit", "取消", "停止", "中止"))
+EDIT = frozenset(("edit", "edited", "respond"))
 BUDGET: dict[str, AnswerKind] = {
     "deliver": "deliver", "deliver what there is": "deliver", "交付": "deliver",
     "replan": "replan", "replan cheaper": "replan", "重新规划": "replan",
@@ -86,7 +87,7 @@ def _read_plan(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
         return Answer("approve")
     if word in REJECT | CANCEL:
         return Answer("cancel")
-    if reply.text.startswith(("{", "[")) or not _has_words(reply.text):
+    if word in EDIT or reply.text.startswith(("{", "[")) or not _has_words(reply.text):
         return f"“{reply.text[:80]}” is neither a decision nor feedback"
     return Answer("reject", reply.text)
 
@@ -116,7 +117,9 @@ def _read_question(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
     text = reply.text or scalar_text(reply.fields.get("answer"))
     if text and reply.verb != "other":
         return Answer("answer", _choose(text, options(pending)))
-    return Answer("answer", JUDGEMENT) if reply.verb == "approve" else "the answer is empty"
+    if reply.verb != "approve":
+        return "the answer is empty"
+    return Answer("answer", next((option for option in options(pending) if plain(option) in APPROVE), JUDGEMENT))
 
 
 def _choose(text: str, choices: list[str]) -> str:
@@ -141,7 +144,8 @@ def _read_tool(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
         return Answer("reject", reply.text)
     if reply.verb == "respond":
         return Answer("respond", reply.text) if reply.text else "the response is empty"
-    if reply.verb != "text" or not _has_words(reply.text) or reply.text.startswith(("{", "[")):
+    unclear = plain(reply.text) in EDIT or reply.text.startswith(("{", "[")) or not _has_words(reply.text)
+    if reply.verb != "text" or unclear:
         return ""
     if plain(reply.text) in APPROVE:
         return Answer("approve")

@@ -62,6 +62,8 @@ def test_declined_cancelled_and_empty_questions() -> None:
         assert read_answer(value, pending("question")) == Answer("cancel")
     for value in ("", None, {}, hitl("question", answer=""), {"a": 1}, {"type": "respond"}):
         assert isinstance(read_answer(value, pending("question")), str)
+    offered = pending("question", options=["No", "Yes"])
+    assert read_answer({"decisions": [{"type": "approve"}]}, offered) == Answer("answer", "Yes")
     approved = read_answer({"decisions": [{"type": "approve"}]}, pending("question"))
     assert isinstance(approved, Answer)
     assert approved.kind == "answer"

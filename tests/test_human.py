@@ -194,6 +194,7 @@ def test_words_at_a_plan_are_feedback(value: Any, feedback: str) -> None:
         {"decisions": "approve"},
         "?",
         "{broken",
+        "edit",
         {"decisions": [{"type": "approve"}, {"type": "approve"}]},
         {"decisions": [{"type": "frobnicate"}]},
         {"decisions": ["approve"]},
