@@ -14,6 +14,7 @@ from agent.storage.cipher import Cipher
 from agent.storage.sealed_saver import SealedSaver
 from agent.storage.thread_store import ThreadStore
 from agent.storage.urls import check_thread_id
+from graph.effects import label
 from state.errors import DoneWhenError, StorageError, ThreadBusy
 
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
@@ -130,7 +131,8 @@ class Storage:
         """
         async with self._opened(check_thread_id(thread_id), writes=True) as (checkpointer, store):
             await checkpointer.adelete_thread(thread_id)
-            await store.forget(thread_id)
+            for name in {thread_id, label(thread_id)}:
+                await store.forget(name)
 
     @asynccontextmanager
     async def _opened(
