@@ -1,0 +1,142 @@
+"""Reading, writing, appending and editing one text file."""
+
+import io
+import itertools
+import os
+import re
+from typing import IO, Annotated, Any
+
+from langchain_core.tools import ToolException
+from pydantic import Field
+
+from agent.workspace.paths import Parts, shown
+from agent.workspace.root import Root
+from agent.workspace.text import SAMPLE_BYTES, detect, encode, open_text
+
+MAX_READ = 200_000
+MAX_EDIT_BYTES = 5_000_000
+MAX_SHOWN = 100_000
+SKIP_CHARS = 65_536
+
+FilePath = Annotated[str, Field(description="file, relative to the workspace, e.g. 'reports/summary.md'")]
+Content = Annotated[str, Field(description="the text", max_length=MAX_EDIT_BYTES)]
+Offset = Annotated[int, Field(ge=0, description="characters to skip")]
+Length = Annotated[int, Field(ge=1, le=MAX_READ, description="characters to read at most")]
+Written = tuple[str, dict[str, Any]]
+
+
+def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = 20_000) -> str:
+    """Read a text file. A note at the end says when there is more and how to read on."""
+    with root.open(path) as file, open_text(file, path) as text:
+        _skip(text, path, offset)
+        chunk = text.read(limit)
+        more = bool(text.read(1))
+        size = os.fstat(file.fileno()).st_size
+        encoding = text.encoding
+    notes = []
+    if not chunk:
+        notes.append("end of the file" if offset else "the file is empty")
+    if more:
+        notes.append(f"more follows, the file has {size} bytes; read on with offset={offset + len(chunk)}")
+    if encoding in ("gb18030", "cp1252"):
+        notes.append(f"not UTF-8, read as {encoding}")
+    if not notes:
+        return chunk
+    return chunk + ("\n" if chunk and not chunk.endswith("\n") else "") + f"[{'; '.join(notes)}]"
+
+
+def write_file(root: Root, path: FilePath, content: Content) -> Written:
+    """Write a text file, replacing what was there. Missing folders are made."""
+    parts = root.file_parts(path)
+    with root.writing:
+        root.replace(parts, encode(content))
+    return f"Wrote {len(content)} characters to {shown(parts)}", _artifact(parts, content)
+
+
+def append_file(root: Root, path: FilePath, content: Content) -> Written:
+    """Add text at the end of a file, made when missing. Begin with a line break where a new line is meant."""
+    parts = root.file_parts(path)
+    data = encode(content)
+    with root.writing, root.append(parts) as file:
+        encoding = detect(file.read(SAMPLE_BYTES), path)
+        if encoding not in ("utf-8", "utf-8-sig"):
+            data = encode(content, _without_mark(encoding, file))
+        file.seek(0, os.SEEK_END)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+        file.seek(0)
+        with open_text(file, path) as text:
+            whole = text.read(MAX_SHOWN + 1)
+    return f"Appended {len(content)} characters to {shown(parts)}", _artifact(parts, whole)
+
+
+def edit_file(
+    root: Root,
+    path: FilePath,
+    old: Annotated[str, Field(min_length=1, description="the exact text to replace; it has to occur exactly once")],
+    new: Annotated[str, Field(max_length=MAX_EDIT_BYTES, description="the text to put there")],
+) -> Written:
+    """Replace one exact passage of a text file. Fails, changing nothing, unless it occurs exactly once."""
+    parts = root.file_parts(path)
+    if old == new:
+        raise ToolException("old and new are the same text; nothing to change.")
+    with root.writing:
+        with root.open(path) as file:
+            data = file.read(MAX_EDIT_BYTES + 1)
+        if len(data) > MAX_EDIT_BYTES:
+            raise ToolException(f"{path} has more than {MAX_EDIT_BYTES} bytes, too many to edit.")
+        encoding = detect(data, path)
+        try:
+            before = data.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise ToolException(f"{path} holds bytes that are not {encoding}, at {error.start}; not edited.") from None
+        if "\r\n" in before and old not in before:
+            old, new = (re.sub("\r?\n", "\r\n", part) for part in (old, new))
+        _exactly_once(before, old, path)
+        after = before.replace(old, new)
+        root.replace(parts, encode(after, encoding))
+    line = before[: before.index(old)].count("\n") + 1
+    return f"Replaced 1 passage at line {line} of {shown(parts)}", _artifact(parts, after)
+
+
+def _skip(text: io.TextIOWrapper, path: str, offset: int) -> None:
+    left = offset
+    while left:
+        skipped = len(text.read(min(left, SKIP_CHARS)))
+        if not skipped:
+            raise ToolException(f"offset {offset} is past the end: {path} has {offset - left} characters.")
+        left -= skipped
+
+
+def _exactly_once(content: str, old: str, path: str) -> None:
+    found = content.count(old)
+    if found == 1 and content.find(old, content.index(old) + 1) == -1:
+        return
+    if found:
+        first = itertools.islice(re.finditer(re.escape(old), content), 10)
+        lines = [content[: match.start()].count("\n") + 1 for match in first]
+        raise ToolException(
+            f"The passage occurs more than once in {path} (lines {', '.join(map(str, lines))}); "
+            "give more text around it."
+        )
+    loose = re.search(r"\s+".join(re.escape(word) for word in old.split()[:200]), content, re.IGNORECASE)
+    if old.split() and loose:
+        line = content[: loose.start()].count("\n") + 1
+        raise ToolException(f"Not found in {path} as written; line {line} differs in spacing or case. Copy it exactly.")
+    raise ToolException(f"The passage does not occur in {path}; read_file shows what is there.")
+
+
+def _without_mark(encoding: str, file: IO[bytes]) -> str:
+    """The codec that adds to a marked file without writing a second mark."""
+    if encoding not in ("utf-16", "utf-32"):
+        return encoding
+    file.seek(0)
+    return f"{encoding}-{'le' if file.read(1) == bytes([255]) else 'be'}"
+
+
+def _artifact(parts: Parts, content: str) -> dict[str, Any]:
+    """What clients show of a written file; a longer one is cut and says so."""
+    if len(content) > MAX_SHOWN:
+        content = content[: MAX_SHOWN - 60] + "\n[cut here; the file on disk is longer]"
+    return {"files": {shown(parts): content}}

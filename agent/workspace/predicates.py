@@ -1,0 +1,174 @@
+"""Questions with a yes or no, made for the checks of criteria: they fail by saying what was found instead."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import jsonschema
+from jsonschema.validators import extend
+from langchain_core.tools import ToolException
+from pydantic import Field
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from agent.workspace.aggregate import TablePath
+from agent.workspace.files import FilePath
+from agent.workspace.patterns import Pattern, pattern
+from agent.workspace.root import Root
+from agent.workspace.tables import names, open_table
+from agent.workspace.text import open_text
+
+CHUNK_CHARS = 65_536
+MAX_JSON_BYTES = 20_000_000
+MAX_PROBLEMS = 5
+MAX_PATTERNS = 20
+SCHEMA_SECONDS = 10.0
+MAX_NESTING = 60
+SCHEMA_ARGUMENTS = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "JSON file, relative to the workspace"},
+        "schema": {
+            "type": "object",
+            "description": "JSON Schema (draft 2020-12); references only within itself",
+        },
+    },
+    "required": ["path", "schema"],
+    "additionalProperties": False,
+}
+
+
+def file_exists(root: Root, path: FilePath) -> str:
+    """Succeeds when the file exists; fails otherwise. For checks."""
+    with root.open(path) as file:
+        size = os.fstat(file.fileno()).st_size
+    return f"{path} exists, {size} bytes"
+
+
+def file_contains(
+    root: Root,
+    path: FilePath,
+    text: Annotated[str, Field(min_length=1, max_length=10_000, description="exact text, case included")],
+) -> str:
+    """Succeeds when the text file contains exactly this text; fails otherwise. For checks."""
+    wanted = text.replace("\r\n", "\n")
+    folded = False
+    with root.open(path) as file, open_text(file, path, newline=None) as content:
+        for window in _windows(content, len(wanted)):
+            if wanted in window:
+                return f"{path} contains {text[:100]!r}"
+            folded = folded or wanted.casefold() in window.casefold()
+    hint = "; it does in other capitals" if folded else ""
+    raise ToolException(f"{path} does not contain {text[:100]!r}{hint}.")
+
+
+def csv_shape(
+    root: Root,
+    path: TablePath,
+    columns: Annotated[list[str] | None, Field(description="columns that have to be there; others may be too")] = None,
+    min_rows: Annotated[int | None, Field(ge=0, description="fewest rows below the header")] = None,
+    max_rows: Annotated[int | None, Field(ge=0, description="most rows below the header")] = None,
+) -> str:
+    """Succeeds when the CSV file has these columns and so many rows, as wide as the header. For checks."""
+    with open_table(root, path) as table:
+        if missing := [name for name in columns or [] if name.strip() not in table.columns]:
+            raise ToolException(f"{path} lacks {names(missing)}; its columns are {names(table.columns)}.")
+        rows = 0
+        for row in table.rows():
+            rows += 1
+            if len(row.cells) != len(table.columns):
+                widths = f"{len(row.cells)} fields, the header has {len(table.columns)}"
+                raise ToolException(f"{path} line {row.line} has {widths}.")
+    if rows < (min_rows or 0) or (max_rows is not None and rows > max_rows):
+        bounds = f"{min_rows or 0} to {'any number' if max_rows is None else max_rows}"
+        raise ToolException(f"{path} has {rows} rows, expected {bounds}.")
+    return f"{path} has {rows} rows and {len(table.columns)} columns: {names(table.columns)}"
+
+
+def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
+    """Succeeds when the JSON file is valid under the JSON Schema; fails naming what is not. For checks."""
+    if _uses(schema, "patternProperties"):
+        raise ToolException("patternProperties is not supported; use propertyNames with a pattern.")
+    try:
+        jsonschema.Draft202012Validator.check_schema(schema)
+        with contextlib.ExitStack() as children:
+            validator = _validator(children)(schema, registry=Registry())
+            problems = sorted(validator.iter_errors(_json(root, path)), key=lambda error: error.json_path)
+    except jsonschema.SchemaError as error:
+        raise ToolException(f"The schema is not valid: {error.json_path}: {error.message[:300]}") from None
+    except Unresolvable as error:
+        raise ToolException(f"The schema refers to {error.ref!r}, which is not inside it.") from None
+    except RecursionError:
+        raise ToolException(f"{path} or the schema is nested too deeply.") from None
+    if not problems:
+        return f"{path} matches the schema"
+    told = "; ".join(f"{error.json_path}: {error.message[:200]}" for error in problems[:MAX_PROBLEMS])
+    more = f"; and {len(problems) - MAX_PROBLEMS} more" if len(problems) > MAX_PROBLEMS else ""
+    raise ToolException(f"{path} does not match: {told}{more}.")
+
+
+def _windows(content: Any, overlap: int) -> Iterator[str]:
+    """The text in overlapping pieces, so that nothing is cut in two and little is in memory."""
+    tail = ""
+    while chunk := content.read(CHUNK_CHARS):
+        yield tail + chunk
+        tail = (tail + chunk)[-overlap:]
+
+
+def _json(root: Root, path: str) -> Any:
+    with root.open(path) as file, open_text(file, path) as text:
+        content = text.read(MAX_JSON_BYTES + 1)
+    if len(content) > MAX_JSON_BYTES:
+        raise ToolException(f"{path} has more than {MAX_JSON_BYTES} characters, too many to check.")
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    try:
+        return json.loads(content, parse_constant=refuse)
+    except ValueError as error:
+        raise ToolException(f"{path} is not JSON: {error}.") from None
+
+
+def _uses(schema: Any, keyword: str, depth: int = 0) -> bool:
+    if depth > MAX_NESTING:
+        raise ToolException(f"The schema is nested more than {MAX_NESTING} deep.")
+    if isinstance(schema, dict):
+        return keyword in schema or any(_uses(value, keyword, depth + 1) for value in schema.values())
+    return isinstance(schema, list) and any(_uses(value, keyword, depth + 1) for value in schema)
+
+
+def _validator(children: contextlib.ExitStack) -> Any:
+    """The usual validator with two dangers removed: patterns and references that never come to an end."""
+    running: dict[str, Pattern] = {}
+    until = time.monotonic() + SCHEMA_SECONDS
+
+    def in_time() -> None:
+        if time.monotonic() > until:
+            raise ToolException("The schema takes too long to check; write a simpler one.")
+
+    def matches(validator: Any, source: str, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+        if not isinstance(instance, str):
+            return
+        in_time()
+        if source not in running:
+            if len(running) == MAX_PATTERNS:
+                raise ToolException(f"The schema has more than {MAX_PATTERNS} patterns.")
+            running[source] = children.enter_context(pattern(source))
+        if not running[source].found([instance])[0]:
+            yield jsonschema.ValidationError(f"{instance[:100]!r} does not match {source[:100]!r}")
+
+    def timed(keyword: str) -> Callable[..., Iterator[jsonschema.ValidationError]]:
+        follow = jsonschema.Draft202012Validator.VALIDATORS[keyword]
+
+        def refers(validator: Any, ref: Any, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+            in_time()
+            yield from follow(validator, ref, instance, schema)
+
+        return refers
+
+    keywords = {"pattern": matches, "$ref": timed("$ref"), "$dynamicRef": timed("$dynamicRef")}
+    return extend(jsonschema.Draft202012Validator, keywords)  # type: ignore[no-untyped-call]  # so in its stubs

@@ -1,0 +1,195 @@
+"""The one folder the tools may touch, and every way to open something in it.
+
+Each path is walked name by name with `openat` and O_NOFOLLOW, so no symbolic link is ever followed, at any place
+of the path and whatever another process changes meanwhile. Hard links cannot be told apart by path: writing
+replaces the name and leaves the content under other names alone.
+"""
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NoReturn
+
+from langchain_core.tools import ToolException
+
+from agent.workspace.paths import TEMPORARY, Parts, refuse_history, shown, split_file_path, split_path
+from agent.workspace.walk import Entry, Walk, near_names
+from state.errors import ConfigError
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class Root:
+    """A workspace folder. Holds no open files between calls; raises ConfigError when it cannot be read."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.writing = threading.Lock()
+        if os.open not in os.supports_dir_fd or os.rename not in os.supports_dir_fd:
+            raise ConfigError("workspace tools need a system that opens files relative to a folder (Linux, macOS)")
+        try:
+            self.path = os.path.realpath(folder)
+            with self.folder(()) as top:
+                os.scandir(top).close()
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise ConfigError(f"workspace root {str(folder)!r}: {reason}; create the folder or name another") from None
+
+    def parts(self, path: str) -> Parts:
+        """The checked names of a path that may be the root itself."""
+        return split_path(path, self.path)
+
+    def file_parts(self, path: str) -> Parts:
+        """The checked names of a path that has to name a file."""
+        return split_file_path(path, self.path)
+
+    @contextlib.contextmanager
+    def folder(self, parts: Parts, *, create: bool = False) -> Iterator[int]:
+        """A descriptor of a folder; missing ones are made when `create` is set."""
+        current = os.open(self.path, FOLDER)
+        try:
+            for index, name in enumerate(parts):
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=current)
+                try:
+                    inner = os.open(name, FOLDER, dir_fd=current)
+                except OSError as error:
+                    self._explain(current, parts[: index + 1], error, wanted="a folder")
+                os.close(current)
+                current = inner
+            yield current
+        finally:
+            os.close(current)
+
+    def kind(self, parts: Parts) -> str | None:
+        """`a file`, `a folder`, `a symbolic link`, … or None when nothing has this name."""
+        if not parts:
+            return KINDS[stat.S_IFDIR]
+        try:
+            with self.folder(parts[:-1]) as parent:
+                found = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return _kind(found.st_mode)
+
+    @contextlib.contextmanager
+    def open(self, path: str) -> Iterator[IO[bytes]]:
+        """A regular file for reading bytes. Raises ToolException for anything else, without touching it."""
+        parts = self.file_parts(path)
+        try:
+            with self.folder(parts[:-1]) as parent:
+                descriptor = self._open_file(parent, parts, os.O_RDONLY)
+        except FileNotFoundError:
+            raise self.missing(parts) from None
+        with os.fdopen(descriptor, "rb") as file:
+            yield file
+
+    def replace(self, parts: Parts, data: bytes) -> None:
+        """Give a file new content, all or nothing, making missing folders. Never writes through a link."""
+        refuse_history(parts)
+        with self.folder(parts[:-1], create=True) as parent:
+            try:
+                old = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+            except FileNotFoundError:
+                old = None
+            if old is not None and not stat.S_ISREG(old.st_mode):
+                self._refuse(parent, parts, old.st_mode, "a file")
+            temporary = TEMPORARY + secrets.token_hex(8)
+            try:
+                descriptor = os.open(temporary, FILE | os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent)
+                with os.fdopen(descriptor, "wb") as file:
+                    if old is not None:
+                        os.fchmod(file.fileno(), old.st_mode & 0o777)
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=parent)
+
+    @contextlib.contextmanager
+    def append(self, parts: Parts) -> Iterator[IO[bytes]]:
+        """A regular file for adding bytes at its end; made when missing, with its folders."""
+        refuse_history(parts)
+        with self.folder(parts[:-1], create=True) as parent:
+            try:
+                descriptor = self._open_file(parent, parts, os.O_RDWR | os.O_APPEND)
+            except FileNotFoundError:
+                descriptor = os.open(
+                    parts[-1], FILE | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=parent
+                )
+        with os.fdopen(descriptor, "r+b") as file:
+            if os.fstat(file.fileno()).st_nlink > 1:
+                raise ToolException(f"{shown(parts)} has several names (hard links); use write_file to replace it.")
+            yield file
+
+    def walk(self, path: str) -> Walk:
+        """The regular files below a folder, or the one file that `path` names."""
+        parts = self.parts(path)
+        kind = self.kind(parts)
+        if kind is None:
+            raise self.missing(parts)
+        if kind == KINDS[stat.S_IFDIR]:
+            return Walk(self.folder, parts)
+        with self.open(path) as file:
+            return Walk(self.folder, parts, single=Entry(parts, os.fstat(file.fileno()).st_size))
+
+    def missing(self, parts: Parts) -> ToolException:
+        """What to say when nothing has this name: with the near matches there are."""
+        near = near_names(Walk(self.folder, ()), parts)
+        hint = f"Did you mean {' or '.join(near)}?" if near else "list_files shows what there is."
+        return ToolException(f"Not found: {shown(parts)!r}. {hint}")
+
+    def _open_file(self, parent: int, parts: Parts, access: int) -> int:
+        before = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
+        if not stat.S_ISREG(before.st_mode):
+            self._refuse(parent, parts, before.st_mode, "a file")
+        try:
+            return open_regular(parent, parts[-1], access)
+        except OSError as error:
+            self._explain(parent, parts, error, wanted="a file")
+
+    def _explain(self, parent: int, parts: Parts, error: OSError, wanted: str) -> NoReturn:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EINVAL):
+            with contextlib.suppress(FileNotFoundError):
+                self._refuse(parent, parts, os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode, wanted)
+        raise error
+
+    def _refuse(self, parent: int, parts: Parts, mode: int, wanted: str) -> NoReturn:
+        if not stat.S_ISLNK(mode):
+            raise ToolException(f"{shown(parts)} is {_kind(mode)}, not {wanted}.")
+        target = os.path.realpath(os.path.join(self.path, *parts))
+        inside = target.startswith(self.path.rstrip("/") + "/")
+        hint = f"Use {os.path.relpath(target, self.path)!r}." if inside else "It leads out of the workspace."
+        raise ToolException(f"{shown(parts)} is a symbolic link; links are not followed. {hint}")
+
+
+def open_regular(parent: int, name: str, access: int) -> int:
+    """Open a file whatever its name stands for by now: never through a link, never waiting for a pipe's other end.
+
+    Raises OSError (ELOOP for a link, EINVAL for anything that is no regular file).
+    """
+    descriptor = os.open(name, FILE | access, dir_fd=parent)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
+
+
+def _kind(mode: int) -> str:
+    return KINDS.get(stat.S_IFMT(mode), "a file")

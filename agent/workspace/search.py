@@ -1,0 +1,132 @@
+"""Finding files by pattern and text by content. Both go through the tree once and say what they left out."""
+
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any
+
+from langchain_core.tools import ToolException
+from pydantic import Field
+
+from agent.workspace.glob import path_matcher
+from agent.workspace.paths import shown
+from agent.workspace.patterns import pattern as running_pattern
+from agent.workspace.root import Root
+from agent.workspace.text import open_text
+from agent.workspace.walk import Entry, Walk
+
+SECONDS = 20.0
+LINE_CHARS = 10_000
+SHOWN_CHARS = 300
+BATCH = 500
+MAX_LINKS = 20
+
+Where = Annotated[str, Field(description="folder (or one file) to look in, relative to the workspace")]
+Pattern = Annotated[str, Field(description="which files: '*.csv' by name at any depth, 'data/**/*.csv' by path")]
+Line = tuple[int, str]
+Search = Callable[[Sequence[str]], Sequence[bool]]
+
+
+def list_files(
+    root: Root,
+    path: Where = ".",
+    pattern: Pattern = "**/*",
+    limit: Annotated[int, Field(ge=1, le=5000, description="files listed at most; count counts all")] = 500,
+) -> str:
+    """List the files below a folder with their sizes, at any depth; `count` is how many match in all.
+
+    Hidden folders, node_modules and __pycache__ are left out unless `path` names them. Links are not followed.
+    """
+    walk = root.walk(path)
+    files: list[dict[str, Any]] = []
+    count = 0
+    for entry in _matching(walk, pattern):
+        count += 1
+        if len(files) < limit:
+            files.append({"path": entry.path, "bytes": entry.size})
+    found = {"path": shown(walk.start), "count": count, "files": files}
+    return _result(found, walk, truncated=count > len(files))
+
+
+def find_text(
+    root: Root,
+    query: Annotated[str, Field(min_length=1, max_length=500, description="the text to look for")],
+    path: Where = ".",
+    pattern: Pattern = "*",
+    regex: Annotated[bool, Field(description="whether query is a regular expression")] = False,
+    ignore_case: Annotated[bool, Field(description="whether capitals and small letters are the same")] = True,
+    limit: Annotated[int, Field(ge=1, le=1000, description="matches listed at most; matches_total counts all")] = 200,
+) -> str:
+    """Find the lines that contain a text. `matches_total` counts lines, `files` the files that have one.
+
+    Hidden folders, node_modules, __pycache__ and binary files are left out unless `path` names them.
+    """
+    walk = root.walk(path)
+    matches: list[dict[str, Any]] = []
+    paths: set[str] = set()
+    total = 0
+    until = time.monotonic() + SECONDS
+    with _search(query, regex, ignore_case) as search:
+        for entry in _matching(walk, pattern):
+            for number, line in _found_lines(_lines(root, entry, walk), search, until):
+                total += 1
+                paths.add(entry.path)
+                if len(matches) < limit:
+                    matches.append({"path": entry.path, "line": number, "text": _cut(line, query)})
+            if time.monotonic() > until:
+                walk.stopped = True
+                break
+    found = {"query": query, "files": len(paths), "matches_total": total, "matches": matches}
+    return _result(found, walk, truncated=total > len(matches))
+
+
+def _matching(walk: Walk, pattern: str) -> Iterator[Entry]:
+    wanted = path_matcher(pattern)
+    depth = len(walk.start) if walk.single is None else len(walk.start) - 1
+    return (entry for entry in walk if wanted(entry.parts[depth:]))
+
+
+@contextlib.contextmanager
+def _search(query: str, regex: bool, ignore_case: bool) -> Iterator[Search]:
+    folded = query.casefold()
+    if regex:
+        with running_pattern(query, ignore_case=ignore_case) as running:
+            yield running.found
+    elif ignore_case:
+        yield lambda lines: [folded in line.casefold() for line in lines]
+    else:
+        yield lambda lines: [query in line for line in lines]
+
+
+def _found_lines(lines: Iterator[Line], search: Search, until: float) -> Iterator[Line]:
+    while time.monotonic() < until and (batch := list(itertools.islice(lines, BATCH))):
+        yield from itertools.compress(batch, search([line for _, line in batch]))
+
+
+def _lines(root: Root, entry: Entry, walk: Walk) -> Iterator[Line]:
+    """Numbered lines; an endless line comes in pieces of one number. Binary and vanished files have none."""
+    try:
+        with root.open(shown(entry.parts)) as file, open_text(file, entry.path, newline=None) as text:
+            number = 1
+            while piece := text.readline(LINE_CHARS):
+                yield number, piece.rstrip("\n")
+                number += piece.endswith("\n")
+    except (ToolException, OSError):
+        if walk.single is not None:
+            raise
+
+
+def _cut(line: str, query: str) -> str:
+    start = max(0, line.casefold().find(query.casefold()) - SHOWN_CHARS // 2) if len(line) > SHOWN_CHARS else 0
+    return line[start : start + SHOWN_CHARS].strip()
+
+
+def _result(found: dict[str, Any], walk: Walk, *, truncated: bool) -> str:
+    found["truncated"] = truncated or walk.stopped
+    if walk.stopped:
+        found["note"] = "not everything was seen; look in a smaller folder"
+    if walk.links:
+        found["links_not_followed"] = walk.links[:MAX_LINKS]
+    return json.dumps(found, ensure_ascii=False)

@@ -1,0 +1,99 @@
+"""The workspace tools as LangChain tools: what each does to the world and which argument names its object."""
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_schema_from_function
+
+from agent.workspace.aggregate import aggregate_csv
+from agent.workspace.arithmetic import calculate
+from agent.workspace.columns import describe_csv
+from agent.workspace.commands import Programs, run_command
+from agent.workspace.files import append_file, edit_file, read_file, write_file
+from agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
+from agent.workspace.root import Root
+from agent.workspace.search import find_text, list_files
+
+Effect = Literal["read", "idempotent", "write"]
+GIVEN = ["root", "programs"]
+
+
+def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
+    """Tools confined to the folder `root`: find, read, tables, arithmetic, checks; writing unless `write=False`.
+
+    `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist.
+    Metadata of a tool: `effect`, `target` (arguments that name its object) and `check` (made for criteria).
+    Raises ConfigError when the folder is missing or unreadable, or a program is not installed.
+    """
+    folder = Root(root)
+    tools = [
+        *(_tool(function, folder, "read") for function in (list_files, find_text, read_file)),
+        _tool(describe_csv, folder, "read"),
+        _tool(aggregate_csv, folder, "read"),
+        *(_tool(function, folder, "read", check=True) for function in (file_exists, file_contains, csv_shape)),
+        _tool(matches_schema, folder, "read", check=True, schema=SCHEMA_ARGUMENTS),
+        _calculate(),
+    ]
+    if write:
+        tools.append(_tool(write_file, folder, "idempotent", artifact=True))
+        tools.extend(_tool(function, folder, "write", artifact=True) for function in (append_file, edit_file))
+    if commands:
+        tools.append(_run_command(folder, Programs(commands)))
+    return tools
+
+
+def _tool(
+    function: Callable[..., Any],
+    root: Root,
+    effect: Effect,
+    *,
+    check: bool = False,
+    artifact: bool = False,
+    schema: dict[str, Any] | None = None,
+) -> BaseTool:
+    metadata: dict[str, Any] = {"effect": effect, "target": ["path"]}
+    if check:
+        metadata["check"] = True
+    return _structured(function, functools.partial(function, root), metadata, artifact=artifact, schema=schema)
+
+
+def _calculate() -> BaseTool:
+    return _structured(calculate, calculate, {"effect": "read"})
+
+
+def _run_command(root: Root, programs: Programs) -> BaseTool:
+    tool = _structured(run_command, functools.partial(run_command, root, programs), {"effect": "write"})
+    tool.description += f" Allowed: {', '.join(sorted(programs.found))}."
+    return tool
+
+
+def _structured(
+    function: Callable[..., Any],
+    call: Callable[..., Any],
+    metadata: dict[str, Any],
+    *,
+    artifact: bool = False,
+    schema: dict[str, Any] | None = None,
+) -> BaseTool:
+    return StructuredTool.from_function(
+        _told(call),
+        name=function.__name__,
+        description=" ".join((function.__doc__ or "").split()),
+        args_schema=schema or create_schema_from_function(function.__name__, function, filter_args=GIVEN),
+        response_format="content_and_artifact" if artifact else "content",
+        metadata=metadata,
+    )
+
+
+def _told(call: Callable[..., Any]) -> Callable[..., Any]:
+    """What the system refuses is for the model to read, like every other error of these tools."""
+
+    def run(**arguments: Any) -> Any:
+        try:
+            return call(**arguments)
+        except OSError as error:
+            raise ToolException(f"The system refused it: {error.strerror or error}.") from error
+
+    return run
