@@ -10,7 +10,7 @@ from state.errors import ConfigError
 
 OFFLINE = "offline"
 """The model that needs no key."""
-DEFAULT_MODEL = "openai:gpt-5-mini"
+DEFAULT_MODEL = "openai:gpt-5.4-mini"
 """Used when there is a key and no model is named."""
 KEY_BYTES = (16, 24, 32)
 HEX_LENGTHS = (32, 48, 64)
