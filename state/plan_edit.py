@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jsonpatch
-from jsonpointer import JsonPointerException
 
 from state.plan_text import plan_text, read_plan_text
 from state.reply import decode_json
@@ -64,7 +63,7 @@ def _from_text(text: str, plan: Mapping[str, Any], limits: Mapping[str, Any] | N
 def _patched(patch: list[Any], plan: Mapping[str, Any]) -> PlanEdit | str:
     try:
         edited = jsonpatch.apply_patch(dict(plan), patch)
-    except (jsonpatch.JsonPatchException, JsonPointerException) as error:
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
         return f"the JSON Patch does not apply: {error}"
     except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
         return "the JSON Patch does not apply: it is malformed"

@@ -64,13 +64,12 @@ class Desk:
             show_run(run, self.terminal, self.storage)
         return STATUSES[run.status]
 
-    def failed(self, event: Mapping[str, Any]) -> None:
-        """Raise the error that a terminal event tells of, where it is one of ours."""
-        kind = getattr(errors, str(event.get("kind")), None)
-        text = str(event.get("text"))
-        if isinstance(kind, type) and issubclass(kind, errors.DoneWhenError):
-            raise errors.PlanError([text]) if kind is errors.PlanError else kind(text)
-        raise errors.DoneWhenError(text)
+
+def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
+    """The error that a terminal event tells of; one of ours by its name where there is one."""
+    kind = getattr(errors, str(event.get("kind")), errors.DoneWhenError)
+    known = isinstance(kind, type) and issubclass(kind, errors.DoneWhenError) and kind is not errors.PlanError
+    return kind(str(event.get("text"))) if known else errors.DoneWhenError(str(event.get("text")))
 
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, Opened]]
@@ -110,7 +109,7 @@ def _leg(runner: asyncio.Runner, agent: Agent, events: Events, desk: Desk) -> Ru
         runner.run(_follow(events, view))
     end = desk.progress.end or {}
     if end.get("type") == "error":
-        desk.failed(end)
+        raise _error(end)
     ended = end.get("run")
     return ended if isinstance(ended, Run) else runner.run(agent.get(desk.progress.thread_id))
 
