@@ -64,4 +64,7 @@ class Settings(BaseModel):
     observation_chars: int = Field(
         default=6000, ge=200, description="of a tool result in the prompt; the rest by recall"
     )
+    transcript_chars: int = Field(
+        default=200_000, ge=2_000, description="of a step's rounds in the prompt; beyond it the oldest whole rounds go"
+    )
     tool_selection: int = Field(default=24, ge=1, description="tools shown to the planner, most relevant first")
