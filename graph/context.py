@@ -1,14 +1,16 @@
-"""What nodes need and do not own: models, tools, executors, prices. Built once by `build_graph`, closed over by nodes."""
+"""What nodes need and do not own: models, tools, executors, prices. Built once by `build_graph`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from graph.toolbox import Toolbox
+from state.errors import ConfigError
 from state.settings import Settings
 
 ModelSource = Callable[[str, str | None], BaseChatModel]
@@ -22,7 +24,10 @@ class Executor:
     """Who works on a step: a profile, a model, tools; `None` means the default.
 
     With `passthrough`, a run that names this executor in `Settings.executor` skips planning.
-    With `work` (an async function from the step's brief to its result: a compiled graph, a remote agent) it works by itself.
+
+    With `work` or `graph` it works by itself first: its whole output becomes one observation, made once like any
+    write, and the models it calls are charged to the run. Then `model` goes on and proves the step with it.
+    Raises ConfigError if both are given.
     """
 
     description: str = ""
@@ -30,7 +35,21 @@ class Executor:
     model: BaseChatModel | None = None
     tools: tuple[BaseTool, ...] | None = None
     passthrough: bool = False
-    work: Callable[[Mapping[str, Any]], Any] | None = None
+    work: Callable[[str], Awaitable[Any]] | None = None
+    """An async function from the step's brief to its result, for instance of a remote agent."""
+    graph: Runnable[Any, Any] | None = None
+    """A compiled LangGraph graph with a `messages` key; gets the brief as a human message, runs apart from this one."""
+    seconds: float | None = None
+    """The longest that `work` or `graph` may take; None: as long as the step's `active_seconds` last."""
+
+    def __post_init__(self) -> None:
+        if self.work is not None and self.graph is not None:
+            raise ConfigError("an executor has either work or graph, not both")
+
+    @property
+    def works_alone(self) -> bool:
+        """Whether it works by itself before a model proves the step."""
+        return self.work is not None or self.graph is not None
 
 
 @dataclass(frozen=True)

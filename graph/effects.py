@@ -7,7 +7,7 @@ probe is asked, and where there is none, a person. The key comes from what the c
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
@@ -15,10 +15,25 @@ from langgraph.store.base import BaseStore
 
 from graph.calling import CallResult
 from state.journal import INLINE_CHARS, canonical, shortened
+from state.ledger import Amounts
 from state.run import Json
 
 NAMESPACE = ("donewhen", "effects")
-Run = Callable[[], Awaitable[CallResult]]
+UNSURE = ("timeout", "cancelled")
+"""Errors after which nobody knows what a tool did."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call came to, and what it cost apart from its time: the models it called in turn."""
+
+    result: CallResult
+    spent: Amounts = field(default_factory=dict)
+    whole: bool = True
+    """False if the text was replayed and only its head and tail were written down here."""
+
+
+Run = Callable[[], Awaitable[Outcome]]
 
 
 @dataclass(frozen=True)
@@ -71,19 +86,19 @@ def effect_key(
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-async def perform(ledger: Ledger, effect: Effect, run: Run) -> CallResult | None:
+async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | None:
     """Make the call once. None: it may have happened, and only a person can know."""
     if effect.kind == "read":
         return await run()
     entry = await ledger.read(effect.key)
     elsewhere = entry is not None and entry.get("branch") != ledger.branch
     if entry and entry["state"] == "done" and (not elsewhere or effect.known == "happened"):
-        return CallResult(**entry["result"])
+        return _replayed(entry)
     if effect.known == "skip":
-        return CallResult(ok=False, text="Skipped: a person decided not to make this call again.", seconds=0.0)
+        return Outcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if effect.known == "happened":
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
-        return await _done(ledger, effect, CallResult(ok=True, text=text, seconds=0.0))
+        return await _done(ledger, effect, Outcome(CallResult(True, text, 0.0)))
     if entry and elsewhere and effect.known is None and (effect.kind == "write" or entry["state"] == "done"):
         return None
     if entry and effect.kind == "write" and effect.known != "not_happened":
@@ -91,18 +106,40 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> CallResult | None
         if probed is None:
             return None
         if isinstance(probed, CallResult):
-            return await _done(ledger, effect, probed)
+            return await _done(ledger, effect, Outcome(probed))
     await ledger.write(effect.key, {"state": "intent", "tool": effect.tool.name, "branch": ledger.branch})
-    return await _done(ledger, effect, await run())
+    outcome = await run()
+    if effect.kind == "write" and outcome.result.error in UNSURE:
+        outcome = await _probed(effect, outcome)
+    return await _done(ledger, effect, outcome)
 
 
-async def _done(ledger: Ledger, effect: Effect, result: CallResult) -> CallResult:
-    short = shortened({"text": result.text, "length": len(result.text)}, INLINE_CHARS)["text"]
-    stored = {"ok": result.ok, "text": short, "seconds": result.seconds, "artifact": files_of(result)}
-    await ledger.write(
-        effect.key, {"state": "done", "tool": effect.tool.name, "branch": ledger.branch, "result": stored}
-    )
-    return result
+async def _probed(effect: Effect, outcome: Outcome) -> Outcome:
+    """After a timeout: what the tool's probe says of the call, else what little is known."""
+    probed = await _probe(effect)
+    return Outcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
+
+
+def _replayed(entry: Mapping[str, Any]) -> Outcome:
+    stored = dict(entry["result"])
+    length = stored.pop("length")
+    return Outcome(CallResult(**stored), dict(entry["spent"]), whole=length == len(stored["text"]))
+
+
+async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
+    result, length = outcome.result, len(outcome.result.text)
+    short = shortened({"text": result.text, "length": length}, INLINE_CHARS)["text"]
+    stored = {
+        "ok": result.ok,
+        "text": short,
+        "length": length,
+        "seconds": result.seconds,
+        "artifact": files_of(result),
+        "error": result.error,
+    }
+    entry = {"state": "done", "tool": effect.tool.name, "branch": ledger.branch, "result": stored}
+    await ledger.write(effect.key, {**entry, "spent": outcome.spent})
+    return outcome
 
 
 def files_of(result: CallResult) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The execute node: one step, as a subgraph. decide → act → decide … → goal_check."""
+"""The execute node: one step, as a subgraph. (delegate →) decide → act → decide … → goal_check"""
 
 from typing import Literal
 
@@ -8,6 +8,7 @@ from langgraph.graph.state import CompiledStateGraph
 from graph.act import act
 from graph.binding import bound
 from graph.context import Deps
+from graph.delegate import delegate
 from graph.goal_check import goal_check
 from graph.leaving import has_left
 from graph.rounds import decide
@@ -17,20 +18,28 @@ from state.settings import Settings
 
 def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOutput]:
     """The subgraph of the execute node."""
+    alone = {name for name, executor in deps.executors.items() if executor.works_alone}
+
+    def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
+        """A step that waited goes on where it was: with frozen calls, with a claim; no model is asked again."""
+        record = state["record"]
+        if calls := record.get("calls"):
+            return "delegate" if calls[0].get("delegated") else "act"
+        if record.get("claim"):
+            return "goal_check"
+        return "delegate" if state["step"].get("executor") in alone and not record.get("delegated") else "decide"
+
     graph = StateGraph(Step, context_schema=Settings, output_schema=StepOutput)
+    graph.add_node("delegate", bound(delegate, deps))
     graph.add_node("decide", bound(decide, deps))
     graph.add_node("act", bound(act, deps))
     graph.add_node("goal_check", bound(goal_check, deps))
     graph.add_conditional_edges(START, after_dispatch)
+    graph.add_conditional_edges("delegate", after_work)
     graph.add_conditional_edges("decide", after_decide)
-    graph.add_conditional_edges("act", after_act)
-    graph.add_conditional_edges("goal_check", after_goal_check)
+    graph.add_conditional_edges("act", after_work)
+    graph.add_conditional_edges("goal_check", after_work)
     return graph.compile()
-
-
-def after_dispatch(state: Step) -> Literal["decide", "act"]:
-    """A step that waited with calls frozen goes on with them; no model is asked again."""
-    return "act" if state["record"].get("calls") else "decide"
 
 
 def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
@@ -42,11 +51,6 @@ def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__
     return "goal_check" if state.get("decision") else "decide"
 
 
-def after_act(state: Step) -> Literal["decide", "__end__"]:
-    """The next round, unless the step waits for a person or for budget."""
-    return "__end__" if has_left(state) else "decide"
-
-
-def after_goal_check(state: Step) -> Literal["decide", "__end__"]:
-    """Done, failed, or on with what is missing."""
+def after_work(state: Step) -> Literal["decide", "__end__"]:
+    """The next round, unless the step ended, or waits for a person or for budget."""
     return "__end__" if has_left(state) else "decide"

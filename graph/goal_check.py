@@ -1,187 +1,210 @@
-"""The goal_check node: a step is done when its evidence says so. Complete, grounded, checked, judged — cheapest first."""
+"""The goal_check node: a step is done when its evidence says so: complete, grounded, checked, judged."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from graph.calling import call_tool
+from graph.checking import Check, run_check
 from graph.context import Deps, settings_of
 from graph.events import emit
+from graph.invoking import Site
 from graph.judging import judge
-from graph.leaving import leave, left_of, seen_before
-from graph.observing import keep, noted, thread_of, whole
-from state.evidence import Seen, criteria_of, enough, ground, level_of, read_claims
-from state.expect import meets
+from graph.leaving import corrected, leave, seen_before
+from graph.observing import keep, thread_of, whole
+from state.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, read_claims
 from state.journal import observation
-from state.ledger import Amounts, add
+from state.ledger import add, exhausted
 from state.run import Json, Step
 from state.settings import Settings
+
+UNJUDGED = "not judged, because something else is missing"
+
+
+@dataclass
+class Inquiry:
+    """One claim to be done, and what was found out about it so far."""
+
+    site: Site
+    claim: Json
+    """`{kind, arguments, id}` of finish_step or finish_task; `decided`, if its proof was cut off by the budget."""
+    criteria: list[Json]
+    seen: Seen
+    verdicts: dict[int, Json] = field(default_factory=dict)
+    checks: list[Json] = field(default_factory=list)
+    """Observations of the checks."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the run."""
+        return settings_of(self.site.runtime)
+
+    def bad(self) -> list[Json]:
+        """Verdicts that are not as good as their criterion demands."""
+        level = self.settings.verification
+        return [
+            v
+            for n, v in sorted(self.verdicts.items())
+            if not enough(v["verdict"], level_of(self.criteria[n - 1], level))
+        ]
 
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Hold the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
-    settings, decision = settings_of(runtime), state["decision"] or {}
+    settings = settings_of(runtime)
+    claim = state.get("decision") or state["record"]["claim"]
+    site = Site(state, runtime, config, deps, settings.tool_seconds)
     criteria = criteria_of(state["step"])
-    claims = read_claims(decision["arguments"].get("goal_check"), len(criteria), settings.verification)
+    claims = read_claims(claim["arguments"].get("goal_check"), len(criteria), settings.verification)
+    inquiry = Inquiry(site, claim, criteria, await _seen(site, claim))
     if isinstance(claims, list):
-        return _refused(state, claims, [], runtime, {}, [])
-    spent: Amounts = {}
-    checks: list[Json] = []
-    seen = await _seen(state, claims, runtime)
-    verdicts = []
-    for number, criterion in enumerate(criteria, 1):
-        verdict = await _decide(number, criterion, claims[number], seen, state, runtime, config, deps, checks, spent)
-        verdicts.append(verdict)
-    bad = [
-        v for v in verdicts if not enough(v["verdict"], level_of(criteria[v["criterion"] - 1], settings.verification))
-    ]
-    if bad:
-        problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad]
-        return _refused(state, problems, verdicts, runtime, spent, checks)
-    return await _accepted(state, decision, verdicts, runtime, spent, checks)
+        return _refused(inquiry, claims)
+    inquiry.verdicts |= {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
+    if needs := await _decide(inquiry, claims):
+        return _cut_off(inquiry, needs)
+    if bad := inquiry.bad():
+        told = [v for v in bad if v["note"] != UNJUDGED]
+        return _refused(inquiry, [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in told])
+    return await _accepted(inquiry)
 
 
-async def _seen(state: Step, claims: Mapping[int, Json], runtime: Runtime[Settings]) -> Seen:
+async def _seen(site: Site, claim: Json) -> Seen:
     """What may be cited, with the whole text of everything that is cited."""
-    cited = str([claim.get("evidence") for claim in claims.values()])
+    state, store, thread = site.state, site.runtime.store, thread_of(site.runtime)
+    cited = str(claim["arguments"].get("goal_check"))
     entries = seen_before(state)
-    thread, turn = thread_of(runtime), state.get("turn", 1)
-    full = [await whole(runtime.store, thread, turn, e) if e["id"] in cited else e for e in entries]
+    full = [await whole(store, thread, state.get("turn", 1), e) if e["id"] in cited else e for e in entries]
     id = state["step"]["id"]
     used = any(e["step"] == id and e["source"] == "tool" for e in entries)
     writes_text = not used and not state["step"].get("tools")
-    result = str((state["decision"] or {})["arguments"].get("result", ""))
-    return Seen(full, id, result, writes_text)
+    return Seen(full, id, str(claim["arguments"].get("result", "")), writes_text)
 
 
-async def _decide(
-    number: int,
-    criterion: Json,
-    claim: Json,
-    seen: Seen,
-    state: Step,
-    runtime: Runtime[Settings],
-    config: RunnableConfig,
-    deps: Deps,
-    checks: list[Json],
-    spent: Amounts,
-) -> Json:
-    """One criterion's verdict. `checks` and `spent` collect what deciding it observed and cost."""
-    settings = settings_of(runtime)
-    level = level_of(criterion, settings.verification)
-    verdict: Json = {"criterion": number, "text": criterion["text"], "claimed": claim["met"], "evidence": []}
+async def _decide(inquiry: Inquiry, claims: dict[int, Json]) -> str | None:
+    """Give every criterion its verdict, cheapest first; the key of the budget that proving stopped at, if it did."""
+    to_judge: list[tuple[int, Json]] = []
+    for number, criterion in enumerate(inquiry.criteria, 1):
+        if number in inquiry.verdicts:
+            continue
+        if claims[number]["met"] and criterion.get("check"):
+            if exhausted(inquiry.site.left(), ("tool_calls",)):
+                return "tool_calls"
+            inquiry.verdicts[number] = await _checked(inquiry, number, criterion)
+        else:
+            verdict = _grounded(inquiry, number, criterion, claims[number])
+            inquiry.verdicts[number] = verdict
+            if verdict["verdict"] == "supported" and level_of(criterion, inquiry.settings.verification) == "judged":
+                to_judge.append((number, verdict))
+                inquiry.verdicts[number] = {**verdict, "verdict": "unverified", "note": UNJUDGED}
+    judging = {number for number, _ in to_judge}
+    if any(v["criterion"] not in judging for v in inquiry.bad()):
+        return None
+    for number, verdict in to_judge:
+        if exhausted(inquiry.site.left(), ("model_calls",)):
+            for open_number in judging:
+                inquiry.verdicts.pop(open_number)
+            return "model_calls"
+        inquiry.verdicts[number] = await _judged(inquiry, verdict)
+        judging.discard(number)
+    return None
+
+
+def _verdict(number: int, criterion: Json, claimed: bool) -> Json:
+    return {"criterion": number, "text": criterion["text"], "claimed": claimed, "evidence": [], "note": ""}
+
+
+def _grounded(inquiry: Inquiry, number: int, criterion: Json, claim: Json) -> Json:
+    """What the cited observations are worth."""
+    verdict = _verdict(number, criterion, claim["met"])
     if not claim["met"]:
-        return {
-            **verdict,
-            "verdict": "failed",
-            "note": "you say yourself that it is not met; go on working, or give_up",
-        }
-    if check := criterion.get("check"):
-        entry, met, said = await _run_check(check, len(checks), state, runtime, config, deps, spent)
-        if entry is not None:
-            checks.append(entry)
-        found = "unverified" if met is None else "passed" if met else "failed"
-        evidence = [{"observation": entry["id"], "quote": entry["text"][:200]}] if entry else []
-        return {**verdict, "verdict": found, "note": said, "evidence": evidence}
-    good, problems = ground(claim, seen)
-    if settings.verification == "claimed":
-        return {**verdict, "verdict": "supported" if good else "unverified", "note": "", "evidence": good}
+        note = "you say yourself that it is not met; go on working, or give_up"
+        return {**verdict, "verdict": "failed", "note": note}
+    good, problems = ground(claim, inquiry.seen)
+    if inquiry.settings.verification == "claimed":
+        return {**verdict, "verdict": "supported" if good else "unverified", "evidence": good}
     if problems:
         return {**verdict, "verdict": "unverified", "note": "; ".join(problems)}
-    if level != "judged":
-        return {**verdict, "verdict": "supported", "note": "", "evidence": good}
-    cited = [seen.entries[seen.index[e["observation"]]] for e in good if e["observation"] in seen.index]
+    return {**verdict, "verdict": "supported", "evidence": good}
+
+
+async def _checked(inquiry: Inquiry, number: int, criterion: Json) -> Json:
+    """What the runtime's own check says; the model's word plays no part."""
+    verdict = _verdict(number, criterion, True)
+    observed = inquiry.site.state["record"]["observed"] + len(inquiry.checks) + 1
+    found: Check = await run_check(criterion["check"], inquiry.site, observed)
+    if found.entry is None:
+        return {**verdict, "verdict": found.verdict, "note": found.said}
+    inquiry.checks.append(found.entry)
+    evidence = [{"observation": found.entry["id"], "quote": found.entry["text"][:200]}]
+    return {**verdict, "verdict": found.verdict, "note": found.said, "evidence": evidence}
+
+
+async def _judged(inquiry: Inquiry, verdict: Json) -> Json:
+    """What a second model makes of the cited observations."""
+    site, seen = inquiry.site, inquiry.seen
     own = observation(f"{seen.step}.result", seen.step, 0, "result", seen.result)
-    found, why, cost = await judge(
-        criterion["text"], cited or [own], deps, settings, left_of({**state, "spent": add(state.get("spent"), spent)})
-    )
-    spent.update(add(spent, cost))
-    return {**verdict, "verdict": found, "note": why, "evidence": good}
+    shown = []
+    for item in verdict["evidence"]:
+        place = seen.index.get(item["observation"])
+        entry = own if place is None else dict(seen.entries[place])
+        shown.append({**entry, "text": excerpt(entry["text"], item.get("quote", ""))})
+    found, why, cost = await judge(verdict["text"], shown, site.deps, inquiry.settings, site.left())
+    site.spent = add(site.spent, cost)
+    return {**verdict, "verdict": found, "note": why}
 
 
-async def _run_check(
-    check: Json,
-    position: int,
-    state: Step,
-    runtime: Runtime[Settings],
-    config: RunnableConfig,
-    deps: Deps,
-    spent: Amounts,
-) -> tuple[Json | None, bool | None, str]:
-    """Run a read-only check: its observation, whether it holds (None: nobody knows), and why in words."""
-    settings = settings_of(runtime)
-    toolbox = deps.tools_for(None, settings)
-    tool = toolbox.get(check["tool"])
-    if tool is None or toolbox.effect(check["tool"]) != "read":
-        return None, None, f"the check's tool {check['tool']} is not available as a read-only tool"
-    if left_of(state).get("tool_calls", 1) - spent.get("tool_calls", 0) < 1:
-        return None, None, "the check could not run: no tool calls are left"
-    result = await call_tool(tool, check["arguments"], timeout=settings.tool_seconds, config=config)
-    spent.update(add(spent, {"tool_calls": 1, "active_seconds": result.seconds}))
-    number = state["record"]["observed"] + position + 1
-    call = {"name": check["tool"], "args": check["arguments"]}
-    entry = noted(state, number, call, result, "read", toolbox.targets(check["tool"], check["arguments"]), "check")
-    entry = await keep(runtime.store, thread_of(runtime), state.get("turn", 1), entry)
-    met, said = meets(check["expect"], result.ok, result.text)
-    return entry, met, f"the check {check['tool']} decided: {said}"
-
-
-def _answer(state: Step, text: str) -> AIMessage | HumanMessage | ToolMessage:
+def _answer(inquiry: Inquiry, text: str) -> HumanMessage | ToolMessage:
     """The result of the call that claimed to be done."""
-    id = (state["decision"] or {}).get("id")
+    id = inquiry.claim.get("id")
     return ToolMessage(text, tool_call_id=id) if id else HumanMessage(text)
 
 
-def _refused(
-    state: Step,
-    problems: list[str],
-    verdicts: list[Json],
-    runtime: Runtime[Settings],
-    spent: Amounts,
-    checks: list[Json],
-) -> Step:
+def _change(inquiry: Inquiry) -> Json:
+    """What any end of the inquiry changes in the record."""
+    observed = inquiry.site.state["record"]["observed"] + len(inquiry.checks)
+    return {"observed": observed, "claim": None, "verdicts": [v for _, v in sorted(inquiry.verdicts.items())]}
+
+
+def _refused(inquiry: Inquiry, problems: Sequence[str]) -> Step:
     """The step does not advance; the model is told, per criterion, what is missing."""
-    settings, record = settings_of(runtime), state["record"]
-    refused, corrections = record["refused"] + 1, record["corrections"] + 1
-    emit(runtime, "correction", step=state["step"]["id"], text="; ".join(problems)[:500])
+    site, record = inquiry.site, inquiry.site.state["record"]
+    change = {**_change(inquiry), "refused": record["refused"] + 1}
     lines = "\n".join(f"- {problem}" for problem in problems)
-    text = f"Correction: the step is not finished; its goal_check does not hold.\n{lines}\nWork on what is missing, then finish_step again, or give_up."
-    message = _answer(state, text)
-    change = {
-        "refused": refused,
-        "corrections": corrections,
-        "observed": record["observed"] + len(checks),
-        "verdicts": verdicts,
-    }
-    common: Step = {"journal": checks, "spent": spent}
-    if refused >= settings.max_refusals:
-        reason = f"{refused} goal_checks were refused; the last: {'; '.join(problems)[:600]}"
-        left = leave(
-            state, runtime, {**change, "status": "failed", "code": "unproven", "reason": reason}, [message], spent
-        )
-        return {**common, **left}
-    return {**common, "record": {**record, **change}, "transcript": [message], "decision": None}
+    text = f"Correction: the step is not finished; its goal_check does not hold.\n{lines}\n"
+    messages = [_answer(inquiry, f"{text}Work on what is missing, then finish_step again, or give_up.")]
+    common: Step = {"journal": inquiry.checks, "spent": site.spent}
+    said = "; ".join(problems)
+    if change["refused"] < inquiry.settings.max_refusals:
+        return {**common, **corrected(site.state, site.runtime, said, messages, site.spent, change)}
+    emit(site.runtime, "correction", step=site.state["step"]["id"], text=said[:500])
+    reason = f"{change['refused']} goal_checks were refused; the last: {said[:600]}"
+    failed = {**change, "status": "failed", "code": "unproven", "reason": reason}
+    return {**common, **leave(site.state, site.runtime, failed, messages, site.spent)}
 
 
-async def _accepted(
-    state: Step, decision: Json, verdicts: list[Json], runtime: Runtime[Settings], spent: Amounts, checks: list[Json]
-) -> Step:
-    record, id, arguments = state["record"], state["step"]["id"], decision["arguments"]
+def _cut_off(inquiry: Inquiry, needs: str) -> Step:
+    """The budget ended in the middle of the proof: it goes on from there when there is more."""
+    site = inquiry.site
+    decided = {str(number): verdict for number, verdict in inquiry.verdicts.items()}
+    kept = {key: inquiry.claim[key] for key in ("kind", "arguments", "id")}
+    key = exhausted(site.left(), (needs,))
+    change = {**_change(inquiry), "status": "ready", "code": f"allowance:{key}"}
+    change["claim"] = {**kept, "decided": decided, "needs": needs}
+    return {"journal": inquiry.checks, "spent": site.spent, **leave(site.state, site.runtime, change, (), site.spent)}
+
+
+async def _accepted(inquiry: Inquiry) -> Step:
+    site, arguments = inquiry.site, inquiry.claim["arguments"]
+    state, id = site.state, site.state["step"]["id"]
     result = str(arguments["result"]).strip()
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    entry = observation(f"{id}.result", id, record["rounds"], "result", result, at=at)
-    entry = await keep(runtime.store, thread_of(runtime), state.get("turn", 1), entry)
-    change = {
-        "status": "done",
-        "code": "done",
-        "result": result,
-        "verdicts": verdicts,
-        "observed": record["observed"] + len(checks),
-        "corrections": 0,
-        "finished_task": arguments.get("reason") if decision["kind"] == "finish_task" else None,
-    }
-    left = leave(state, runtime, change, [_answer(state, "Accepted.")], spent)
-    return {"journal": [*checks, entry], "spent": spent, **left}
+    entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=at)
+    entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
+    early = arguments.get("reason") if inquiry.claim["kind"] == "finish_task" else None
+    done = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
+    messages = [_answer(inquiry, "Accepted.")]
+    left = leave(state, site.runtime, {**_change(inquiry), **done}, messages, site.spent)
+    return {"journal": [*inquiry.checks, entry], "spent": site.spent, **left}

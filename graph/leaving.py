@@ -6,6 +6,7 @@ from typing import Any
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
+from graph.context import settings_of
 from graph.events import emit
 from state.ledger import Amounts, add
 from state.outcome import FINAL
@@ -15,6 +16,8 @@ from state.steps import transcript_key
 
 STAYS = ("waiting", "ready")
 """A step that leaves so goes on later; its rounds are kept in the run."""
+SILENT_ROUNDS = 3
+"""Rounds that brought nothing new after which the model and the user are told so."""
 
 
 def left_of(state: Step) -> Amounts:
@@ -30,7 +33,10 @@ def leave(
     new: Sequence[AnyMessage] = (),
     spent: Mapping[str, float] | None = None,
 ) -> Step:
-    """The update with which a step ends or waits: its record for the run, and its new rounds if it goes on later."""
+    """The update with which a step ends or waits: its record for the run, and its new rounds if it goes on later.
+
+    `spent` is what this node has spent and returns beside this update.
+    """
     record = {**state["record"], **change}
     before = record.pop("spent_before", {})
     record["spent"] = add(before, add(state.get("spent"), spent))
@@ -45,6 +51,37 @@ def leave(
         told = {key: record[key] for key in ("status", "result", "reason")}
         emit(runtime, "step_finished", step=id, **told)
     return update
+
+
+def corrected(
+    state: Step,
+    runtime: Runtime[Settings],
+    said: str,
+    messages: Sequence[AnyMessage],
+    spent: Mapping[str, float],
+    change: Mapping[str, Any] | None = None,
+) -> Step:
+    """Tell the model what was wrong; too many corrections in a row fail the step (X05).
+
+    `said` is for people, `messages` are for the model, `change` is what else happens to the record.
+    """
+    record = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
+    emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
+    count = record["corrections"]
+    if count >= settings_of(runtime).max_corrections:
+        reason = f"{count} unusable replies in a row; the last: {said[:600]}"
+        failed = {**record, "status": "failed", "code": "unusable", "reason": reason}
+        return leave(state, runtime, failed, messages, spent)
+    return {"record": record, "transcript": list(messages), "decision": None}
+
+
+def silence(state: Step, runtime: Runtime[Settings], rounds: int) -> str:
+    """What the model is told after `rounds` that brought nothing new, "" before; the user is told once."""
+    if rounds < SILENT_ROUNDS:
+        return ""
+    if rounds == SILENT_ROUNDS:
+        emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
+    return f"Nothing new was observed in {rounds} rounds: do something else, finish, ask, or give up."
 
 
 def has_left(state: Step) -> bool:

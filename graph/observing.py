@@ -9,7 +9,7 @@ from langgraph.store.base import BaseStore
 
 from graph.calling import CallResult
 from graph.effects import label
-from state.journal import INLINE_CHARS, KNOWN_CHARS, observation, shortened
+from state.journal import INLINE_CHARS, KNOWN_CHARS, Source, observation, shortened
 from state.run import Json, Step
 from state.settings import Settings
 
@@ -22,21 +22,28 @@ def thread_of(runtime: Runtime[Settings]) -> str:
     return str((info.thread_id if info else None) or "")
 
 
+async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:
+    """Put the whole text of an observation into the store, if it is too long to be handed on as it is."""
+    if store is not None and len(text) > KNOWN_CHARS:
+        await store.aput((*NAMESPACE, label(thread_id)), f"{turn}:{id}", {"text": text}, index=False)
+
+
+async def kept_text(store: BaseStore | None, thread_id: str, turn: int, id: str) -> str | None:
+    """The whole text of an observation as it was put into the store, or None."""
+    item = await store.aget((*NAMESPACE, label(thread_id)), f"{turn}:{id}") if store is not None else None
+    return str(item.value["text"]) if item else None
+
+
 async def keep(store: BaseStore | None, thread_id: str, turn: int, entry: Json) -> Json:
     """Put a long text into the store and give the journal's short form; without a store all stays in the journal."""
-    if store is None:
-        return entry
-    if len(entry["text"]) > KNOWN_CHARS:
-        await store.aput((*NAMESPACE, label(thread_id)), f"{turn}:{entry['id']}", {"text": entry["text"]}, index=False)
-    return shortened(entry, INLINE_CHARS)
+    await keep_text(store, thread_id, turn, entry["id"], entry["text"])
+    return entry if store is None else shortened(entry, INLINE_CHARS)
 
 
 async def whole(store: BaseStore | None, thread_id: str, turn: int, entry: Mapping[str, Any]) -> Json:
     """The entry with its whole text."""
-    if store is None or not entry.get("stored"):
-        return dict(entry)
-    item = await store.aget((*NAMESPACE, label(thread_id)), f"{turn}:{entry['id']}")
-    return {**entry, "text": item.value["text"]} if item else dict(entry)
+    text = await kept_text(store, thread_id, turn, entry["id"]) if entry.get("stored") else None
+    return dict(entry) if text is None else {**entry, "text": text}
 
 
 def noted(
@@ -46,15 +53,15 @@ def noted(
     result: CallResult,
     effect: str | None,
     targets: Iterable[str],
-    source: str = "tool",
+    source: Source = "tool",
 ) -> Json:
-    """The observation of a call of this step."""
+    """The observation of a call of this step. `effect` is None for a call that was not made."""
     id = state["step"]["id"]
     return observation(
         f"{id}.{number}",
         id,
         state["record"]["rounds"],
-        source,  # type: ignore[arg-type]
+        source,
         result.text,
         ok=result.ok,
         tool=call["name"],

@@ -1,137 +1,124 @@
-"""The decide node: one model call, one round, one checkpoint. It reads the reply; acting on it is the next node's job."""
+"""The decide node: one model call, one round, one checkpoint. It reads the reply; the next node acts on it."""
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
-from graph.asking import Question, Reply, ask
+from graph.asking import Question, ask
 from graph.briefs import profile_text
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
-from graph.events import emit, retracter, sayer
-from graph.leaving import leave, left_of
+from graph.events import retracter, sayer
+from graph.leaving import corrected, leave, left_of, silence
 from graph.pauses import call_id
-from graph.transcript import shown
+from graph.toolbox import Toolbox
+from graph.transcript import fitting, shown
 from prompts import render
 from state.decisions import EXECUTE, control_tools
 from state.journal import answered_before
-from state.ledger import add, exhausted
+from state.ledger import Amounts, add, exhausted
 from state.run import Json, Step
 from state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
-SILENT_ROUNDS = 3
-"""Rounds without a new observation after which the model is told so."""
+NO_QUESTIONS = (
+    "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
+    "and say so in the result, or give_up."
+)
+ANSWER_CHARS = 20_000
 
 
 async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step:
-    """Ask the model what to do next in this step. Exhaustion is decided here, on entry to a round."""
-    settings, step = settings_of(runtime), state["step"]
-    left = left_of(state)
+    """Ask the model what to do next in this step. Exhaustion is decided here, on entry to a round (X08)."""
+    settings, left = settings_of(runtime), left_of(state)
     if key := exhausted(left):
         return leave(state, runtime, {"status": "ready", "code": f"allowance:{key}"})
-    toolbox = deps.tools_for(step.get("executor"), settings)
+    toolbox = deps.tools_for(state["step"].get("executor"), settings)
+    reply = await ask(deps, settings, _question(state, runtime, deps, toolbox, left))
+    spent = add(reply.spent, {"rounds": 1})
+    now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
+    if reply.message is None:
+        change = {"status": "failed", "code": "model_error", "reason": str(reply.error)}
+        return {"spent": spent, **leave(now, runtime, change, spent=spent)}
+    outcome = read(reply.message, EXECUTE, toolbox)
+    if reply.speech:
+        reply.speech.finish(outcome.speech)
+    message = kept(reply.message)
+    if isinstance(outcome, Correction):
+        messages = [message, *respond(message, outcome.text(EXECUTE))]
+        return {"spent": spent, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
+    return {"spent": spent, **_decided(now, runtime, message, outcome, spent)}
+
+
+def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts) -> Question:
+    """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
+    settings, step = settings_of(runtime), state["step"]
     named = deps.executors.get(step.get("executor") or "")
     prompt = render("execute", profile=profile_text(settings.profile, named.profile if named else ""))
-    messages = [SystemMessage(prompt), HumanMessage(state["brief"]), *state.get("transcript", ())]
-    question = Question(
+    rounds = fitting(state.get("transcript", ()), settings.transcript_chars)
+    return Question(
         "execute",
-        messages,
+        [SystemMessage(prompt), HumanMessage(state["brief"]), *rounds],
         [*control_tools(EXECUTE), *toolbox.openai(toolbox.names)],
         step.get("executor"),
         left,
         sayer(runtime, step["id"]),
         retracter(runtime, step["id"]),
     )
-    reply = await ask(deps, settings, question)
-    spent = add(reply.spent, {"rounds": 1})
-    now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
-    if reply.message is None:
-        assert reply.error is not None
-        return {
-            **leave(now, runtime, {"status": "failed", "code": "model_error", "reason": str(reply.error)}, spent=spent),
-            "spent": spent,
-        }
-    outcome = read(reply.message, EXECUTE, toolbox)
-    if reply.speech:
-        reply.speech.finish(outcome.speech)
-    if isinstance(outcome, Correction):
-        return {**corrected(now, reply.message, outcome, runtime, spent=spent), "spent": spent}
-    return _decided(now, runtime, reply, outcome, spent)
 
 
-def corrected(
-    state: Step,
-    message: AIMessage,
-    correction: Correction,
-    runtime: Runtime[Settings],
-    spent: dict[str, float] | None = None,
-) -> Step:
-    """Tell the model what was wrong; too many unusable replies in a row fail the step."""
-    settings, record = settings_of(runtime), state["record"]
-    count = record["corrections"] + 1
-    said = "; ".join(correction.problems)[:500]
-    emit(runtime, "correction", step=state["step"]["id"], text=said)
-    messages = [kept(message), *respond(kept(message), correction.text(EXECUTE))]
-    if count >= settings.max_corrections:
-        change = {
-            "status": "failed",
-            "code": "unusable",
-            "reason": f"{count} unusable replies in a row; the last: {said}",
-        }
-        return leave({**state, "record": {**record, "corrections": count}}, runtime, change, messages, spent)
-    return {"record": {**record, "corrections": count}, "transcript": messages, "decision": None}
-
-
-def _decided(
-    state: Step, runtime: Runtime[Settings], reply: Reply, decision: Decision, spent: dict[str, float]
-) -> Step:
-    assert reply.message is not None
-    message, record = kept(reply.message), state["record"]
+def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
+    """What a legal decision changes; calls and claims are left in state for the next node."""
+    record, arguments = state["record"], decision.arguments
     if decision.kind == "speak":
-        silent = record.get("silent", 0) + 1
-        hint = f" Nothing new was observed in {silent} rounds." if silent >= SILENT_ROUNDS else ""
-        return {
-            "record": {**record, "silent": silent},
-            "transcript": [message, HumanMessage(GO_ON + hint)],
-            "decision": None,
-            "spent": spent,
-        }
-    if decision.kind == "calls":
-        calls = [{**call, "native": bool(message.tool_calls or message.invalid_tool_calls)} for call in decision.calls]
-        return {"record": {**record, "calls": calls}, "transcript": [message], "decision": None, "spent": spent}
+        return _spoke(state, runtime, message)
     if decision.kind == "ask_user":
         return _asks(state, runtime, message, decision, spent)
+    if decision.kind == "calls":
+        native = bool(message.tool_calls or message.invalid_tool_calls)
+        calls = [{**call, "native": native, "position": n} for n, call in enumerate(decision.calls)]
+        return {"record": {**record, "calls": calls}, "transcript": [message], "decision": None}
     if decision.kind == "give_up":
-        kind = decision.arguments["kind"]
-        change = {
-            "status": "blocked" if kind == "blocked" else "failed",
-            "code": f"gave_up:{kind}",
-            "reason": decision.arguments["reason"],
-        }
-        return {**leave(state, runtime, change, [message], spent), "spent": spent}
-    chosen: Json = {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id}
-    return {"record": record, "transcript": [message], "decision": chosen, "spent": spent}
+        status = "blocked" if arguments["kind"] == "blocked" else "failed"
+        change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
+        return leave(state, runtime, change, [message], spent)
+    chosen: Json = {"kind": decision.kind, "arguments": arguments, "id": decision.id}
+    return {"record": record, "transcript": [message], "decision": chosen}
 
 
-def _asks(
-    state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: dict[str, float]
-) -> Step:
+def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
+    """Speech was said to the user as it came; the step goes on."""
+    silent = state["record"].get("silent", 0) + 1
+    hint = silence(state, runtime, silent)
+    record = {**state["record"], "silent": silent, "corrections": 0}
+    said = HumanMessage(f"{GO_ON} {hint}".strip())
+    return {"record": record, "transcript": [message, said], "decision": None}
+
+
+def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
     """Leave with a question; the answer will be the result of this very call."""
-    record, id, arguments = state["record"], state["step"]["id"], decision.arguments
-    if before := answered_before(state.get("asked", ()), arguments["question"]):
-        said = f"You asked this before; the answer was:\n{shown(before, 20_000)}"
-        return {"record": record, "transcript": [message, *respond(message, said)], "decision": None, "spent": spent}
-    number = record.get("questions", 0) + 1
+    record, question = state["record"], decision.arguments["question"]
+    if before := answered_before(state.get("asked", ()), question):
+        return _told(state, message, f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}")
+    if left_of(state).get("questions", 1) < 1:
+        return _told(state, message, NO_QUESTIONS)
+    id, number = state["step"]["id"], record.get("questions", 0) + 1
+    attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
     waiting = {
-        "id": f"{id}.q{number}" if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}.q{number}",
+        "id": f"{id}{attempt}.q{number}",
         "kind": "question",
         "name": "ask_user",
         "tool_call_id": call_id(),
-        "question": arguments["question"],
-        "options": arguments.get("options") or [],
+        "question": question,
+        "options": decision.arguments.get("options") or [],
         "step": id,
         "call": decision.id,
     }
     cost = add(spent, {"questions": 1})
     change = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
-    return {**leave(state, runtime, change, [message], cost), "spent": cost}
+    return {"spent": cost, **leave(state, runtime, change, [message], cost)}
+
+
+def _told(state: Step, message: AIMessage, text: str) -> Step:
+    """The runtime answers instead of a person."""
+    record = {**state["record"], "corrections": 0, "silent": state["record"].get("silent", 0) + 1}
+    return {"record": record, "transcript": [message, *respond(message, text)], "decision": None}

@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from state.journal import made_stale, occurs
+from state.journal import fold, made_stale, occurs_folded
 
 Verdict = Literal["passed", "supported", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "supported": 2, "passed": 3}
+MOST_EVIDENCE = 50
+"""Items of evidence for one criterion; each is looked up in a text of up to a megabyte."""
+QUOTE_CHARS = 1000
+"""Of a quote, kept in the verdict; the whole was looked up."""
 DEMANDS: dict[str, Verdict] = {"claimed": "unverified", "grounded": "supported", "judged": "passed"}
 
 
@@ -27,10 +31,18 @@ class Seen:
     writes_text: bool = False
     """The step uses no tools: its product is its own text, which may be cited."""
     index: dict[str, int] = field(init=False)
+    folded: dict[str, str] = field(init=False, default_factory=dict)
+    """Texts that quotes were looked up in, folded once."""
 
     def __post_init__(self) -> None:
         citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
         object.__setattr__(self, "index", citable)
+
+    def says(self, id: str, text: str, quote: str) -> bool:
+        """Whether a quote occurs in the text of this id."""
+        if id not in self.folded:
+            self.folded[id] = fold(text)
+        return occurs_folded(quote, self.folded[id])
 
 
 def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -39,7 +51,10 @@ def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_claims(goal_check: Any, count: int, level: str) -> dict[int, dict[str, Any]] | list[str]:
-    """One claim per criterion number, or what is wrong with the goal_check, naming the missing criteria."""
+    """One claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
+
+    At level `claimed` a text that is not blank will do, as in the original protocol. Never raises.
+    """
     if level == "claimed" and (words := _plain_words(goal_check)):
         return {
             number: {"criterion": number, "met": True, "evidence": [], "note": words} for number in range(1, count + 1)
@@ -83,6 +98,8 @@ def ground(claim: Mapping[str, Any], seen: Seen) -> tuple[list[dict[str, Any]], 
     """The evidence of a claim that holds, and everything that is wrong with the rest."""
     cited = claim.get("evidence")
     items = cited if isinstance(cited, list) else [cited] if cited else []
+    if len(items) > MOST_EVIDENCE:
+        return [], [f"cites {len(items)} observations; name the {MOST_EVIDENCE} that prove it at most"]
     good, problems = [], []
     for item in items:
         reference = {"observation": item} if isinstance(item, str) else item
@@ -91,20 +108,26 @@ def ground(claim: Mapping[str, Any], seen: Seen) -> tuple[list[dict[str, Any]], 
         elif problem := _flaw(reference, seen):
             problems.append(problem)
         else:
-            good.append({k: reference[k] for k in ("observation", "quote") if reference.get(k)})
+            quote = reference.get("quote")
+            good.append({"observation": _id(reference), **({"quote": quote[:QUOTE_CHARS]} if quote else {})})
     if not items:
         problems.append("cites no observation")
     return good, problems
 
 
+def _id(reference: Mapping[str, Any]) -> str:
+    """The id as written in the journal, whether or not the model copied its brackets."""
+    return str(reference["observation"]).strip().strip("[]")
+
+
 def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
-    cited, quote = reference["observation"].strip().strip("[]"), reference.get("quote")
+    cited, quote = _id(reference), reference.get("quote")
     if quote is not None and not isinstance(quote, str):
         return f"the quote of {cited} is not a text"
     if cited == f"{seen.step}.result":
         if not seen.writes_text:
             return f"{cited} is this step's own claim; cite what a tool or the user said"
-        return None if not quote or occurs(quote, seen.result) else f"the quote does not occur in {cited}"
+        return None if not quote or seen.says(cited, seen.result, quote) else f"the quote does not occur in {cited}"
     if (position := seen.index.get(cited)) is None:
         return f"there is no observation {cited[:40]!r} in this step or in one it depends on{_known(seen)}"
     entry = seen.entries[position]
@@ -116,7 +139,7 @@ def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
         return (
             f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}; look again"
         )
-    if quote and not occurs(quote, entry["text"]):
+    if quote and not seen.says(cited, entry["text"], quote):
         return f"the quote {quote[:60]!r} does not occur in {cited}"
     return None
 
@@ -124,6 +147,13 @@ def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
 def _known(seen: Seen) -> str:
     usable = [id for id, n in seen.index.items() if seen.entries[n]["ok"] and seen.entries[n]["source"] != "result"]
     return f"; there are: {', '.join(usable[-15:])}" if usable else "; nothing was observed yet: call a tool first"
+
+
+def excerpt(text: str, quote: str, limit: int = 4000) -> str:
+    """The part of an observation that a judge reads: around the quote if it can be found, else from the beginning."""
+    place = text.casefold().find(quote.casefold()) if quote else 0
+    start = max(0, min(place - limit // 4, len(text) - limit))
+    return text[start : start + limit]
 
 
 def enough(verdict: str, level: str) -> bool:

@@ -74,7 +74,7 @@ class Check(BaseModel):
 
 
 def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
-    """Whether a result meets the expectation, and what was found in words. A failed call meets nothing."""
+    """Whether a result meets the expectation, and why in words. A failed call meets nothing. Never raises."""
     if not ok:
         return False, f"the call failed: {text[:200]}"
     if expect == "ok":
@@ -102,7 +102,7 @@ def _matches(pattern: str, text: str) -> tuple[bool, str]:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text.strip()
 
 
@@ -126,13 +126,17 @@ def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
 
 
 def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
+    path, op, value = expect["path"], expect.get("op", "=="), expect.get("value")
     try:
         document = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False, "the result is not JSON, so it has no path"
-    found = [match.value for match in parse_path(expect["path"]).find(document)]
-    op, value = expect.get("op", "=="), expect.get("value")
-    said = f"{expect['path']} is {json.dumps(found[0], ensure_ascii=False)[:120] if found else 'not there'}, expected {op} {value!r}"
+    try:
+        found = [match.value for match in parse_path(path).find(document)]
+    except Exception as error:  # a filter that compares what cannot be compared raises whatever that raises
+        return False, f"{path} cannot be read from the result: {type(error).__name__}"
+    shown = json.dumps(found[0], ensure_ascii=False)[:120] if found else "not there"
+    said = f"{path} is {shown}, expected {op} {value!r}"
     if op == "exists":
         return bool(found), said
     return bool(found) and all(_compares(item, op, value) for item in found), said
@@ -142,9 +146,17 @@ def _compares(found: Any, op: str, value: Any) -> bool:
     if op in ("==", "!="):
         return _same(found, value) == (op == "==")
     if op == "contains":
-        return (
-            value in found if isinstance(found, (str, list, dict)) and isinstance(value, (str, int, float)) else False
-        )
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not isinstance(value, (int, float)):
+        return _contains(found, value)
+    if not _is_number(found) or not _is_number(value):
         return False
-    return {">": found > value, ">=": found >= value, "<": found < value, "<=": found <= value}[op]
+    return bool({">": found > value, ">=": found >= value, "<": found < value, "<=": found <= value}[op])
+
+
+def _contains(found: Any, value: Any) -> bool:
+    if isinstance(found, (str, dict)):
+        return isinstance(value, str) and value in found
+    return isinstance(found, list) and any(_same(item, value) for item in found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,7 +5,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from state.marking import unmark
@@ -15,11 +14,8 @@ INLINE_CHARS = 16_000
 """Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
 KNOWN_CHARS = 1000
 """Of an observation handed to a later step; the store has the whole, which is read from there when cited."""
-QUOTES = str.maketrans({"‘": "'", "’": "'", "‚": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "‟": '"', "«": '"', "»": '"',
-                        "‐": "-", "‑": "-", "‒": "-", "–": "-", "—": "-", "−": "-", "…": "..."})  # fmt: skip
+QUOTES = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−", '\'\'\'\'""""""------')
 SPACES = re.compile(r"\s+")
-SAME_QUESTION = 0.92
-"""Similarity from which two questions are the same."""
 
 
 def observation(
@@ -37,7 +33,10 @@ def observation(
     at: str = "",
     targets: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """One entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal."""
+    """One entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal.
+
+    `effect` is None for what was no call of a tool, and for a call that was not made.
+    """
     return {
         "id": id,
         "step": step,
@@ -49,11 +48,17 @@ def observation(
         "effect": effect,
         "text": text,
         "length": len(text),
+        "digest": digest(text),
         "stored": False,
         "seconds": round_seconds(seconds),
         "at": at,
         "targets": sorted(targets),
     }
+
+
+def digest(text: str) -> str:
+    """Names a text by its content, for entries of which only head and tail are at hand."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def round_seconds(seconds: float) -> float:
@@ -87,22 +92,31 @@ def fold(text: str) -> str:
 
 def occurs(quote: str, text: str) -> bool:
     """Whether a quote really stands in a text, as a reader would see it, or as the model was shown it (marked)."""
-    whole = fold(text)
+    return occurs_folded(quote, fold(text))
+
+
+def occurs_folded(quote: str, whole: str) -> bool:
+    """As `occurs`, in a text that is folded already."""
     return any(needle and needle in whole for needle in (fold(quote), fold(unmark(quote))))
 
 
-def repetitions(journal: Sequence[Mapping[str, Any]], tool: str, arguments: Any) -> int:
-    """How often, counted from the end, this very call gave the very same result."""
+def repetitions(journal: Sequence[Mapping[str, Any]], step: str, tool: str, arguments: Any) -> int:
+    """How often, counted from the end, this very call of a step gave the very same result. Calls not made count not."""
     key = canonical(arguments)
-    same = [e for e in journal if e["source"] == "tool" and e["tool"] == tool and canonical(e["arguments"]) == key]
-    if not same:
-        return 0
-    last, count = same[-1], 0
+    same = [
+        e for e in journal if e["step"] == step and made(e) and e["tool"] == tool and canonical(e["arguments"]) == key
+    ]
+    count = 0
     for entry in reversed(same):
-        if (entry["ok"], entry["text"]) != (last["ok"], last["text"]):
+        if (entry["ok"], entry["digest"]) != (same[-1]["ok"], same[-1]["digest"]):
             break
         count += 1
     return count
+
+
+def made(entry: Mapping[str, Any]) -> bool:
+    """Whether an observation is of a call that a tool was really asked to make."""
+    return entry["source"] == "tool" and entry.get("effect") is not None
 
 
 def made_stale(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
@@ -121,7 +135,7 @@ def made_stale(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str,
 
 
 def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit: int | None) -> list[dict[str, Any]]:
-    """What a step may cite: observations of `steps`, shortened to `limit`; and, marked `outside`, what others changed."""
+    """What a step may cite: observations of `steps`, shortened to `limit`; marked `outside`, what others changed."""
     scope, found = set(steps), []
     for entry in journal:
         if entry["step"] in scope:
@@ -132,11 +146,16 @@ def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit
 
 
 def answered_before(journal: Sequence[Mapping[str, Any]], question: str) -> Mapping[str, Any] | None:
-    """The user's answer to this question, or to one that differs only in a word or two."""
-    wanted = fold(question)
-    for entry in journal:
-        if entry["source"] == "user" and entry["ok"]:
-            asked = fold(str(entry["arguments"].get("question") or ""))
-            if asked == wanted or SequenceMatcher(None, asked, wanted, autojunk=False).ratio() >= SAME_QUESTION:
-                return entry
-    return None
+    """What the user said to this very question, if it was asked; also that no answer was given.
+
+    The same means the same words: an answer about one file is none about another.
+    """
+    wanted = _words(question)
+    return next(
+        (e for e in journal if e["source"] == "user" and _words(str(e["arguments"].get("question") or "")) == wanted),
+        None,
+    )
+
+
+def _words(question: str) -> str:
+    return fold(question).rstrip(" .?!…。？！")

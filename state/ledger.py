@@ -1,5 +1,6 @@
 """One ledger: what was spent and what may be spent share their names. Limits are data, counting is data."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,8 @@ class Limits(BaseModel):
 
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
+ALWAYS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
+"""Amounts that nobody can know before they are spent; when they are used up, only the call in flight ends."""
 ESTIMATED = "estimated_calls"
 """How many model calls had their tokens estimated, because the provider reported none."""
 
@@ -34,8 +37,7 @@ def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> 
     """Sum two sets of amounts; the reducer of `spent` and `granted`."""
     total: Amounts = dict(left or {})
     for key, amount in (right or {}).items():
-        value = total.get(key, 0) + amount
-        total[key] = round(value, 10) if isinstance(value, float) else value
+        total[key] = round(total.get(key, 0) + amount, 10)
     return total
 
 
@@ -54,7 +56,7 @@ def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "mo
 
     Money, tokens and seconds always count: at zero, nothing more may be bought.
     """
-    for key in (*needs, "input_tokens", "output_tokens", "cost_usd", "active_seconds"):
+    for key in (*needs, *ALWAYS):
         if left.get(key, 1) <= 0:
             return key
     return None
@@ -74,15 +76,15 @@ def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -
 
     Whole numbers are split as evenly as they go, the first parts taking the remainder.
     """
-    allowances: list[Amounts] = [{} for _ in range(parts)]
-    for key, amount in left.items():
-        free = max(0, amount - reserve.get(key, 0))
-        for index, allowance in enumerate(allowances):
-            if isinstance(free, int):
-                allowance[key] = free // parts + (1 if index < free % parts else 0)
-            else:
-                allowance[key] = free / parts
-    return allowances
+    split = {key: _split(max(0, amount - reserve.get(key, 0)), parts) for key, amount in left.items()}
+    return [{key: amounts[index] for key, amounts in split.items()} for index in range(parts)]
+
+
+def _split(amount: float, parts: int) -> list[float]:
+    if isinstance(amount, int):
+        return [amount // parts + (1 if index < amount % parts else 0) for index in range(parts)]
+    # Rounded down: a quotient rounded up would add up to more than there is.
+    return [amount] if parts == 1 else [math.nextafter(amount / parts, 0.0)] * parts
 
 
 def meter(

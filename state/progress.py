@@ -8,15 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from state.ledger import Amounts, add, exhausted, remaining, share, tightest
+from state.ledger import Amounts, exhausted, remaining, share, tightest
 from state.outcome import FINAL
 from state.plan import depends
 from state.settings import Settings
+from state.steps import next_needs
 
 Records = Mapping[str, Mapping[str, Any]]
 RESERVE: Amounts = {"model_calls": 1}
 """Kept back for the delivery."""
 ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
+OPEN = ("pending", "ready", "waiting")
 
 
 @dataclass(frozen=True)
@@ -59,17 +61,26 @@ def next_move(
 
 
 def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any]]:
-    """Block what can no longer run: a step whose needs ended badly, and its dependants in turn."""
+    """Block what can no longer run: a step whose needs ended badly, and its dependants in turn, in whatever order."""
+    needs = {step["id"]: depends(plan, step["id"]) for step in plan["steps"]}
+    status = {id: records.get(id, {}).get("status", "pending") for id in needs}
     changes: dict[str, dict[str, Any]] = {}
-    for step in plan["steps"]:
-        if records.get(step["id"], {}).get("status", "pending") not in ("pending", "ready", "waiting"):
-            continue
-        for other in depends(plan, step["id"]):
-            status = changes.get(other, records.get(other, {})).get("status")
-            if status in ENDED_BADLY:
-                changes[step["id"]] = {"status": "blocked", "reason": f"needs {other}, which is {status}"}
-                break
+    found = True
+    while found:
+        found = False
+        for id, others in needs.items():
+            if status[id] in OPEN and (why := _hopeless(others, status)):
+                status[id], changes[id], found = "blocked", {"status": "blocked", "reason": why}, True
     return changes
+
+
+def _hopeless(others: Sequence[str], status: Mapping[str, str]) -> str | None:
+    for other in others:
+        if other not in status:
+            return f"needs {other}, which is not in the plan"
+        if status[other] in ENDED_BADLY:
+            return f"needs {other}, which is {status[other]}"
+    return None
 
 
 def _left(records: Records) -> bool:
@@ -100,7 +111,7 @@ def _dispatch(
     late: bool,
     changes: dict[str, dict[str, Any]],
 ) -> Move:
-    needs = {id: ("tool_calls",) if records[id].get("calls") else ("rounds", "model_calls") for id in ready}
+    needs = {id: next_needs(records[id]) for id in ready}
     free = share(left, 1, RESERVE)[0]
     if late or all(exhausted(free, needs[id]) for id in ready):
         key = "deadline" if late else exhausted(free, needs[ready[0]]) or ""
@@ -128,8 +139,3 @@ def _together(plan: Mapping[str, Any], ready: Sequence[str], writers: Collection
     if alone and alone[0] == ready[0]:
         return [alone[0]]
     return [id for id in ready if id not in alone]
-
-
-def account(record: Mapping[str, Any], spent: Mapping[str, float]) -> Amounts:
-    """What a step has spent over all its dispatches, given what this one spent."""
-    return add(record.get("spent"), spent)

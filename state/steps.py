@@ -4,18 +4,22 @@ from collections.abc import Mapping
 from typing import Any
 
 Record = dict[str, Any]
+ROUND = ("rounds", "model_calls")
+"""What one more round takes one of."""
 
 
 def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
     """A step not started. A step that takes the place of an older one of the same id counts on from it,
-    so that no observation id and no effect key is ever used twice."""
+    so that no observation id and no effect key is ever used twice, and what was rejected stays so."""
+    earlier = before or {}
     return {
         "status": "pending",
-        "attempt": (before or {}).get("attempt", 0) + 1,
-        "observed": (before or {}).get("observed", 0),
+        "attempt": earlier.get("attempt", 0) + 1,
+        "observed": earlier.get("observed", 0),
         "rounds": 0,
         "corrections": 0,
         "refused": 0,
+        "silent": 0,
         "questions": 0,
         "result": "",
         "reason": "",
@@ -24,10 +28,13 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
         "spent": {},
         "granted": {},
         "calls": [],
+        "held": [],
+        "claim": None,
+        "delegated": False,
         "waiting": None,
         "handled": False,
         "finished_task": None,
-        "rejected": [],
+        "rejected": list(earlier.get("rejected") or ()),
     }
 
 
@@ -42,6 +49,20 @@ def fresh_records(
         if records.get(step["id"], {}).get("status") != "done"
         and not (old.get(step["id"]) == step and records.get(step["id"], {}).get("status") in ("waiting", "ready"))
     }
+
+
+def next_needs(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of what the next action of a step takes one: frozen calls, a claim whose proof was cut off, or a round."""
+    if calls := record.get("calls"):
+        return () if settled(calls[0]) else ("tool_calls",)
+    if claim := record.get("claim"):
+        return (claim["needs"],)
+    return ROUND
+
+
+def settled(call: Mapping[str, Any]) -> bool:
+    """Whether a frozen call comes to something without being made: a person refused it or answered in its place."""
+    return call["name"] == "recall" or "refused" in call or "response" in call
 
 
 def transcript_key(id: str, record: Mapping[str, Any]) -> str:

@@ -1,0 +1,128 @@
+"""What stands before a call, in this order: refusals by code, the budget, a person's approval. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from langchain_core.tools import BaseTool
+
+from graph.pauses import call_id
+from graph.toolbox import Effect
+from state.journal import call_key, canonical, repetitions
+from state.ledger import Amounts, exhausted
+from state.run import Json, Step
+from state.settings import Settings
+from state.steps import settled
+
+POINTED_OUT, REFUSED = 2, 4
+"""The same call with the same result: at the 2nd it is said, the 4th is not made (X11)."""
+
+
+class Tools(Protocol):
+    """What running calls needs to know of tools; a Toolbox, or an executor that works by itself."""
+
+    def get(self, name: str) -> BaseTool | None:
+        """The tool of this name, or None."""
+        ...
+
+    def effect(self, name: str) -> Effect:
+        """What it does to the world."""
+        ...
+
+    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
+        """What the call is about: files, addresses, ids."""
+        ...
+
+
+def refusal(call: Json, state: Step, seen: Sequence[Json], tools: Tools, settings: Settings) -> str | None:
+    """Why the call is not made at all, in words for the model; None if it may be. What a person approved is made."""
+    if call["name"] == "recall" or "response" in call:
+        return None
+    if "refused" in call:
+        return f"the user rejected this call: {call['refused']}"
+    if outside := path_problem(call["name"], call["args"], tools, settings):
+        return outside
+    if "approved" in call or "known" in call:
+        return None
+    if call_key(call["name"], call["args"]) in state["record"].get("rejected", ()):
+        return "the user rejected this very call before."
+    if repetitions(seen, state["step"]["id"], call["name"], call["args"]) >= REFUSED - 1:
+        return f"{call['name']} with these arguments gave the same result {REFUSED - 1} times. Do something else."
+    return None
+
+
+def repeated(seen: Sequence[Json], call: Json, step: str) -> str:
+    """A hint at a call that only repeats itself; "" if it does not."""
+    count = repetitions(seen, step, call["name"], call["args"])
+    if count < POINTED_OUT:
+        return ""
+    refused = f"The {REFUSED}th time it will be refused." if count < REFUSED else ""
+    return " ".join(part for part in (f"Note: this call gave the same result {count} times.", refused) if part)
+
+
+def path_problem(name: str, args: Mapping[str, Any], tools: Tools, settings: Settings) -> str | None:
+    """A hard constraint of the profile: paths outside of the allowed ones are not touched."""
+    allowed = [path.rstrip("/") for path in settings.profile.allowed_paths]
+    if not allowed:
+        return None
+    outside = [
+        target
+        for target in sorted(tools.targets(name, args))
+        if not any(target == path or target.startswith(f"{path}/") for path in allowed)
+    ]
+    return f"{', '.join(outside)} lies outside of {', '.join(allowed)}." if outside else None
+
+
+def stop(call: Json, state: Step, left: Amounts, tools: Tools, settings: Settings) -> Json | None:
+    """Why the call must wait: the record's change with which the step leaves. None: it may be made now."""
+    if settled(call):
+        return None
+    if key := exhausted(left, ("tool_calls",)):
+        return {"status": "ready", "code": f"allowance:{key}"}
+    if "approved" in call or "known" in call or not needs_approval(call, state, tools, settings):
+        return None
+    return {"status": "waiting", "waiting": _approval_pause(call, state)}
+
+
+def needs_approval(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> bool:
+    """Whether a person must approve this very call: it changes something, and its tool is not granted to the step."""
+    if tools.effect(call["name"]) == "read" or settings.approvals == "never":
+        return False
+    return settings.approvals == "each" or call["name"] not in state.get("granted_tools", ())
+
+
+def _approval_pause(call: Json, state: Step) -> Json:
+    id = state["step"]["id"]
+    return {
+        **_pause(call, state, "call"),
+        "kind": "tool",
+        "name": "approve_tool",
+        "question": f"May step {id} call {call['name']}?",
+        "options": ["approve", "edit", "reject"],
+    }
+
+
+def unknown_effect(call: Json, state: Step) -> Json:
+    """The record's change for a call of which nobody knows whether it happened."""
+    shown = f"{call['name']}({canonical(call['args'])[:500]})"
+    waiting = {
+        **_pause(call, state, "effect"),
+        "kind": "effect",
+        "name": "resolve_effect",
+        "question": f"The call {shown} was interrupted; it may have taken effect. Did it happen?",
+        "options": ["it happened", "it did not", "skip"],
+    }
+    return {"status": "waiting", "waiting": waiting}
+
+
+def _pause(call: Json, state: Step, kind: str) -> Json:
+    """What both pauses have in common. The id names attempt, round, content and position of the call."""
+    id, record = state["step"]["id"], state["record"]
+    attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
+    digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
+    return {
+        "id": f"{id}{attempt}.{kind}{record['rounds']}.{digest}" + (f".{position}" if position else ""),
+        "tool_call_id": call_id(),
+        "step": id,
+        "tool": call["name"],
+        "arguments": call["args"],
+    }

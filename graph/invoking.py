@@ -1,0 +1,93 @@
+"""One call, made once: metered, in the ledger of effects, its whole output kept under the observation's id."""
+
+from dataclasses import dataclass, field
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphInterrupt, ParentCommand
+from langgraph.runtime import Runtime
+
+from graph.calling import CallResult, call_tool
+from graph.context import Deps
+from graph.effects import Effect, Ledger, Outcome, effect_key, perform
+from graph.leaving import left_of
+from graph.metering import Meter, metered
+from graph.observing import keep_text, kept_text, thread_of
+from graph.toolbox import Effect as Kind
+from state.journal import INLINE_CHARS
+from state.ledger import Amounts, add
+from state.run import Json, Step
+from state.settings import Settings
+
+
+@dataclass
+class Site:
+    """Where calls are made: the step, the run it belongs to, and what was spent here so far."""
+
+    state: Step
+    runtime: Runtime[Settings]
+    config: RunnableConfig
+    deps: Deps
+    seconds: float | None
+    """The longest that one call may take."""
+    spent: Amounts = field(default_factory=dict)
+    meters: list[Meter] = field(default_factory=list)
+    """Of the calls that are being made."""
+
+    def left(self) -> Amounts:
+        """What the step may still spend, less what it spent here."""
+        running = self.spent
+        for meter in self.meters:
+            running = add(running, meter.spent)
+        return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
+
+
+async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation: str) -> Outcome | None:
+    """Make the call, or replay it if it was made before a crash. None: only a person can know whether it was."""
+    state, thread, store = site.state, thread_of(site.runtime), site.runtime.store
+    record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
+    key = effect_key(
+        thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
+    )
+    meter = Meter(site.left, site.deps.pricing)
+    config = metered(site.config, meter)
+    tagged: RunnableConfig = {
+        **config,
+        "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]},
+    }
+
+    async def run() -> Outcome:
+        result = await _called(tool, call, site.seconds, tagged, key)
+        if kind != "read" and len(result.text) > INLINE_CHARS:
+            await keep_text(store, thread, turn, observation, result.text)
+        return Outcome(result, meter.spent)
+
+    site.meters.append(meter)
+    outcome = await perform(
+        Ledger(store, thread, branch_of(site.config)), Effect(key, tool, call["args"], kind, call.get("known")), run
+    )
+    if outcome is not None and not outcome.whole and (text := await kept_text(store, thread, turn, observation)):
+        result = outcome.result
+        return Outcome(CallResult(result.ok, text, result.seconds, result.artifact, result.error), outcome.spent)
+    return outcome
+
+
+async def _called(tool: BaseTool, call: Json, seconds: float | None, config: RunnableConfig, key: str) -> CallResult:
+    """A tool that would pause the graph itself fails instead: every pause is at the top, one at a time."""
+    try:
+        return await call_tool(
+            tool, call["args"], timeout=seconds, config=config, idempotency_key=key, call_id=call["id"] or None
+        )
+    except GraphInterrupt as pause:
+        asked = "; ".join(str(getattr(one, "value", one))[:500] for one in (pause.args[0] if pause.args else ()))
+        text = f"The tool stopped to ask a person, which tools cannot do here. Ask with ask_user: {asked}"
+        return CallResult(False, text, 0.0, error="interrupt")
+    except ParentCommand:
+        return CallResult(
+            False, "The tool wanted to take over the graph, which tools cannot do here.", 0.0, error="command"
+        )
+
+
+def branch_of(config: RunnableConfig) -> str:
+    """Names this dispatch of the step: a crash re-enters it, a fork of the thread's history makes another."""
+    return str((config.get("configurable") or {}).get("checkpoint_ns", "")).split("|")[0]

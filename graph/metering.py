@@ -1,0 +1,98 @@
+"""What models cost that a tool or an executor calls by itself: counted as they are called, stopped at the allowance."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, LLMResult
+from langchain_core.runnables import RunnableConfig
+
+from graph.context import Pricing
+from graph.usage import usage_of
+from state.errors import ModelError
+from state.ledger import ESTIMATED, Amounts, add, exhausted
+
+
+class Meter(BaseCallbackHandler):
+    """Adds up model calls, tokens and money of everything that runs with it among its callbacks.
+
+    `left` says what may still be spent, all calls so far taken off. When nothing is, the next call of a model raises
+    ModelError where it is made; so does a model without a known price under a limit of `cost_usd`.
+    """
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, left: Callable[[], Mapping[str, float]], pricing: Pricing | None) -> None:
+        self.spent: Amounts = {}
+        self._left = left
+        self._pricing = pricing
+        self._open: dict[UUID, tuple[int, str]] = {}
+        self._lock = threading.Lock()
+
+    def on_chat_model_start(
+        self, serialized: Any, messages: Sequence[Sequence[BaseMessage]], *, run_id: UUID, **kwargs: Any
+    ) -> None:
+        """A chat model is about to be called."""
+        self._start(run_id, sum(len(m.text) for batch in messages for m in batch), kwargs)
+
+    def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: UUID, **kwargs: Any) -> None:
+        """A model that only completes text is about to be called."""
+        self._start(run_id, sum(map(len, prompts)), kwargs)
+
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+        """It answered."""
+        size, name = self._open.pop(run_id, (0, ""))
+        for row in response.generations:
+            for generation in row[:1]:
+                said = generation.message if isinstance(generation, ChatGeneration) else None
+                message = said if isinstance(said, AIMessage) else AIMessage(generation.text)
+                self._add(self._cost_of(message, size, name))
+
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+        """It failed; the call was made and counts."""
+        self._open.pop(run_id, None)
+
+    def _start(self, run_id: UUID, size: int, facts: Mapping[str, Any]) -> None:
+        left = self._left()
+        if key := exhausted(left, ("model_calls",)):
+            raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
+        name = _name(facts)
+        if "cost_usd" in left and self._price(name, {"input_tokens": 1}) is None:
+            raise ModelError(f"There is a limit of cost_usd, but no price is known for {name!r}.", code="unpriced")
+        self._open[run_id] = (size, name)
+        self._add({"model_calls": 1})
+
+    def _cost_of(self, message: AIMessage, size: int, name: str) -> Amounts:
+        used: Amounts = dict(usage_of(message, size))
+        if used.pop("estimated", False):
+            used[ESTIMATED] = 1
+        answered_by = str(message.response_metadata.get("model_name") or name)
+        cost = self._price(answered_by, used) or self._price(name, used)
+        return {**used, **({"cost_usd": cost} if cost else {})}
+
+    def _price(self, name: str, usage: Mapping[str, float]) -> float | None:
+        return self._pricing(name, usage) if self._pricing else None
+
+    def _add(self, amounts: Amounts) -> None:
+        with self._lock:
+            self.spent = add(self.spent, amounts)
+
+
+def _name(facts: Mapping[str, Any]) -> str:
+    parameters, metadata = facts.get("invocation_params") or {}, facts.get("metadata") or {}
+    named = (parameters.get("model_name"), parameters.get("model"), metadata.get("ls_model_name"))
+    return str(next((name for name in named if name), "a model without a name"))
+
+
+def metered(config: RunnableConfig, meter: Meter) -> RunnableConfig:
+    """The config with the meter among its callbacks, passed on to everything that is called with it."""
+    given = config.get("callbacks")
+    if isinstance(given, BaseCallbackManager):
+        manager = given.copy()
+        manager.add_handler(meter, inherit=True)
+        return {**config, "callbacks": manager}
+    return {**config, "callbacks": [*(given or ()), meter]}

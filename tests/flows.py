@@ -1,0 +1,98 @@
+"""Whole runs for tests about execution: start, answer each pause in turn, look at everything that came of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent import Agent, Executor, Run, Settings
+from agent.testing import Request, ScriptedModel, submit_plan
+
+Json = dict[str, Any]
+FREE: Json = {"confirm": "never"}
+"""Settings under which nobody is asked about the plan."""
+
+
+@dataclass
+class Flow:
+    """One thread, as far as it was driven."""
+
+    run: Run
+    values: Json
+    events: list[Json] = field(default_factory=list)
+    pauses: list[Json] = field(default_factory=list)
+
+    @property
+    def journal(self) -> list[Json]:
+        """All observations."""
+        return list(self.values.get("journal") or ())
+
+    @property
+    def status(self) -> str:
+        """The outcome's status, or `waiting`."""
+        return self.run.status
+
+    def step(self, id: str) -> Json:
+        """The record of a step."""
+        return dict(self.run.steps[id])
+
+    def told(self, type: str) -> list[Json]:
+        """Events of one type."""
+        return [event for event in self.events if event["type"] == type]
+
+
+async def play(
+    model: ScriptedModel,
+    tools: Sequence[Any] = (),
+    *,
+    answers: Sequence[Any] = (),
+    settings: Mapping[str, Any] | Settings | None = None,
+    effects: Mapping[str, Any] | None = None,
+    executors: Mapping[str, Executor] | None = None,
+    storage: str = "memory:",
+    goal: str = "Do the work",
+    most: int = 40,
+    **more: Any,
+) -> Flow:
+    """Run a goal to its end, or to the first pause for which there is no answer left.
+
+    `answers`: one per pause, or functions of the pause. Without settings no plan is confirmed.
+    """
+    agent = Agent(model, tools, storage=storage, effects=effects, executors=executors, **more)
+    async with agent:
+        chosen = FREE if settings is None else settings
+        events = [event async for event in agent.stream(goal, settings=chosen)]
+        pauses: list[Json] = []
+        left = list(answers)
+        while (run := events[-1]["run"]).status == "waiting" and left:
+            assert len(pauses) < most, "the run asks without end"
+            pauses.append(dict(run.pending[0]))
+            answer = left[0] if callable(left[0]) and len(left) == 1 else left.pop(0)
+            given = answer(run.pending[0]) if callable(answer) else answer
+            events += [event async for event in agent.stream_resume(run.thread_id, given, settings=chosen)]
+        state = await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+        return Flow(run, dict(state.values), events, pauses)
+
+
+def one_step(replies: Any, *, deliver: Any = ("Done.",), **step: Any) -> ScriptedModel:
+    """A model that plans a single step and plays `replies` in it."""
+    return steps([{"content": "do it", **step}], {"s1": replies}, deliver=deliver)
+
+
+def steps(plan: Sequence[Any], replies: Mapping[str, Any], *, deliver: Any = ("Done.",), **roles: Any) -> ScriptedModel:
+    """A model that submits this plan and plays the replies of each step."""
+    written = {id: of if callable(of) else list(of) for id, of in replies.items()}
+    script: Json = {"triage": [submit_plan(plan)], "execute": written, **roles}
+    return ScriptedModel(roles={**script, "deliver": deliver if callable(deliver) else list(deliver)})
+
+
+def requests(model: ScriptedModel, step: str, role: str = "execute") -> list[Request]:
+    """What the model was asked in a step."""
+    return [request for request in model.requests if request.role == role and request.step == step]
+
+
+def last_told(model: ScriptedModel, step: str = "s1") -> str:
+    """The last message of the last request of a step."""
+    return str(requests(model, step)[-1].messages[-1].text)
+
+
+Tool = Callable[..., Any]
