@@ -3,7 +3,7 @@
 import re
 
 from agent.offline.decision import Decision
-from agent.offline.goals import is_chinese
+from agent.offline.language import answers_in_chinese
 from agent.offline.reading import Request
 from agent.offline.words import pick
 
@@ -17,7 +17,7 @@ _END = re.compile(r"^  (?:reason: |criterion )")
 def deliver(request: Request) -> Decision:
     """The results of the finished steps, one below the other."""
     receipt = request.text("receipt")
-    chinese = is_chinese(request.text("goal")) or request.text("language").lower().startswith(("zh", "chinese", "中"))
+    chinese = answers_in_chinese(request.text("goal"), request.text("language"))
     status = receipt.partition("\n")[0].removeprefix("status: ").partition(" ")[0]
     parts = _results(receipt)
     if status != "completed":

@@ -29,7 +29,7 @@ _READ_FILLERS = words(
         {COMMON} {_SUMMARY_WORDS} files? contents? text from read open show print display view cat look at see
         sum up main key points? give get what's says? about s short brief make write out tell on
     """,
-    f"{ZH_COMMON} {_ZH_SUMMARY_WORDS} {_ZH_READ_WORDS} 文件 一份 简短 主要 写 说 什么",
+    f"{ZH_COMMON} {_ZH_SUMMARY_WORDS} {_ZH_READ_WORDS} 文件 一份 简短 主要 写 说 什么 有 都",
 )
 _WRITE = either(
     r"\b(?:write|save|store|put|export|create|make|generate|produce|output|compile|prepare|dump|append|record|note)\b",

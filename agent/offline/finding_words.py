@@ -54,6 +54,7 @@ _LIST = words("list show name", "列出 列举")
 _FIND_FILE = words(
     "find locate where_is is_there does do_we_have list check exists?", "查找 找出 找到 找 列出 有没有 是否 存在 检查"
 )
+_CONTENTS = either(r"\bwhat(?:'s| is| do we have)(?= (?:in|inside) (?:this|the|my|our)\b|\s+here\b)", "有什么")
 _NAMED = either(
     r"\b(?:named|called|matching|name is|with the name|whose name (?:contains|is|has))\s+"
     rf"([{QUOTE}{PATH}{GLOB}]|[\w.-]+)",
@@ -96,7 +97,7 @@ _IN_FILES = either(
 _TEXT_FILLERS = words(
     f"""
         {_FILE_WORDS} lines? occurrences? mention(?:s|ing|ed)? contain(?:s|ing|ed)? occurs? appears? times word
-        text string phrase often grep inside within across comments? from through
+        text string phrase often grep inside within across uses? used comments? from through
     """,
     f"{_ZH_FILE_WORDS} 出现 包含 含有 提到 单词 字样 文本 内容 次数 几 次 处 行 检索 这个 关键字 关键词 字符串 过",
 )
@@ -136,7 +137,7 @@ def read_files(clause: Clause) -> tuple[list[LookUp], str] | None:
     if want == "count" and _LIST.search(clause.text):
         want = "list"
     patterns = [_name_pattern(clause.value(m[1] or m[2])) for m in clause.take_all(_NAMED)] + label_types(clause)
-    about_files = bool(patterns) or bool(clause.take(_ANY_FILES))
+    about_files = bool(patterns) or bool(clause.take(_ANY_FILES)) or bool(clause.take(_CONTENTS))
     path = place(clause)
     if not patterns and _FIND_FILE.search(clause.text) and (named_paths := clause.take_all(re.compile(f"[{PATH}]"))):
         values = [clause.value(m[0]) for m in named_paths]
@@ -180,9 +181,11 @@ def read_text(clause: Clause) -> tuple[list[LookUp], str] | None:
         return None
     clause.take_all(_COUNT)
     clause.take_all(_ANY_FILES)
+    if path is None and (only := clause.take(re.compile(f"[{PATH}]"))):
+        path = clause.value(only[0])
     query, left = clause.value(quoted[0]) if quoted else "", clause.left(_TEXT_FILLERS)
     if not quoted:
-        query, left = left, ""
+        query, left = re.sub(r"^([A-Z]{2,})s$", r"\1", left), ""
         known_place = bool(path and (path != path.capitalize() or path == ".")) or (placed and path is None)
         if not _searchable(query, sign, known_place):
             return None

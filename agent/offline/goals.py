@@ -39,12 +39,6 @@ class Reading:
     """Pieces of the goal that no rule understood, as written."""
 
 
-def is_chinese(text: str) -> bool:
-    """Whether a text is Chinese: Han characters and no kana or hangul."""
-    han = len(re.findall(r"[\u4e00-\u9fff]", text))
-    return han >= 2 and not re.search(r"[\u3040-\u30ff\uac00-\ud7af]", text)
-
-
 def read_goal(text: str) -> Reading:
     """Read a goal. Pure: the same text gives the same reading."""
     if len(text) > MOST_CHARS:

@@ -18,8 +18,8 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from agent.offline.answers import introduction
 from agent.offline.decision import Decision
 from agent.offline.delivering import deliver
-from agent.offline.goals import is_chinese
 from agent.offline.judging import judge
+from agent.offline.language import is_chinese
 from agent.offline.planning import plan
 from agent.offline.reading import Request, read_request
 from agent.offline.working import work

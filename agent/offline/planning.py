@@ -7,8 +7,9 @@ from agent.offline.answers import introduction, is_about_itself, is_greeting, re
 from agent.offline.decision import Decision, call
 from agent.offline.desk import YES, chosen, first_problem
 from agent.offline.feedback import revised
-from agent.offline.goals import Reading, is_chinese, lookups, read_goal
+from agent.offline.goals import Reading, lookups, read_goal
 from agent.offline.intents import Column, Describe, Intent, Read, Write
+from agent.offline.language import answers_in_chinese
 from agent.offline.reading import Request
 from agent.offline.replanning import replan
 from agent.offline.steps import needed, steps_of
@@ -21,7 +22,7 @@ SHORT = 200
 def plan(request: Request) -> Decision:
     """The planner's decision: an answer, a question, a plan, or a refusal."""
     goal = request.text("goal")
-    chinese = is_chinese(goal) or request.text("language").lower().startswith(("zh", "chinese", "中"))
+    chinese = answers_in_chinese(goal, request.text("language"))
     if len(request.corrections("submit_plan")) > 1:
         return _decline(request, first_problem(request.corrections("submit_plan")[-1]), chinese)
     if request.text("failure"):

@@ -34,7 +34,7 @@ _GROUP = either(
     r"\b(?:(?:grouped?|broken down|split|summed)\s+)?(?:by|per|for each|for every|in each|of each)\s+"
     r"(?:the\s+)?(?:column\s+)?"
     rf"(?P<name>(?!column\b)(?:{_NAME}))(?:\s+column\b)?"
-    rf"(?:\s*(?:,|&|\band\b)\s*(?:(?:by|per)\s+)?(?P<more>{_NO_OPERATION}(?:{_NAME})))?",
+    rf"(?:\s*(?:,\s*(?:by|per)\s+|(?:&|\band\b)\s*(?:(?:by|per)\s+)?)(?P<more>{_NO_OPERATION}(?:{_NAME})))?",
     rf"(?:按照|按|根据|以)\s*(?P<zh>{_ZH_NAME}{{1,8}}?)\s*(?:列|字段)?\s*(?:来)?"
     rf"(?:分组|分类|分别|为单位|的(?=\s*\S)|(?=汇总|统计|合计|求和|计算|总|\s|$|[{PATH}]))(?:的)?",
     rf"(?:每一?个|各个?|每种)\s*(?P<every>{_ZH_NAME}{{1,6}}?)\s*(?:的|(?=\s|有|共|总|平|最))",
@@ -42,6 +42,7 @@ _GROUP = either(
 _RANK = either(
     rf"\b(?:which|what)\s+(?P<group>{_NAME})\s+(?:has|had|have|is with|with|made|got)\s+the\s+"
     r"(?P<rank>highest|most|largest|biggest|greatest|lowest|least|smallest|fewest)\b",
+    rf"最(?P<zhmost>高|多|大|低|少|小)的\s*(?!文件)(?P<zhlast>{_ZH_NAME}{{1,6}}?)\s*(?:是哪一?个|是什么|是谁|$)",
     rf"(?:哪个|哪一个|哪种)\s*(?P<zhgroup>{_ZH_NAME}{{1,6}}?)\s*的",
 )
 _ZH_RANK = either("最(?P<top>高|多|大)", "最(?P<low>低|少|小)")
@@ -64,7 +65,7 @@ _SOME_CSV = either(
 )
 _TABLE_WORDS = f"""
     {COMMON} what's whats how_much columns? fields? values? numbers? figures? calculate compute work_out
-    figure_out determine find get give show tell report together overall add sum up out know csv file table
+    figure_out determine find get give show tell report together overall add sum up out sorted know csv file table
     data see s entries_in list
 """
 _ZH_TABLE_WORDS = f"""
@@ -141,7 +142,9 @@ def _or_none(names: Sequence[str]) -> Sequence[str | None]:
 def _groups(clause: Clause) -> tuple[list[str], Rank]:
     """Columns to group by, and whether one group, the highest or the lowest, is asked for."""
     if found := clause.take(_RANK):
-        group = clause.value(found["group"] or found["zhgroup"])
+        group = clause.value(found["group"] or found["zhgroup"] or found["zhlast"])
+        if found["zhmost"]:
+            return [group], "highest" if found["zhmost"] in "高多大" else "lowest"
         if found["rank"]:
             low = found["rank"].lower() in ("lowest", "least", "smallest", "fewest")
             return [group], "lowest" if low else "highest"
@@ -177,7 +180,7 @@ def _operations(clause: Clause) -> list[Operation]:
 def _columns(clause: Clause) -> list[str] | None:
     """The column names that are left when all else is taken; None if what is left is no name."""
     if _STRAY.search(
-        re.sub(r"^\W*(?:in|from)\b|\b(?:in|from|to|with)\W*$", " ", clause.text.strip(), flags=re.IGNORECASE)
+        re.sub(r"^\W*(?:in|from|with)\b|\b(?:in|from|to|with)\W*$", " ", clause.text.strip(), flags=re.IGNORECASE)
     ):
         return None
     names = []

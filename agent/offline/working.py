@@ -7,9 +7,10 @@ from typing import Any
 from agent.offline.decision import Decision, call
 from agent.offline.desk import YES, Desk, Pending, Stuck, first_problem
 from agent.offline.findings import Finding, Proof
-from agent.offline.goals import is_chinese, read_goal
+from agent.offline.goals import read_goal
 from agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, LookUp, Read, Text, Write
 from agent.offline.judging import supports
+from agent.offline.language import is_chinese
 from agent.offline.reading import Request, criteria_of
 from agent.offline.words import criteria, pick
 from agent.offline.work_files import calculate, count_lines, find_files, find_text, read
@@ -30,7 +31,7 @@ class Worked:
 def work(request: Request) -> Decision:
     """The next decision in a step."""
     content = request.text("step")
-    desk = Desk(request, is_chinese(f"{request.text('goal')}\n{content}"))
+    desk = Desk(request, is_chinese(content))
     try:
         done = _work(desk, content)
         if isinstance(done, Decision):
