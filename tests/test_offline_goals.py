@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from langchain_core.messages import BaseMessage, ToolMessage
 
 from agent.offline.goals import read_goal
 from agent.offline.words import content
@@ -147,6 +148,51 @@ def test_what_it_can_do_of_a_goal_is_offered_not_assumed(tmp_path: Path) -> None
     assert call["name"] == "ask_user"
     assert "delete them" in call["args"]["question"]
     assert call["args"]["options"] == ["Yes", "No"]
+
+
+ANSWERED = [
+    ("count the Python files and delete them", "yes", ["Count the Python files (*.py)"]),
+    ("count the Python files and delete them", "no", None),
+    ("sales.csv", "2", ["Count the rows in sales.csv"]),
+    ("notes.txt", "make it rhyme", None),
+    ("write a report to x.md", "count the Python files", ["Count the Python files (*.py)", "Write the report to x.md"]),
+    ("写一份报告到 x.md", "总结 notes.txt", ["总结 notes.txt", "把报告写到 x.md"]),
+]
+
+
+@pytest.mark.parametrize(("goal", "answer", "steps"), ANSWERED, ids=[" / ".join(row[:2]) for row in ANSWERED])
+def test_an_answer_to_the_planners_question_goes_into_the_plan(
+    tmp_path: Path, goal: str, answer: str, steps: list[str] | None
+) -> None:
+    """P02: triage may ask; it asks once."""
+    play = Play(tmp_path, files={})
+    question = play.decide(goal)
+    assert question.tool_calls[0]["name"] == "ask_user"
+    said = f"[plan1.1] user ok\n<tool_output>\n{answer}\n</tool_output>"
+    rounds = [question, ToolMessage(said, tool_call_id=str(question.tool_calls[0]["id"]))]
+    (call,) = play.decide(goal, rounds=rounds).tool_calls
+
+    if steps is None:
+        assert call["name"] == "decline"
+    else:
+        assert [step["content"] for step in call["args"]["steps"]] == steps
+
+
+def test_a_refused_plan_is_sent_once_more_without_what_may_be_wrong_then_declined(tmp_path: Path) -> None:
+    play, goal = Play(tmp_path, files={}), "list files and write a.md"
+    rounds: list[BaseMessage] = []
+    replies = []
+    for _ in range(3):
+        replies.append(play.decide(goal, rounds=rounds))
+        refusal = (
+            "Correction: nothing was done.\n- step s1 lists the tool 'list_files', which does not exist\nLegal now: x."
+        )
+        rounds += [replies[-1], ToolMessage(refusal, tool_call_id=str(replies[-1].tool_calls[0]["id"]))]
+
+    names = [reply.tool_calls[0]["name"] for reply in replies]
+    assert names == ["submit_plan", "submit_plan", "decline"]
+    assert all("tools" not in step for step in replies[1].tool_calls[0]["args"]["steps"])
+    assert "does not exist" in replies[2].tool_calls[0]["args"]["guidance"]
 
 
 def test_too_many_steps_are_merged_and_still_read_back(tmp_path: Path) -> None:
