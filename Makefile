@@ -1,7 +1,7 @@
 # DoneWhen. `make` alone says what there is.
 PYTHON ?= python3
 BIN := .venv/bin
-GOAL ?= count the files by type, then total the amount in sales.csv by region, then write a report to report.md
+GOAL ?= count the Python files, then total the amount in sales.csv by region, then write a report to report.md
 DIR ?= examples/shop
 ARGS ?=
 

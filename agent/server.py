@@ -1,4 +1,4 @@
-"""What `langgraph.json` exports: the graph without a checkpointer of its own (the server brings one), and who may see what.
+"""What `langgraph.json` exports: the graph without a checkpointer (the server brings its own), and who may see what.
 
 The graph works with the workspace tools on DONEWHEN_DIR (default: the current folder). With DONEWHEN_TOKENS
 (`alice:token,bob:token`) every request needs a bearer token and sees its own threads only; without, the server is for
@@ -47,9 +47,14 @@ async def own_only(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.t
 
 
 @auth.on.assistants.read
-@auth.on.assistants.search
-async def shared(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> bool:
+async def read_shared(ctx: Auth.types.AuthContext, value: Auth.types.AssistantsRead) -> bool:
     """The assistants of this server are everybody's to use."""
+    return True
+
+
+@auth.on.assistants.search
+async def find_shared(ctx: Auth.types.AuthContext, value: Auth.types.AssistantsSearch) -> bool:
+    """And to find."""
     return True
 
 

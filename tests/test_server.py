@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
@@ -214,7 +215,8 @@ async def test_nobody_reads_anothers_thread(tmp_path: Path) -> None:
     with WireServer(ScriptedModel(script)) as wire:
         process, url = started(tmp_path, wire.base_url, DONEWHEN_TOKENS="ann:token-of-ann,bob:token-of-bob")
         try:
-            assert httpx.get(f"{url}/threads/00000000-0000-0000-0000-000000000000").status_code == 401
+            async with httpx.AsyncClient() as stranger:
+                assert (await stranger.get(f"{url}/threads/{UUID(int=0)}")).status_code == 401
             async with as_user(url, "token-of-ann") as ann, as_user(url, "token-of-bob") as bob:
                 id = (await ann.threads.create())["thread_id"]
                 await ann.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "hello"}]})
