@@ -61,26 +61,23 @@ def next_move(
 
 
 def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any]]:
-    """Block what can no longer run: a step whose needs ended badly, and its dependants in turn, in whatever order."""
+    """Block what can never run: a step whose needs ended badly, do not exist or go in a circle, and its dependants."""
     needs = {step["id"]: depends(plan, step["id"]) for step in plan["steps"]}
     status = {id: records.get(id, {}).get("status", "pending") for id in needs}
-    changes: dict[str, dict[str, Any]] = {}
-    found = True
-    while found:
-        found = False
-        for id, others in needs.items():
-            if status[id] in OPEN and (why := _hopeless(others, status)):
-                status[id], changes[id], found = "blocked", {"status": "blocked", "reason": why}, True
-    return changes
+    possible = {id for id in needs if status[id] not in (*OPEN, *ENDED_BADLY)}
+    while more := [id for id in needs if status[id] in OPEN and id not in possible and possible.issuperset(needs[id])]:
+        possible.update(more)
+    return {
+        id: {"status": "blocked", "reason": _why(needs[id], status, possible)}
+        for id in needs
+        if status[id] in OPEN and id not in possible
+    }
 
 
-def _hopeless(others: Sequence[str], status: Mapping[str, str]) -> str | None:
-    for other in others:
-        if other not in status:
-            return f"needs {other}, which is not in the plan"
-        if status[other] in ENDED_BADLY:
-            return f"needs {other}, which is {status[other]}"
-    return None
+def _why(needs: Sequence[str], status: Mapping[str, str], possible: Collection[str]) -> str:
+    other = next(id for id in needs if id not in possible)
+    said = status.get(other, "not in the plan")
+    return f"needs {other}, which is {'blocked' if said in OPEN else said}"
 
 
 def _left(records: Records) -> bool:
