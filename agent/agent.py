@@ -1,6 +1,6 @@
 """The public face: an Agent starts runs, resumes them, streams them, and reads what became of them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Self
 from uuid import uuid4
@@ -9,28 +9,29 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot
 
-from agent.answers import resume_command
+from agent.answers import overdue_command, resume_command
 from agent.config import Config, read_config
+from agent.events import last, terminal, told
 from agent.models import ModelSource, Thinking
 from agent.prices import Price, Prices
 from agent.run import Json, Run, ThreadInfo, run_of
 from agent.storage import Storage, open_storage
+from agent.thread_graph import Compiled, ThreadGraph, on_saver
 from agent.threads import list_threads, note_thread, thread_info
 from agent.tools import Tools, as_tools
 from graph import Executor, build_graph
+from graph.pauses import put_away
 from graph.receive import goal_problem
 from graph.toolbox import Effect
-from state.errors import DoneWhenError, GoalError, StorageError, ThreadWaiting, UnknownThread
-from state.run import VERSION
+from state.errors import GoalError, ThreadWaiting, UnknownThread
 from state.settings import Settings
 
 _MISSING: Any = object()
-Compiled = CompiledStateGraph[Any, Settings, Any, Any]
+_PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
 class Agent:
@@ -60,7 +61,9 @@ class Agent:
         config = config or read_config()
         self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
         self.settings = _settings(settings)
-        self.storage = storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
+        self.storage = (
+            storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
+        )
         self._builder = build_graph(
             self.models,
             as_tools(tools, caller=caller),
@@ -83,18 +86,16 @@ class Agent:
 
     def drain(self) -> None:
         """Ask everything this agent runs to stop at a clean point; `resume` goes on from there."""
-        for control in self._controls.values():
+        for control in list(self._controls.values()):
             control.request_drain("drain")
 
     @property
-    def graph(self) -> Compiled:
+    def graph(self) -> ThreadGraph:
         """The compiled graph on this agent's storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
 
-        It takes no lock over a whole run; two callers of one thread are on their own.
+        Settings are passed as `context=`; without, the defaults hold. It is as strict as `resume`.
         """
-        from agent.storage.direct import DirectSaver, DirectStore
-
-        return self._compiled.copy(update={"checkpointer": DirectSaver(self.storage), "store": DirectStore(self.storage)})
+        return ThreadGraph.over(self._compiled, self.storage)
 
     # Runs ------------------------------------------------------------------------------------------------------
 
@@ -111,15 +112,15 @@ class Agent:
         """Work on a goal until it ends or waits for a person.
 
         On a thread that has run before, the conversation goes on with a fresh plan and budget. Raises GoalError for
-        a blank or huge goal, ThreadWaiting if the thread has an open question (unless `restart`), ThreadBusy.
+        a blank or huge goal, ThreadWaiting if the thread is not finished (`restart` puts that away), ThreadBusy.
         """
-        return await _last(
+        return await last(
             self.stream(goal, thread_id=thread_id, settings=settings, restart=restart, extra=extra, config=config)
         )
 
     async def resume(
         self,
-        thread_id: str,
+        thread_id: str | Run,
         answer: Any = _MISSING,
         *,
         settings: Settings | Mapping[str, Any] | None = None,
@@ -127,11 +128,13 @@ class Agent:
     ) -> Run:
         """Answer what a thread waits for, or go on after a crash.
 
-        `answer` may have any shape clients send, or be `{id: answer}` for several open questions. Without it, an
-        interrupted run goes on; one that waits or has ended is returned as it is. An answer that is not understood
-        keeps the pause: `Run.problem` says why. Raises UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
+        `answer` may have any shape clients send, or be `{id: answer}` for several open questions. With a Run in place
+        of the thread's id it is for what was asked there, and for nothing asked since; ids say the same.
+        Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
+        that is not understood keeps the pause: `Run.problem` says why.
+        Raises UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
-        return await _last(self.stream_resume(thread_id, answer, settings=settings, config=config))
+        return await last(self.stream_resume(thread_id, answer, settings=settings, config=config))
 
     async def stream(
         self,
@@ -142,55 +145,38 @@ class Agent:
         restart: bool = False,
         extra: Json | None = None,
         config: RunnableConfig | None = None,
-    ) -> AsyncIterator[Json]:
+    ) -> AsyncGenerator[Json, None]:
         """As `start`, giving events as they happen: dicts with `type`, the last one `waiting`, `outcome` or `error`."""
         if problem := goal_problem(goal.strip()):
             raise GoalError(problem)
         thread_id = thread_id or uuid4().hex
-        async with self._session(thread_id) as (graph, store):
-            snapshot = await graph.aget_state(_configured(thread_id, config))
-            if snapshot.created_at and (snapshot.interrupts or snapshot.tasks) and not restart:
-                run = run_of(thread_id, snapshot)
-                what = "waits for an answer" if run.pending else "is not finished"
-                asked = f": {run.pending[0].get('question')}" if run.pending else ""
-                raise ThreadWaiting(
-                    f"thread {thread_id} {what}{asked}. Resume it, or start with restart=True.",
-                    [pause["id"] for pause in run.pending],
-                )
-            await note_thread(store, thread_id, goal=goal, extra=extra)
-            yield {"type": "started", "thread_id": thread_id, "goal": goal}
-            given = {"messages": [HumanMessage(goal)]}
-            async for event in self._drive(graph, store, thread_id, given, settings, config):
+        chosen = self.settings if settings is None else _settings(settings)
+        async with aclosing(told(self._started(goal, thread_id, chosen, restart, extra, config))) as events:
+            async for event in events:
                 yield event
 
     async def stream_resume(
         self,
-        thread_id: str,
+        thread_id: str | Run,
         answer: Any = _MISSING,
         *,
         settings: Settings | Mapping[str, Any] | None = None,
         config: RunnableConfig | None = None,
-    ) -> AsyncIterator[Json]:
+    ) -> AsyncGenerator[Json, None]:
         """As `resume`, giving events as they happen."""
-        async with self._session(thread_id) as (graph, store):
-            snapshot = _known(thread_id, await graph.aget_state(_configured(thread_id, config)))
-            run = run_of(thread_id, snapshot)
-            given: Command[Any] | None = None
-            if answer is not _MISSING:
-                given = resume_command(run, answer)
-            yield {"type": "started", "thread_id": thread_id, "goal": run.goal}
-            if given is None and run.status != "running":
-                yield _terminal(run)
-                return
-            async for event in self._drive(graph, store, thread_id, given, settings, config):
+        shown = thread_id if isinstance(thread_id, Run) else None
+        id = shown.thread_id if shown else str(thread_id)
+        chosen = self.settings if settings is None else _settings(settings)
+        async with aclosing(told(self._resumed(id, answer, shown, chosen, config))) as events:
+            async for event in events:
                 yield event
 
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, thread_id: str) -> Run:
         """What became of a thread. Raises UnknownThread."""
-        async with self.storage.reader() as (saver, store):
-            graph = self._compiled.copy(update={"checkpointer": saver, "store": store})
+        async with self.storage.reader() as session:
+            graph = on_saver(self._compiled, *session)
             return run_of(thread_id, _known(thread_id, await graph.aget_state(_configured(thread_id, None))))
 
     async def receipt(self, thread_id: str) -> Json | None:
@@ -207,7 +193,7 @@ class Agent:
             return await thread_info(store, thread_id)
 
     async def delete(self, thread_id: str) -> None:
-        """Forget a thread: checkpoints, observations, effects."""
+        """Forget a thread: checkpoints, observations, effects. ThreadBusy while somebody works on it."""
         await self.storage.delete_thread(thread_id)
 
     # Inside ------------------------------------------------------------------------------------------------------
@@ -215,40 +201,76 @@ class Agent:
     @asynccontextmanager
     async def _session(self, thread_id: str) -> AsyncIterator[tuple[Compiled, BaseStore]]:
         async with self.storage.session(thread_id) as (saver, store):
-            yield self._compiled.copy(update={"checkpointer": saver, "store": store}), store
+            yield on_saver(self._compiled, saver, store), store
 
-    async def _drive(
+    async def _started(
+        self,
+        goal: str,
+        thread_id: str,
+        settings: Settings,
+        restart: bool,
+        extra: Json | None,
+        config: RunnableConfig | None,
+    ) -> AsyncGenerator[Json, None]:
+        async with self._session(thread_id) as (graph, store):
+            configured = _configured(thread_id, config)
+            snapshot = await graph.aget_state(configured)
+            run = run_of(thread_id, snapshot)
+            if snapshot.created_at and run.status in ("waiting", "running"):
+                if not restart:
+                    raise _unfinished(run)
+                await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
+            await note_thread(store, thread_id, goal=goal, extra=extra)
+            yield {"type": "started", "thread_id": thread_id, "goal": goal}
+            given = {"messages": [HumanMessage(goal)]}
+            async with aclosing(self._driven(graph, store, thread_id, given, settings, configured)) as events:
+                async for event in events:
+                    yield event
+
+    async def _resumed(
+        self, thread_id: str, answer: Any, shown: Run | None, settings: Settings, config: RunnableConfig | None
+    ) -> AsyncGenerator[Json, None]:
+        async with self._session(thread_id) as (graph, store):
+            configured = _configured(thread_id, config)
+            run = run_of(thread_id, _known(thread_id, await graph.aget_state(configured)))
+            given: Command[Any] | None = None
+            if answer is not _MISSING:
+                given = resume_command(run, answer, shown)
+            elif run.status == "waiting":
+                given = overdue_command(run, settings)
+            yield {"type": "started", "thread_id": thread_id, "goal": run.goal}
+            if given is None and run.status != "running":
+                yield terminal(run)
+                return
+            await note_thread(store, thread_id, goal=run.goal)
+            async with aclosing(self._driven(graph, store, thread_id, given, settings, configured)) as events:
+                async for event in events:
+                    yield event
+
+    async def _driven(
         self,
         graph: Compiled,
         store: BaseStore,
         thread_id: str,
         given: Any,
-        settings: Settings | Mapping[str, Any] | None,
-        config: RunnableConfig | None,
-    ) -> AsyncIterator[Json]:
+        settings: Settings,
+        config: RunnableConfig,
+    ) -> AsyncGenerator[Json, None]:
         """Run the graph to its next pause or end and pass its events on; the last one is terminal."""
-        configured = _configured(thread_id, config)
         control = self._controls[thread_id] = RunControl()
-        stream = graph.astream(
-            given,
-            configured,
-            context=self.settings if settings is None else _settings(settings),
-            stream_mode="custom",
-            subgraphs=True,
-            durability="sync",
-            control=control,
-        )
+        modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync"}
+        stream: Any = graph.astream(given, config, context=settings, control=control, **modes)
         try:
-            async with aclosing(stream):  # type: ignore[type-var]
+            async with aclosing(stream):
                 async for _, event in stream:
                     yield event
         except GraphDrained:
             pass
         finally:
             del self._controls[thread_id]
-        run = run_of(thread_id, await graph.aget_state(configured))
+        run = run_of(thread_id, await graph.aget_state(config))
         await note_thread(store, thread_id, status=run.status)
-        yield _terminal(run)
+        yield terminal(run)
 
 
 def _settings(given: Settings | Mapping[str, Any] | None) -> Settings:
@@ -256,37 +278,22 @@ def _settings(given: Settings | Mapping[str, Any] | None) -> Settings:
 
 
 def _configured(thread_id: str, config: RunnableConfig | None) -> RunnableConfig:
-    """The caller's callbacks, tags and metadata, with our thread and strict resume."""
+    """The caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
     given: RunnableConfig = config or {}
+    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
     own = {"thread_id": thread_id, "__pregel_strict_resume": True}
     metadata = {"session_id": thread_id, **(given.get("metadata") or {})}
-    return {**given, "configurable": {**(given.get("configurable") or {}), **own}, "metadata": metadata}
+    return {**given, "configurable": {**kept, **own}, "metadata": metadata}
 
 
 def _known(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
     if not snapshot.created_at:
         raise UnknownThread(f"there is no thread {thread_id!r}")
-    version = snapshot.values.get("version", VERSION)
-    if version > VERSION:
-        raise StorageError(
-            f"thread {thread_id} was written by a newer version of DoneWhen (state {version}, this one reads {VERSION}); "
-            "update DoneWhen to go on with it"
-        )
     return snapshot
 
 
-def _terminal(run: Run) -> Json:
-    if run.status == "waiting":
-        return {"type": "waiting", "pending": list(run.pending), "problem": run.problem, "run": run}
-    outcome = run.outcome or {"status": run.status, "code": "interrupted", "text": "Stopped; resume goes on from here."}
-    kept = {key: outcome[key] for key in ("status", "code", "text")}
-    return {"type": "outcome", **kept, "run": run}
-
-
-async def _last(events: AsyncIterator[Json]) -> Run:
-    run: Run | None = None
-    async for event in events:
-        run = event.get("run", run)
-    if run is None:
-        raise DoneWhenError("the run ended without an outcome")
-    return run
+def _unfinished(run: Run) -> ThreadWaiting:
+    asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
+    what = f"waits for an answer to {asked}" if asked else "is not finished"
+    text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."
+    return ThreadWaiting(text, [pause["id"] for pause in run.pending])

@@ -2,35 +2,81 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langgraph.types import Command
 
-from agent.run import Run
+from agent.run import Json, Run
+from graph.pauses import PAUSE_ID
+from graph.taking import OVERDUE
 from state.errors import StaleAnswer
+from state.human import read_answer
+from state.settings import Settings
 
-_ID = re.compile(r"[0-9a-f]{32}|(?:plan|confirm|budget|failure|s\d+)(?:@\d+)?\.[\w.@+-]+|[A-Za-z][\w-]*\.(?:q|call|effect)\d+\S*")
+_INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
-def resume_command(run: Run, answer: Any) -> Command[Any]:
+def resume_command(run: Run, answer: Any, shown: Run | None = None) -> Command[Any]:
     """The command that gives `answer` to what `run` waits for. Raises StaleAnswer if it waits for nothing like it.
 
-    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions.
+    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions. With `shown`, an
+    answer without ids is for what was asked in that run, and for nothing that is asked since.
     """
-    ids = [pause["id"] for pause in run.pending]
-    if not run.pending:
+    pauses = {pause["id"]: pause for pause in run.pending}
+    if not pauses:
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}")
     first = run.pending[0]
-    if not _by_id(answer, {*ids, first["interrupt_id"]}):
-        return Command(resume={first["interrupt_id"]: answer})
-    unknown = [id for id in answer if id not in ids and id != first["interrupt_id"]]
-    if unknown:
-        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(ids)}", ids)
-    named = {first["id"] if id == first["interrupt_id"] else id: value for id, value in answer.items()}
-    return Command(resume={first["interrupt_id"]: {"answers": named}})
+    answers = _by_id(answer, run) or {_meant(first, shown): answer}
+    answers = {first["id"] if id == first["interrupt_id"] else id: value for id, value in answers.items()}
+    if unknown := [str(id) for id in answers if id not in pauses]:
+        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
+    for id, value in answers.items():
+        _check_fresh(value, pauses[id], list(pauses))
+    return _command(first, pauses, answers)
 
 
-def _by_id(answer: Any, known: set[str]) -> bool:
-    if not isinstance(answer, Mapping) or not answer:
-        return False
-    return all(isinstance(key, str) and (key in known or _ID.fullmatch(key)) for key in answer)
+def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
+    """The command by which the settings answer the questions that stayed open longer than they allow."""
+    if settings.on_question == "wait" or settings.question_seconds is None:
+        return None
+    latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)
+    pauses = {pause["id"]: pause for pause in run.pending if pause["kind"] == "question"}
+    late = [id for id, pause in pauses.items() if datetime.fromisoformat(str(pause["asked_at"])) <= latest]
+    return _command(run.pending[0], pauses, dict.fromkeys(late, OVERDUE)) if late else None
+
+
+def _command(first: Json, pauses: Mapping[str, Json], answers: Json) -> Command[Any]:
+    own = {id: value for id, value in answers.items() if pauses[id]["kind"] != "other"}
+    resume = {pauses[id]["interrupt_id"]: value for id, value in answers.items() if id not in own}
+    if own:
+        only = len(own) == 1 and first["id"] in own and own[first["id"]] != OVERDUE
+        resume[first["interrupt_id"]] = own[first["id"]] if only else {"answers": own}
+    return Command(resume=resume)
+
+
+def _meant(first: Json, shown: Run | None) -> str:
+    if shown is None:
+        return str(first["id"])
+    return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
+
+
+def _by_id(answer: Any, run: Run) -> Json | None:
+    """The answers by id, if `answer` is that."""
+    if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
+        return None
+    known = {pause["id"] for pause in run.pending} | {run.pending[0]["interrupt_id"]}
+    named = known & set(answer) or all(PAUSE_ID.fullmatch(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)
+    return dict(answer) if named else None
+
+
+def _check_fresh(value: Any, pause: Json, open_ids: list[str]) -> None:
+    """Raise StaleAnswer if the answer itself says that it is for another question, or another revision of the plan."""
+    if pause["kind"] == "other":
+        return
+    named = value.get("interrupt_id") if isinstance(value, Mapping) else None
+    if named is not None and named != pause.get("interrupt_id"):
+        raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(open_ids)}", open_ids)
+    read = read_answer(value, pause)
+    if isinstance(read, str) and read.startswith("stale"):
+        raise StaleAnswer(read, open_ids)

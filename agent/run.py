@@ -7,6 +7,7 @@ from typing import Any, Literal
 from langgraph.types import StateSnapshot
 
 from graph.pauses import open_pauses
+from state.versions import migrated
 
 Json = dict[str, Any]
 RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running"]
@@ -35,16 +36,12 @@ class Run:
 
 
 def run_of(thread_id: str, snapshot: StateSnapshot) -> Run:
-    """Read a run from a snapshot that holds one."""
-    values = snapshot.values
+    """Read a run from a snapshot that holds one. Raises StorageError for a version of the state unknown here."""
+    values = migrated(snapshot.values)
     outcome = values.get("outcome")
-    pending: tuple[Json, ...] = ()
-    status: RunStatus = "running"
-    if snapshot.interrupts:
-        status = "waiting"
-        first, *rest = open_pauses(values)
-        pending = ({**first, "interrupt_id": snapshot.interrupts[0].id}, *rest)
-    elif not snapshot.tasks and outcome:
+    pending = _pending(values, snapshot)
+    status: RunStatus = "waiting" if pending else "running"
+    if not snapshot.tasks and outcome:
         status = outcome["status"]
     finished = status not in ("waiting", "running")
     return Run(
@@ -60,6 +57,22 @@ def run_of(thread_id: str, snapshot: StateSnapshot) -> Run:
         values.get("spent") or {},
         str(pending[0].get("problem") or "") if pending else "",
     )
+
+
+def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Json, ...]:
+    """Our pauses hang on one interrupt; a tool that interrupts by itself has one of its own."""
+    if not snapshot.interrupts:
+        return ()
+    own = open_pauses(values) if values.get("pending") else []
+    ids = {pause["id"] for pause in own}
+    foreign: list[Json] = []
+    for found in snapshot.interrupts:
+        if isinstance(found.value, Mapping) and found.value.get("id") in ids:
+            own[0] = {"asked_at": snapshot.created_at, **own[0], "interrupt_id": found.id}
+        else:
+            asked: Json = {"id": found.id, "kind": "other", "question": str(found.value), "options": [], "step": None}
+            foreign.append({**asked, "interrupt_id": found.id, "value": found.value})
+    return (*own, *foreign)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is remembered about threads beside their checkpoints: goal, status, and what their starter wants to find again."""
+"""What is remembered about threads beside their checkpoints: goal, status, and what their starter wants to know."""
 
 from datetime import UTC, datetime
 from typing import Any

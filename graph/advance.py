@@ -7,17 +7,18 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from graph.answering import FAILURE_OPTIONS
+from graph.consent import changed_since, put_to_work
 from graph.context import Deps, settings_of
 from graph.events import emit
-from graph.pauses import call_id, open_pauses, opening, with_others
+from graph.pauses import asked_now, call_id, named, opening, reopened
 from graph.planning import replanning
+from graph.updates import applied, together
 from state.channels import merge_records
 from state.ledger import add, meter
 from state.plan import step_of
 from state.progress import Move, next_move
 from state.run import Json, Run, todos
 from state.settings import Settings
-from state.steps import fresh_records
 
 
 async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
@@ -25,26 +26,40 @@ async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
     settings = settings_of(runtime)
     if state.get("ending") or state["planning"].get("open"):
         return {}
-    plan = state["plan"] or {}
-    records = state.get("steps") or fresh_records(plan, {}, None)
+    changed = changed_since(state, deps, settings)
+    if changed is not None and "approval" not in changed:
+        emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
+        return changed  # type: ignore[return-value]
+    start = together(changed or {}, put_to_work(applied(state, changed or {}), _now()))
+    values = applied(state, start)
+    return {**start, **_moved(values, settings, runtime, deps)}  # type: ignore[typeddict-item]
+
+
+def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
+    """The update that makes the next move; it holds the records of all steps."""
+    plan, spent, granted = values["plan"], values.get("spent") or {}, values.get("granted") or {}
     move = next_move(
         plan,
-        records,
+        values["steps"],
         settings=settings,
-        spent=state.get("spent") or {},
-        granted=state.get("granted") or {},
+        spent=spent,
+        granted=granted,
         writers=_writers(plan, deps, settings),
         late=_late(settings),
     )
-    records = merge_records(records, move.changes)
+    records = merge_records(values["steps"], move.changes)
     for id, change in move.changes.items():
         emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
-    update = _DO[move.kind]({**state, "steps": records}, move, settings, runtime)
+    update = _DO[move.kind]({**values, "steps": records}, move, settings, runtime)
     steps = merge_records(records, update.get("steps"))
     checklist = todos(plan, steps)
     emit(runtime, "todos", todos=checklist)
-    emit(runtime, "spent", meter=meter(state.get("spent"), settings.limits, state.get("granted")))
-    return {**update, "steps": steps, "todos": checklist}  # type: ignore[typeddict-item]
+    emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
+    return {**update, "steps": steps, "todos": checklist}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
@@ -77,11 +92,16 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    pauses = open_pauses({"steps": values["steps"]})
-    return _pause(with_others(pauses[0], pauses))
+    """Ask the first of the steps that wait; for all of them the time runs from the first time they are listed."""
+    now = _now()
+    waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
+    stamped = {id: {"waiting": {"asked_at": now, **pause}} for id, pause in waiting.items()}
+    steps = merge_records(values["steps"], stamped)
+    return {**_pause(values, asked_now({**values, "steps": steps, "pending": None})), "steps": stamped}
 
 
-def _pause(pending: Json) -> Json:
+def _pause(values: Json, pending: Json) -> Json:
+    pending = reopened(values["messages"], {"asked_at": _now(), **named(values, pending)})
     return {"pending": pending, "messages": [opening(pending)]}
 
 
@@ -109,7 +129,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
             "failed": list(move.steps),
             "failure": failure,
         }
-        return {**_pause(pending), "spent": {"questions": 1}}
+        return {**_pause(values, pending), "spent": {"questions": 1}}
     code = "model_error" if models_fault else "worked"
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
@@ -118,7 +138,8 @@ def _failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
     tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {e['text'][:300]}" for e in seen)
-    return f"Step {id} ({step_of(values['plan'], id)['content'][:200]}) {record['status']}: {record.get('reason', '')}{tail}"
+    content = step_of(values["plan"], id)["content"][:200]
+    return f"Step {id} ({content}) {record['status']}: {record.get('reason', '')}{tail}"
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -127,7 +148,7 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     reason = f"the limit of {move.key} for {what} was reached"
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     if settings.on_exhausted == "ask" and move.key != "deadline":
-        return _pause(_budget_pause(values, move, settings, reason))
+        return _pause(values, _budget_pause(values, move, settings, reason))
     if scope:
         return {"steps": {scope: {"status": "exhausted", "reason": reason, "handled": True}}}
     code = "stopped" if settings.on_exhausted == "stop" else "out_of_budget"

@@ -19,14 +19,23 @@ FAILURE_OPTIONS = ["replan", "retry", "deliver what there is", "stop"]
 
 def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str = "user", at: str = "") -> Json:
     """The update of the run for an answer to `pending`. `by` says who answered: the user, or a policy."""
-    row = {"kind": pending["kind"], "id": pending["id"], "decision": answer.kind, "text": answer.text, "by": by}
+    row = decision_row(pending, answer.kind, answer.text, by, at)
     if answer.kind == "cancel":
-        ending = {"code": "cancelled", "reason": f"cancelled at {pending['id']}"}
+        nobody = {"code": "unanswered", "reason": f"nobody answered: {pending['question']}"}
+        ending = nobody if by == "policy" else {"code": "cancelled", "reason": f"cancelled at {pending['id']}"}
         return {"ending": ending, "approvals": [row]}
     if pending.get("about") == "failure":
         return {**_after_failure(values, pending, answer), "approvals": [row]}
     update = _APPLY[pending["kind"]](values, pending, answer, by, at)
     return update if pending["kind"] == "question" else {**update, "approvals": [row]}
+
+
+def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, at: str) -> Json:
+    """What the receipt says of an answer: to what, what was decided, by whom, when."""
+    row = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
+    if pending["kind"] in ("tool", "effect"):
+        row |= {"step": pending["step"], "tool": pending["tool"], "arguments": pending["arguments"]}
+    return row
 
 
 def _record(values: Mapping[str, Any], pending: Json) -> Json:
@@ -45,7 +54,7 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
         "user",
         text,
         ok=answer.kind == "answer",
-        arguments={"question": pending["question"], "by": by},
+        arguments={"question": pending["question"], "by": by, "asked": pending["id"]},
         at=at,
     )
     said = _to_model(pending, shown(entry, 20_000))

@@ -9,16 +9,23 @@ from langgraph.runtime import get_runtime
 
 from graph.context import Deps
 from graph.sync import wait
+from graph.updates import persisting
 from state.settings import Settings
+from state.versions import migrated
 
 
 def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:
-    """The node `async (state, runtime, [config], *, deps)` as a runnable of the state alone."""
+    """The node `async (state, runtime, [config], *, deps)` as a runnable of the state alone.
+
+    The node sees the state as this version has it, however old the thread is; what a migration changed is written
+    with the node's update. StorageError, and nothing is written, if the state is of a newer version.
+    """
     takes_config = "config" in inspect.signature(node).parameters
 
     async def call(state: Any, config: RunnableConfig) -> Any:
-        runtime = get_runtime(Settings)
-        return await (node(state, runtime, config, deps=deps) if takes_config else node(state, runtime, deps=deps))
+        runtime, values = get_runtime(Settings), migrated(state)
+        update = await (node(values, runtime, config, deps=deps) if takes_config else node(values, runtime, deps=deps))
+        return update if values is state else persisting(state, values, update)
 
     def call_sync(state: Any, config: RunnableConfig) -> Any:
         return wait(call(state, config))

@@ -30,7 +30,7 @@ def _on(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
     if (pending := state.get("pending")) is not None:
         return "confirm" if pending["kind"] == "plan" else "ask_user"
     if state["planning"].get("open"):
-        return [Send("plan", planning_input(state, settings_of(runtime)))]
+        return [Send("plan", {**planning_input(state, settings_of(runtime)), "version": state.get("version", 0)})]
     return "advance"
 
 
@@ -72,6 +72,7 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
     scope = {id, *ancestors(plan, id)}
     transcript = list((state.get("transcripts") or {}).get(transcript_key(id, record), ()))
     return {
+        "version": state.get("version", 0),
         "step": step,
         "goal": state["goal"],
         "turn": state.get("turn", 1),

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextvars
+import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import cache
 from typing import Any, TypeVar
 
@@ -12,18 +14,24 @@ Result = TypeVar("Result")
 
 
 @cache
-def _loop() -> asyncio.AbstractEventLoop:
+def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
     loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="donewhen-sync", daemon=True).start()
-    return loop
+    thread = threading.Thread(target=loop.run_forever, name="donewhen-sync", daemon=True)
+    thread.start()
+    return loop, thread
 
 
 def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
 
     All calls share one event loop, so connections opened in one serve the next. Ctrl-C cancels the coroutine.
+    Raises RuntimeError where it would wait for itself: in a coroutine that `wait` already runs.
     """
-    loop, context = _loop(), contextvars.copy_context()
+    loop, thread = _loop()
+    if threading.current_thread() is thread:
+        coroutine.close()
+        raise RuntimeError("wait() was called by a coroutine that wait() runs; use await there")
+    context = contextvars.copy_context()
     made: Future[asyncio.Task[Result]] = Future()
     finished = threading.Event()
 
@@ -41,3 +49,24 @@ def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
         finished.wait()
         raise
     return task.result()
+
+
+@contextmanager
+def opened(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
+    """An asynchronous context manager in a `with` of code that is not async."""
+    value = wait(_enter(manager))
+    try:
+        yield value
+    except BaseException:
+        if not wait(_leave(manager, *sys.exc_info())):
+            raise
+    else:
+        wait(_leave(manager, None, None, None))
+
+
+async def _enter(manager: AbstractAsyncContextManager[Result]) -> Result:
+    return await manager.__aenter__()
+
+
+async def _leave(manager: AbstractAsyncContextManager[Any], *error: Any) -> bool | None:
+    return await manager.__aexit__(*error)

@@ -57,7 +57,8 @@ class Answer:
 
     kind: AnswerKind
     text: str = ""
-    """The answer to a question, the feedback or reason of a rejection, the response in place of a result."""
+    """The answer to a question, the feedback or reason of a rejection ("" if none was given), the response in place
+    of a result."""
     plan: dict[str, Any] | None = None
     """kind `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
     arguments: dict[str, Any] | None = None
@@ -75,18 +76,17 @@ def _read_plan(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
         return _edited_plan(reply, pending)
     if reply.verb == "approve":
         return Answer("approve") if not reply.text or plain(reply.text) in APPROVE else _yes_but(reply.text)
-    if reply.verb in ("cancel", "ignore"):
+    word = plain(reply.text)
+    if reply.verb == "cancel" or (word in CANCEL and reply.verb != "ignore"):
         return Answer("cancel")
-    if reply.verb == "reject":
-        bare = not reply.text or plain(reply.text) in REJECT | CANCEL
-        return Answer("cancel") if bare else Answer("reject", reply.text)
+    if reply.verb in ("reject", "ignore"):
+        return Answer("reject", "" if word in REJECT else reply.text)
     if reply.verb not in ("text", "respond", "edit"):
         return ""
-    word = plain(reply.text)
     if word in APPROVE and reply.verb != "edit":
         return Answer("approve")
-    if word in REJECT | CANCEL:
-        return Answer("cancel")
+    if word in REJECT:
+        return Answer("reject")
     if word in EDIT or reply.text.startswith(("{", "[")) or not _has_words(reply.text):
         return f"“{reply.text[:80]}” is neither a decision nor feedback"
     return Answer("reject", reply.text)

@@ -136,6 +136,18 @@ def test_approvals(value: Any) -> None:
         "reject",
         "不",
         "拒绝",
+        {"decisions": [{"type": "reject", "message": "no"}]},
+    ],
+    ids=repr,
+)
+def test_a_bare_reject_of_a_plan_says_not_what_should_be_different(value: Any) -> None:
+    """C02: without approval before it ends the run; of a difference, what was approved goes on."""
+    assert read_answer(value, pending("plan")) == Answer("reject")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
         "cancel",
         "stop",
         "Abort!",
@@ -145,12 +157,11 @@ def test_approvals(value: Any) -> None:
         {"__agui_cancelled__": True, "interrupt_id": "f00"},
         {"cancel": True},
         {"type": "reject", "message": "stop"},
-        {"decisions": [{"type": "reject", "message": "no"}]},
     ],
     ids=repr,
 )
-def test_a_bare_reject_of_a_plan_is_cancel(value: Any) -> None:
-    """C02: rejecting without a word of what should be different stops the run; nothing is executed."""
+def test_cancel_is_not_reject(value: Any) -> None:
+    """C02: cancelling ends the run, whatever was approved."""
     assert read_answer(value, pending("plan")) == Answer("cancel")
 
 
@@ -315,9 +326,7 @@ WORDS = st.sampled_from(
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | WORDS
 ANYTHING = st.recursive(
     SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=4),
     max_leaves=12,
 )
 CONSENT = {
@@ -343,9 +352,7 @@ def says_yes(value: Any) -> bool:
     if isinstance(value, list):
         return any(says_yes(part) for part in value)
     folded = value.casefold() if isinstance(value, str) else ""
-    return (
-        value is True or any(word in folded for word in CONSENT) or any(c in folded for c in "同可批好是确行")
-    )
+    return value is True or any(word in folded for word in CONSENT) or any(c in folded for c in "同可批好是确行")
 
 
 @settings(max_examples=600, deadline=None)
@@ -362,9 +369,7 @@ def test_nothing_raises_and_nothing_but_consent_approves(value: Any, kind: str, 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    words=st.lists(
-        st.sampled_from(["yes", "no", "ok", "know", "notes", "but", "stop", "step"]), min_size=2, max_size=5
-    )
+    words=st.lists(st.sampled_from(["yes", "no", "ok", "know", "notes", "but", "stop", "step"]), min_size=2, max_size=5)
 )
 def test_a_sentence_is_feedback(words: list[str]) -> None:
     """C02: words of consent inside a sentence are no consent, and "no" in "know" is no refusal."""

@@ -1,9 +1,11 @@
-"""Checkpointer and store that open the storage anew for every operation, for whoever calls LangGraph's verbs directly.
+"""Checkpointer and store that open what they need for every operation, and serve async and sync callers alike.
 
-Slower than a session, but they need no opening and closing, and serve async and sync callers alike.
+On a whole storage they are slower than a session, but need no opening and closing; on an open session they lend it
+to LangGraph's synchronous verbs.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -14,15 +16,33 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
 )
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore, Op, Result
 
-from agent.storage.storage import Storage
+from agent.storage.storage import Opened, Storage
 from graph.sync import wait
 
+Opener = Callable[[str | None], AbstractAsyncContextManager[Opened]]
+"""Opens for writing on a thread, or, for None, for reading."""
+PATIENCE = 10.0
+"""Seconds that a write waits for its turn; whoever runs the thread holds it for longer than that."""
 
-_VERSIONS = InMemorySaver()
-"""All of LangGraph's own savers count versions the same way."""
+
+def direct(storage: Storage) -> tuple["DirectSaver", "DirectStore"]:
+    """Checkpointer and store of a storage; a write to a thread that somebody works on is ThreadBusy."""
+
+    def opener(thread_id: str | None) -> AbstractAsyncContextManager[Opened]:
+        return storage.reader() if thread_id is None else storage.session(thread_id, patience=PATIENCE)
+
+    return DirectSaver(opener, storage.next_version), DirectStore(lambda _: storage.unlocked())
+
+
+def lent(saver: BaseCheckpointSaver[Any], store: BaseStore) -> tuple["DirectSaver", "DirectStore"]:
+    """Checkpointer and store of a session opened with `wait`, for synchronous callers."""
+
+    def opener(_: str | None) -> AbstractAsyncContextManager[Opened]:
+        return nullcontext((saver, store))
+
+    return DirectSaver(opener, lambda version: saver.get_next_version(version, None)), DirectStore(opener)
 
 
 def _thread(config: RunnableConfig) -> str:
@@ -32,12 +52,13 @@ def _thread(config: RunnableConfig) -> str:
 class DirectSaver(BaseCheckpointSaver[Any]):
     """The checkpointer."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, opener: Opener, next_version: Callable[[Any], Any]) -> None:
         super().__init__()
-        self._storage = storage
+        self._open = opener
+        self._next_version = next_version
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        async with self._storage.reader() as (saver, _):
+        async with self._open(None) as (saver, _):
             return await saver.aget_tuple(config)
 
     async def alist(
@@ -48,7 +69,7 @@ class DirectSaver(BaseCheckpointSaver[Any]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        async with self._storage.reader() as (saver, _):
+        async with self._open(None) as (saver, _):
             async for found in saver.alist(config, filter=filter, before=before, limit=limit):
                 yield found
 
@@ -59,24 +80,25 @@ class DirectSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        async with self._storage.session(_thread(config)) as (saver, _):
+        async with self._open(_thread(config)) as (saver, _):
             return await saver.aput(config, checkpoint, metadata, new_versions)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        async with self._storage.session(_thread(config)) as (saver, _):
+        async with self._open(_thread(config)) as (saver, _):
             await saver.aput_writes(config, writes, task_id, task_path)
 
     async def aget_delta_channel_history(self, *args: Any, **options: Any) -> Any:
-        async with self._storage.reader() as (saver, _):
+        async with self._open(None) as (saver, _):
             return await saver.aget_delta_channel_history(*args, **options)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._storage.delete_thread(thread_id)
+        async with self._open(thread_id) as (saver, _):
+            await saver.adelete_thread(thread_id)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        return _VERSIONS.get_next_version(current, channel)
+        return self._next_version(current)
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return wait(self.aget_tuple(config))
@@ -116,14 +138,14 @@ class DirectSaver(BaseCheckpointSaver[Any]):
 
 
 class DirectStore(BaseStore):
-    """The store. Every batch is its own session."""
+    """The store. Its entries belong to no thread's lock: each batch is a transaction of its own."""
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, opener: Opener) -> None:
+        self._open = opener
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        async with self._storage.session("donewhen-direct-store") as (_, store):
-            return await store.abatch(ops)
+        async with self._open(None) as (_, store):
+            return await store.abatch(list(ops))
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         return wait(self.abatch(ops))

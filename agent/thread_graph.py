@@ -1,0 +1,144 @@
+"""The compiled graph on a storage: all of LangGraph's verbs, with one worker per thread and strict resume."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Self, cast
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
+from langgraph.types import Command, StateSnapshot, StateUpdate
+
+from agent.answers import resume_command
+from agent.run import run_of
+from agent.storage import Storage
+from agent.storage.direct import direct, lent
+from agent.storage.storage import Opened
+from agent.threads import note_thread
+from graph.sync import opened, wait
+from state.errors import UnknownThread
+from state.settings import Settings
+from state.versions import migrated
+
+Compiled = CompiledStateGraph[Any, Settings, Any, Any]
+NESTED = "__pregel_read"
+"""In the configuration of a graph that runs inside another one, whose checkpointer it uses."""
+
+
+def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
+    """The same graph with this checkpointer and store, as `compile` would have made it."""
+    twin = cast(Compiled, object.__new__(CompiledStateGraph))
+    vars(twin).update(vars(graph), checkpointer=saver, store=store)
+    return twin
+
+
+class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
+    """What a verb writes to a thread it writes as its only worker: while one runs, others get ThreadBusy.
+
+    `Command(resume=…)` is taken as `Agent.resume` takes its answer: UnknownThread and StaleAnswer are raised before
+    anything happens. Checkpoints are written before the next step starts, unless `durability` says otherwise.
+    """
+
+    storage: Storage
+
+    @classmethod
+    def over(cls, graph: Compiled, storage: Storage) -> Self:
+        """`graph` on `storage`; opens nothing yet."""
+        saver, store = direct(storage)
+        twin = object.__new__(cls)
+        vars(twin).update(vars(graph), checkpointer=saver, store=store, storage=storage)
+        return twin
+
+    def copy(self, update: dict[str, Any] | None = None) -> Self:
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), **(update or {}))
+        return twin
+
+    async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
+        if (thread := self._thread(config)) is None:
+            async for part in super().astream(input, config, **options):
+                yield part
+            return
+        async with self._working(thread, input, config) as (given, saver, store):
+            parts = on_saver(self, saver, store).astream(given, config, **_durable(options))
+            async with aclosing(cast(Any, parts)):
+                async for part in parts:
+                    yield part
+
+    def stream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
+        if (thread := self._thread(config)) is None:
+            yield from super().stream(input, config, **options)
+            return
+        with opened(self._working(thread, input, config)) as (given, saver, store):
+            yield from on_saver(self, *lent(saver, store)).stream(given, config, **_durable(options))
+
+    async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        if self._thread(config) is None:
+            return await super().aget_state(config, subgraphs=subgraphs)
+        async with self.storage.reader() as session:
+            return await on_saver(self, *session).aget_state(config, subgraphs=subgraphs)
+
+    def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
+        return wait(self.aget_state(config, subgraphs=subgraphs))
+
+    async def aget_state_history(self, config: RunnableConfig, **options: Any) -> AsyncIterator[StateSnapshot]:
+        async with self.storage.reader() as session:
+            async for snapshot in on_saver(self, *session).aget_state_history(config, **options):
+                yield snapshot
+
+    def get_state_history(self, config: RunnableConfig, **options: Any) -> Iterator[StateSnapshot]:
+        async def collect() -> list[StateSnapshot]:
+            return [snapshot async for snapshot in self.aget_state_history(config, **options)]
+
+        yield from wait(collect())
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]
+    ) -> RunnableConfig:
+        if (thread := self._thread(config)) is None:
+            return await super().abulk_update_state(config, supersteps)
+        async with self.storage.session(thread) as session:
+            return await on_saver(self, *session).abulk_update_state(config, supersteps)
+
+    def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
+        return wait(self.abulk_update_state(config, supersteps))
+
+    def _thread(self, config: RunnableConfig | None) -> str | None:
+        """The thread it is about; None where LangGraph has to say that none is given, or where a parent runs us."""
+        configurable = merge_configs(self.config, config).get("configurable") or {}
+        thread = configurable.get("thread_id")
+        return None if thread is None or NESTED in configurable else str(thread)
+
+    @asynccontextmanager
+    async def _working(
+        self, thread: str, input: Any, config: RunnableConfig | None
+    ) -> AsyncIterator[tuple[Any, BaseCheckpointSaver[Any], BaseStore]]:
+        """The input as it may be given, and checkpointer and store to work on the thread with, alone."""
+        async with self.storage.session(thread) as session:
+            graph = on_saver(self, *session)
+            where = merge_configs(self.config, config)
+            snapshot = await graph.aget_state(where)
+            migrated(snapshot.values)
+            yield _strict(thread, snapshot, input, where), *session
+            await _note(thread, await graph.aget_state({"configurable": {"thread_id": thread}}), session)
+
+
+def _strict(thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig) -> Any:
+    if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
+        return input
+    if not snapshot.created_at:
+        raise UnknownThread(f"there is no thread {thread!r}")
+    return replace(input, resume=resume_command(run_of(thread, snapshot), input.resume).resume)
+
+
+async def _note(thread: str, snapshot: StateSnapshot, session: Opened) -> None:
+    if snapshot.created_at:
+        run = run_of(thread, snapshot)
+        await note_thread(session[1], thread, goal=run.goal, status=run.status)
+
+
+def _durable(options: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "durability": options.get("durability") or "sync"}

@@ -1,0 +1,107 @@
+"""An answer on its way into the run: read for every pause it names, all of it or nothing. Pure."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from graph.answering import apply_answer
+from graph.consent import decide_plan, edited_plan
+from graph.context import Deps
+from graph.pauses import asked_again, closing, open_pauses, opening, reopened
+from graph.updates import applied, together
+from state.human import Answer, Bundle, read_answer
+from state.run import Json, Run
+from state.settings import Settings
+
+ASSUME = "Nobody answers; assume what is most likely, and say in the result what was assumed."
+OVERDUE = {"overdue": True}
+"""In place of an answer to a question open longer than `Settings.question_seconds`: the policy answers it."""
+Taken = tuple[Json, Answer, str]
+"""What was asked, the answer, and by whom it is."""
+
+
+def take(state: Run, pending: Json, value: Any, deps: Deps, settings: Settings) -> Run:
+    """The update for what came as the answer to `pending`: an answer, or answers by id to any of the open questions.
+
+    If any of it is not understood, nothing is taken and the pause stays. Questions not answered stay open.
+    """
+    read = None if value == OVERDUE else read_answer(value, pending)
+    answers = read.answers if isinstance(read, Bundle) else {pending["id"]: value}
+    pauses = {pause["id"]: pause for pause in open_pauses(state)}
+    taken: list[Taken] = []
+    problems = []
+    for id, given in answers.items():
+        one = _one(state, pauses.get(id), given, deps, settings)
+        if isinstance(one, str):
+            problems.append(one if len(answers) == 1 else f"{id}: {one}")
+        else:
+            taken.append(one)
+    if problems:
+        return asked_again(state, pending, "; ".join(problems))
+    return _update(state, pending, taken)
+
+
+def answered_by_policy(pending: Json, settings: Settings) -> bool:
+    """Whether nobody is asked at all: the settings answer questions, and give nobody time to."""
+    return pending["kind"] == "question" and settings.on_question != "wait" and settings.question_seconds is None
+
+
+def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
+    if pause is None:
+        return "stale: nothing waits under this id"
+    if value == OVERDUE and pause["kind"] == "question" and settings.on_question != "wait":
+        return pause, _policy(pause, settings), "policy"
+    answer = read_answer(value, pause)
+    if isinstance(answer, Bundle):
+        answer = read_answer(answer.answers.get(pause["id"]), pause)
+    if not isinstance(answer, Answer):
+        return str(answer)
+    if answer.kind == "edit" and pause["kind"] == "tool":
+        wrong = deps.toolbox.problems(pause["tool"], answer.arguments or {})
+        return "; ".join(wrong) if wrong else (pause, answer, "user")
+    if answer.kind == "edit":
+        plan = edited_plan(state, pause, answer, deps, settings)
+        return plan if isinstance(plan, str) else (pause, replace(answer, plan=plan), "user")
+    return pause, answer, "user"
+
+
+def _policy(pause: Json, settings: Settings) -> Answer:
+    if settings.on_question == "abort" or pause.get("about"):
+        return Answer("cancel", "nobody answered")
+    if settings.on_question == "default" and settings.default_answer.strip():
+        return Answer("answer", settings.default_answer)
+    return Answer("declined", ASSUME)
+
+
+def _update(state: Run, pending: Json, taken: list[Taken]) -> Run:
+    """All answers as one update, each made from the state in which the ones before it are applied."""
+    values: Json = dict(state)
+    update: Json = {}
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    for pause, answer, by in taken:
+        decide = decide_plan if pause["kind"] == "plan" else apply_answer
+        change = decide(values, pause, answer, by=by, at=at)
+        values, update = applied(values, change), together(update, change)
+    said = next((answer for pause, answer, _ in taken if pause["id"] == pending["id"]), None)
+    return {**update, **_asking(state, pending, said, ended="ending" in update)}  # type: ignore[typeddict-item]
+
+
+def _asking(state: Run, pending: Json, said: Answer | None, *, ended: bool) -> Run:
+    """What becomes of the question asked now."""
+    messages = state["messages"]
+    if said is not None or ended:
+        return {"pending": None, "messages": closing(messages, pending, _words(pending, said))}
+    if pending["step"] is not None or pending["kind"] == "budget":
+        # Those who were answered go on first; this one is asked again afterwards.
+        return {"pending": None, "messages": closing(messages, pending, "Asked again later.")}
+    kept = reopened(messages, {**pending, "problem": ""})
+    return {"pending": kept, "messages": [*closing(messages, pending, "Asked again."), opening(kept)]}
+
+
+def _words(pending: Json, answer: Answer | None) -> str:
+    if answer is None:
+        return "Ended."
+    if pending["kind"] == "plan":
+        fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
+        return fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
+    return answer.text or answer.kind

@@ -1,0 +1,57 @@
+"""Versions of the stored state: an older thread is migrated when it is read or goes on; one nobody can read is refused.
+
+A migration takes the values of a run (or of one step or planning that is under way) from its version to the next.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from state.errors import StorageError
+from state.run import VERSION, Json
+from state.steps import fresh_record
+
+Migration = Callable[[Json], Json]
+
+
+def _counted(values: Json) -> Json:
+    """0, before versions were counted: records lacked fields that came later, and requests were not numbered."""
+    filled = dict(values)
+    if "steps" in values:
+        filled["steps"] = {id: {**fresh_record(), **record} for id, record in (values["steps"] or {}).items()}
+    if "record" in values:
+        filled["record"] = {**fresh_record(), **(values["record"] or {})}
+    if "goal" in values:
+        filled.setdefault("turn", 1)
+    return filled
+
+
+MIGRATIONS: dict[int, Migration] = {0: _counted}
+"""Version → what makes the next version of it. Never edited once released: threads live for years."""
+
+
+def migrated(
+    values: Mapping[str, Any], migrations: Mapping[int, Migration] = MIGRATIONS, current: int = VERSION
+) -> Json:
+    """The values as `current` has them; the very same object if they are so already.
+
+    Raises StorageError, before anything is changed, for a version that is newer or that nothing leads on from.
+    """
+    version = values.get("version", 0)
+    if version == current and isinstance(values, dict):
+        return values
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        raise StorageError(f"the state of this thread has no version that could be read: {version!r}")
+    if version > current:
+        raise StorageError(
+            f"this thread was written by a newer version of DoneWhen (state {version}, this one reads up to "
+            f"{current}); update DoneWhen to go on with it. Nothing was changed."
+        )
+    result: Json = dict(values)
+    for step in range(version, current):
+        if step not in migrations:
+            raise StorageError(
+                f"this thread was written by an old version of DoneWhen (state {version}) that this one cannot read; "
+                "start anew on another thread. Nothing was changed."
+            )
+        result = {**migrations[step](result), "version": step + 1}
+    return result

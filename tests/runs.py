@@ -1,0 +1,115 @@
+"""Small scripted runs to pause, answer and resume; shared by the tests about people."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.tools import StructuredTool
+
+from agent import Agent
+from agent.run import Run
+from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from agent.testing.calls import Call
+
+ALL = {"messages": "do it"}
+
+
+def step(id: str, content: str = "", *, tools: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """A step with one criterion; without tools its own text proves it."""
+    content = content or f"work on {id}"
+    return {"id": id, "content": content, "done_when": [f"{content}: done"], "tools": list(tools), **more}
+
+
+def said(id: str, result: str = "done") -> Call:
+    """The step finishes; its text is its evidence."""
+    return finish_step(result, evidence=f"{id}.result")
+
+
+class Outbox:
+    """A tool with an effect that can be counted: what was sent, argument by argument."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def tool(self, name: str = "send", **metadata: Any) -> StructuredTool:
+        """A write that nobody can take back. Its arguments reach it as they were approved, with no coercion."""
+        schema = {
+            "type": "object",
+            "properties": {"to": {"type": "string"}, "text": {"type": "string"}, "extra": {}},
+            "required": ["to", "text"],
+            "additionalProperties": False,
+        }
+
+        async def send(**arguments: Any) -> str:
+            self.sent.append(arguments)
+            return f"sent to {arguments['to']}"
+
+        return StructuredTool(
+            name=name, description="Send a message.", args_schema=schema, coroutine=send, metadata=metadata
+        )
+
+
+def scripted(
+    plan: Call | Sequence[Any], execute: Mapping[str, Any] | None = None, deliver: Sequence[Any] = ("All done.",)
+) -> ScriptedModel:
+    """A model for one run: what the triage says, what each step does, what is delivered."""
+    triage = list(plan) if isinstance(plan, list | tuple) else [plan]
+    roles: dict[str, Any] = {"triage": triage, "deliver": list(deliver)}
+    if execute is not None:
+        roles["execute"] = execute
+    return ScriptedModel(roles=roles)
+
+
+def one_step(deliver: Sequence[Any] = ("All done.",)) -> ScriptedModel:
+    """A plan with one step that writes a text."""
+    return scripted(submit_plan([step("s1")], title="One"), {"s1": [said("s1")]}, deliver)
+
+
+def two_questions() -> ScriptedModel:
+    """Two steps side by side; each asks something, then finishes with the answer."""
+    plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])], title="Two")
+    return scripted(
+        plan,
+        {
+            "s1": [ask_user("Which colour?", ["red", "green"]), said("s1", "coloured")],
+            "s2": [ask_user("Which size?"), said("s2", "sized")],
+        },
+    )
+
+
+def sending(*calls: Call | list[Call], tools: Sequence[str] = ()) -> ScriptedModel:
+    """One step that makes these calls, one decision each, and finishes on its last observation."""
+    rounds: list[Any] = list(calls) or [call("send", to="ann", text="hello")]
+    policy: Callable[..., Any] = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
+    return scripted(submit_plan([step("s1", tools=tools)], title="Send"), {"s1": [*rounds, policy]})
+
+
+def last_seen(messages: Sequence[Any]) -> str:
+    """The id of the newest observation in a prompt."""
+    return next(m.text.split("]")[0][1:] for m in reversed(messages) if m.text.startswith("["))
+
+
+def config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+async def values(agent: Agent, thread: str) -> dict[str, Any]:
+    """The state of a thread."""
+    return dict((await agent.graph.aget_state(config(thread))).values)
+
+
+async def drawn(agent: Agent, run: Run) -> None:
+    """Assert what clients need to draw the pause: the last message is its text and its tool call (CLIENTS 1.4)."""
+    snapshot = await agent.graph.aget_state(config(run.thread_id))
+    (interrupt,) = snapshot.interrupts
+    message = snapshot.values["messages"][-1]
+    assert isinstance(message, AIMessage)
+    assert message.text.strip()
+    (tool_call,) = message.tool_calls
+    (action,) = interrupt.value["action_requests"]
+    assert tool_call["name"] == action["name"]
+    assert tool_call["id"] == interrupt.value["tool_call_id"]
+    answered = [m.tool_call_id for m in snapshot.values["messages"] if m.type == "tool"]
+    opened = [c["id"] for m in snapshot.values["messages"] if isinstance(m, AIMessage) for c in m.tool_calls]
+    assert len(set(opened)) == len(opened)
+    assert answered == opened[:-1]
