@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
@@ -16,6 +17,12 @@ from state.settings import Settings
 from state.steps import transcript_key
 
 
+def _runtime(config: RunnableConfig) -> Runtime[Settings] | None:
+    """None where LangGraph routes without running anything: in `update_state`."""
+    found: Runtime[Settings] | None = (config.get("configurable") or {}).get("__pregel_runtime")
+    return found
+
+
 def after_start(state: Run) -> Literal["receive", "confirm", "ask_user"]:
     """A reply typed into the chat while something is pending answers that; anything else is a new request."""
     pending = state.get("pending")
@@ -24,42 +31,44 @@ def after_start(state: Run) -> Literal["receive", "confirm", "ask_user"]:
     return "receive"
 
 
-def _on(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+def _on(state: Run, config: RunnableConfig) -> list[Send] | str:
     if state.get("ending"):
         return "deliver"
     if (pending := state.get("pending")) is not None:
         return "confirm" if pending["kind"] == "plan" else "ask_user"
     if state["planning"].get("open"):
-        return [Send("plan", {**planning_input(state, settings_of(runtime)), "version": state.get("version", 0)})]
+        settings = settings_of(runtime) if (runtime := _runtime(config)) else Settings()
+        return [Send("plan", {**planning_input(state, settings), "version": state.get("version", 0)})]
     return "advance"
 
 
-def after_receive(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+def after_receive(state: Run, config: RunnableConfig) -> list[Send] | str:
     """To planning; straight to consent where an executor takes the goal whole; to the end if the goal is none."""
-    return _on(state, runtime)
+    return _on(state, config)
 
 
-def after_plan(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+def after_plan(state: Run, config: RunnableConfig) -> list[Send] | str:
     """A plan to confirm, a question, an end; or on, if no consent is needed."""
-    return _on(state, runtime)
+    return _on(state, config)
 
 
-def after_confirm(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+def after_confirm(state: Run, config: RunnableConfig) -> list[Send] | str:
     """Approved: on. Rejected: back to planning. Cancelled: to the end. Not understood: the pause stays."""
-    return _on(state, runtime)
+    return _on(state, config)
 
 
-def after_ask_user(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+def after_ask_user(state: Run, config: RunnableConfig) -> list[Send] | str:
     """Back to who asked: planning or the steps; to the end if the person ended the run."""
-    return _on(state, runtime)
+    return _on(state, config)
 
 
-def after_advance(state: Run, runtime: Runtime[Settings]) -> list[Send] | str:
+def after_advance(state: Run, config: RunnableConfig) -> list[Send] | str:
     """Every step set to run is sent off by itself; else a pause, a replan, the end, or one more look."""
     running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
     if running and not state.get("ending") and not state.get("pending"):
-        return [Send("execute", step_input(state, id, whole=runtime.store is None)) for id in running]
-    return _on(state, runtime)
+        whole = (runtime := _runtime(config)) is None or runtime.store is None
+        return [Send("execute", step_input(state, id, whole=whole)) for id in running]
+    return _on(state, config)
 
 
 def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
