@@ -227,7 +227,7 @@ def test_words_at_a_plan_are_feedback(value: Any, feedback: str) -> None:
         {"plan": " "},
         [{"op": "test", "path": "/title", "value": "Total the sales"}],
         [{"op": "remove", "path": "/steps"}],
-        object(),
+        pytest.param(object(), id="an-object"),
     ],
     ids=repr,
 )
