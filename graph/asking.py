@@ -1,12 +1,14 @@
 """One question to a model: streamed, timed, retried where that may help, charged in any case."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, message_chunk_to_message
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -17,8 +19,10 @@ from tenacity import (
 
 from graph.context import Deps
 from graph.failures import classify
+from graph.joining import joined, length
 from graph.speech import Speech
 from graph.usage import usage_of
+from prompts import render
 from state.errors import DoneWhenError, ModelError
 from state.journal import round_seconds
 from state.ledger import ESTIMATED, Amounts, add
@@ -26,8 +30,12 @@ from state.settings import Settings
 
 TAGS = ["nostream", "langsmith:nostream"]
 """Keeps raw decisions out of chat clients; speech reaches them as events."""
+FIRST_WAIT, MOST_WAIT = 0.5, 20.0
+"""Seconds before the second attempt, doubled for each further one, where the provider names no time."""
 LONGEST_WAIT = 120.0
 """Seconds; a provider that asks for more gets its error passed on."""
+LONGEST_REPLY = 1_000_000
+"""Characters; a model that runs on is stopped there, and its reply counts as cut off."""
 Say = Callable[[str], None]
 
 
@@ -42,7 +50,7 @@ class Question:
     allowance: Mapping[str, float] = field(default_factory=dict)
     say: Say | None = None
     retract: Callable[[], None] | None = None
-    """Told when a reply broke off after some of it was said; it will be said again from the start."""
+    """Told when something that was said is void; what is to be said comes again from the start."""
 
 
 @dataclass(frozen=True)
@@ -58,24 +66,22 @@ class Reply:
 async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
     spent: Amounts = {}
-    speech = Speech(question.say or (lambda _: None))
+    speech = Speech(question.say or (lambda _: None), question.retract)
     started = time.monotonic()
+    message, failure = None, None
     try:
         model = deps.model(question.role, settings, question.executor)
-        _priced(deps, model, question.allowance)
-        message = await _attempts(model, settings, question, spent, speech)
+        asking = _Asking(deps, model, question, settings.model_seconds, speech, spent)
+        asking.check_price()
+        message = await _attempts(asking, settings)
     except DoneWhenError as error:
         failure = error if isinstance(error, ModelError) else ModelError(str(error), code="config")
-        return Reply(None, {**spent, "active_seconds": round_seconds(time.monotonic() - started)}, failure)
-    usage = _charge(deps, message, question, model)
-    return Reply(
-        message, add(add(spent, usage), {"active_seconds": round_seconds(time.monotonic() - started)}), None, speech
-    )
+    seconds = {"active_seconds": round_seconds(time.monotonic() - started)}
+    return Reply(message, add(spent, seconds), failure, speech if message else None)
 
 
-async def _attempts(model: Any, settings: Settings, question: Question, spent: Amounts, speech: Speech) -> AIMessage:
-    bound = model.bind_tools(list(question.tools)) if question.tools else model
-    allowed = int(min(settings.model_retries + 1, question.allowance.get("model_calls", 1_000)))
+async def _attempts(asking: "_Asking", settings: Settings) -> AIMessage:
+    allowed = int(min(settings.model_retries + 1, asking.question.allowance.get("model_calls", 1_000)))
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.retryable),
         stop=stop_after_attempt(max(1, allowed)),
@@ -84,67 +90,120 @@ async def _attempts(model: Any, settings: Settings, question: Question, spent: A
     )
     async for attempt in retrying:
         with attempt:
-            spent["model_calls"] = spent.get("model_calls", 0) + 1
-            try:
-                return await _stream(bound, question.messages, settings.model_seconds, speech)
-            except Exception as error:
-                if speech.restart() and question.retract:
-                    question.retract()
-                raise classify(error) from error
+            return await asking.once()
     raise AssertionError("unreachable: tenacity re-raises")
 
 
 def _wait(state: RetryCallState) -> float:
+    """As long as the provider asks for; if it names no time, longer each time."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ModelError) else None
-    if asked is not None and asked > LONGEST_WAIT and isinstance(error, ModelError):
+    if asked is None:
+        return float(wait_exponential_jitter(initial=FIRST_WAIT, max=MOST_WAIT, jitter=FIRST_WAIT)(state))
+    if asked > LONGEST_WAIT and isinstance(error, ModelError):
         raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
-    return max(asked or 0.0, float(wait_exponential_jitter(initial=0.5, max=20)(state)) if asked is None else 0.0)
+    return max(asked, 0.0)
 
 
-async def _stream(model: Any, messages: Sequence[BaseMessage], seconds: float, speech: Speech) -> AIMessage:
-    """Collect a streamed reply; a silence longer than `seconds` is a timeout."""
-    whole: AIMessageChunk | None = None
-    chunks: AsyncIterator[AIMessageChunk] = aiter(model.astream(list(messages), config={"tags": TAGS}))
+@dataclass
+class _Asking:
+    """A question on its way to one model; `spent` collects what its attempts cost."""
+
+    deps: Deps
+    model: BaseChatModel
+    question: Question
+    seconds: float
+    speech: Speech
+    spent: Amounts
+
+    async def once(self) -> AIMessage:
+        """One attempt. Raises ModelError."""
+        self._charge({"model_calls": 1})
+        chunks: list[BaseMessage] = []
+        try:
+            await self._collect(chunks)
+            if not chunks:
+                raise ModelError(
+                    "The model's answer was empty: not even its end came.", code="connection", retryable=True
+                )
+            message = joined(chunks)
+        except Exception as error:
+            self.speech.restart()
+            if chunks:
+                self._charge(self._cost(joined(chunks)))  # what was written before it broke off was paid for
+            raise classify(error) from error
+        self._charge(self._cost(message))
+        return message
+
+    async def _collect(self, chunks: list[BaseMessage]) -> None:
+        """Gather a streamed reply; a silence longer than `seconds` is a timeout."""
+        model, messages = _bound(self.model, self.question)
+        stream: AsyncIterator[BaseMessage] = aiter(model.astream(messages, config={"tags": TAGS}))
+        size = 0
+        try:
+            while size <= LONGEST_REPLY:
+                async with asyncio.timeout(self.seconds):
+                    chunk = await anext(stream, None)
+                if chunk is None:
+                    return
+                chunks.append(chunk)
+                size += length(chunk)
+                self.speech.feed(chunk.text)
+            chunks[-1].response_metadata["finish_reason"] = "length"
+        except ValueError as error:
+            if "no generation" not in str(error).lower():
+                raise
+        finally:
+            if aclose := getattr(stream, "aclose", None):
+                await aclose()
+
+    def _charge(self, amounts: Mapping[str, float]) -> None:
+        self.spent.update(add(self.spent, amounts))
+
+    def _cost(self, message: AIMessage) -> Amounts:
+        used: Amounts = dict(usage_of(message, _prompt_text(self.question)))
+        if used.pop("estimated", False):
+            used[ESTIMATED] = 1
+        answered_by = str(message.response_metadata.get("model_name") or "")
+        cost = (self._price(answered_by, used) if answered_by else None) or self._price(_name(self.model), used)
+        return {**used, **({"cost_usd": cost} if cost else {})}
+
+    def check_price(self) -> None:
+        """Under a limit of money, a model whose price is unknown is an error before the first call."""
+        name = _name(self.model)
+        if "cost_usd" in self.question.allowance and self._price(name, {"input_tokens": 1}) is None:
+            raise ModelError(
+                f"There is a limit of cost_usd, but no price is known for the model {name!r}. "
+                "Give its price, or limit tokens instead.",
+                code="unpriced",
+            )
+
+    def _price(self, name: str, usage: Mapping[str, float]) -> float | None:
+        return self.deps.pricing(name, usage) if self.deps.pricing else None
+
+
+def _name(model: BaseChatModel) -> str:
+    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+
+
+def _bound(model: BaseChatModel, question: Question) -> tuple[Any, list[BaseMessage]]:
+    """The model with the tools; one that cannot call tools is told to print its call."""
+    messages = list(question.messages)
+    if not question.tools:
+        return model, messages
     try:
-        while True:
-            async with asyncio.timeout(seconds):
-                chunk = await anext(chunks, None)
-            if chunk is None:
-                break
-            whole = chunk if whole is None else whole + chunk
-            speech.feed(chunk.text)
-    except ValueError as error:
-        if "generation" not in str(error).lower():
-            raise
-    finally:
-        if aclose := getattr(chunks, "aclose", None):
-            await aclose()
-    message = AIMessage("") if whole is None else message_chunk_to_message(whole)
-    return message if isinstance(message, AIMessage) else AIMessage(message.text)
+        return model.bind_tools(list(question.tools)), messages
+    except NotImplementedError:
+        functions = [json.dumps(tool["function"], ensure_ascii=False) for tool in question.tools]
+        printed = render("print_calls", functions="\n".join(functions))
+        return model, [SystemMessage(f"{messages[0].text}\n\n{printed}"), *messages[1:]]
 
 
-def _model_name(model: Any, message: AIMessage | None = None) -> str:
-    said = (message.response_metadata.get("model_name") if message else None) or ""
-    return str(said or getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
-
-
-def _priced(deps: Deps, model: Any, allowance: Mapping[str, float]) -> None:
-    if "cost_usd" in allowance and _price(deps, _model_name(model), {"input_tokens": 1}) is None:
-        raise ModelError(
-            f"There is a limit of cost_usd, but no price is known for the model {_model_name(model)!r}. "
-            "Give its price, or limit tokens instead.",
-            code="unpriced",
-        )
-
-
-def _price(deps: Deps, name: str, usage: Mapping[str, float]) -> float | None:
-    return deps.pricing(name, usage) if deps.pricing else None
-
-
-def _charge(deps: Deps, message: AIMessage, question: Question, model: Any) -> Amounts:
-    used = dict(usage_of(message, sum(len(m.text) for m in question.messages)))
-    if used.pop("estimated", False):
-        used[ESTIMATED] = 1
-    cost = _price(deps, _model_name(model, message), used) or _price(deps, _model_name(model), used)
-    return {**used, **({"cost_usd": cost} if cost else {})}
+def _prompt_text(question: Question) -> str:
+    """All that was sent, for an estimate of its tokens."""
+    sent = [json.dumps(list(question.tools), ensure_ascii=False)] if question.tools else []
+    for message in question.messages:
+        sent.append(message.text)
+        if isinstance(message, AIMessage) and message.tool_calls:
+            sent.append(json.dumps([call["args"] for call in message.tool_calls], ensure_ascii=False, default=str))
+    return "\n".join(sent)

@@ -14,8 +14,9 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from graph.forms import from_text
 from graph.toolbox import Toolbox
 from state.decisions import NAMES, arguments_schema
-from state.extraction import extract_json
+from state.extraction import extract, prose
 from state.plan import near
+from state.values import flaw, whole
 
 Kind = Literal[
     "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up"
@@ -23,7 +24,11 @@ Kind = Literal[
 TEXT_CHARS = 50_000
 """Of one reply, kept in the transcript; what is longer was not read as a decision anyway."""
 ARGUMENT_CHARS = 200_000
+"""Of all calls of one reply; a longer decision is refused, longer calls of tools are kept in short form."""
 MOST_CALLS = 32
+CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
+"""How providers say that the reply was longer than they write."""
+QUESTION = "I need your help to go on. What should I do?"
 
 
 @dataclass(frozen=True)
@@ -45,115 +50,157 @@ class Correction:
 
     problems: list[str]
     speech: str = ""
+    printed: bool = False
+    """The reply made no tool call, so the model is told how a call can be printed."""
 
     def text(self, legal: Collection[str]) -> str:
         """The message the model gets."""
         lines = "\n".join(f"- {problem}" for problem in self.problems[:20])
-        return f"Correction: nothing was done.\n{lines}\nLegal now: {', '.join(legal)}."
+        tools = ", or calls of the tools you have" if "finish_step" in legal else ""
+        how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
+        return f"Correction: nothing was done.\n{lines}\nLegal now: {', '.join(legal)}{tools}.{how}"
 
 
 def read(message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None) -> Decision | Correction:
     """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called."""
-    calls, broken = _native(message)
-    speech, native = str(message.text), True
-    if not calls and not broken:
-        native = False
-        calls, speech, broken = from_text(message.text, [*legal, *(toolbox.names if toolbox else ())])
-    if (calls or broken) and message.response_metadata.get("finish_reason") == "length":
-        return Correction(
-            ["the reply was cut off at the output limit, so its calls are not complete; say less"], speech
-        )
-    if broken:
-        return Correction(broken, speech)
+    text = whole(str(message.text))
+    calls, problems = _native(message)
+    native = bool(calls or problems)
+    speech = prose(text, None)
+    if not native:
+        printed = from_text(text, [*legal, *(toolbox.names if toolbox else ())])
+        calls, speech, problems = printed.calls, printed.speech, printed.problems
+    if (calls or problems) and _cut_off(message):
+        problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
+    problems = problems or _problems(calls, legal, toolbox, speech)
+    if problems:
+        return Correction(problems, speech, printed=not native)
     if not calls:
-        if not speech.strip():
-            return Correction(["the reply is empty: no text and no tool call"])
+        if not speech:
+            return Correction(["the reply is empty: no text and no tool call"], printed=True)
         return Decision("speak", speech=speech)
-    if len(calls) > MOST_CALLS:
-        return Correction([f"{len(calls)} calls in one reply; at most {MOST_CALLS}"], speech)
-    if problems := _problems(calls, legal, toolbox):
-        return Correction(problems, speech)
     control = [call for call in calls if call["name"] in NAMES and call["name"] != "recall"]
     if not control:
         return Decision("calls", calls=calls, speech=speech)
-    if len(calls) > 1:
-        return Correction(
-            [f"{control[0]['name']} must be the only call of a reply; act on results after you saw them"], speech
-        )
     chosen = control[0]
     return Decision(chosen["name"], chosen["args"], speech=speech, id=chosen["id"] if native else "")
 
 
+def _cut_off(message: AIMessage) -> bool:
+    said = message.response_metadata
+    reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
+    details = said.get("incomplete_details")
+    reasons += [details.get("reason")] if isinstance(details, Mapping) else []
+    return any(str(reason).rpartition(".")[2] in CUT_OFF for reason in reasons if reason)
+
+
 def _native(message: AIMessage) -> tuple[list[dict[str, Any]], list[str]]:
+    """Tool calls, broken ones mended where only their syntax was wrong, and what is wrong with the rest."""
     calls = [
-        {"id": call["id"] or f"call_{n}", "name": call["name"], "args": call["args"]}
-        for n, call in enumerate(message.tool_calls)
+        {"id": call["id"] or f"call_{number}", "name": call["name"], "args": call["args"]}
+        for number, call in enumerate(message.tool_calls)
     ]
-    broken = []
-    for call in message.invalid_tool_calls:
-        found = extract_json(call.get("args") or "{}", {"type": "object"})
-        if found is None or (found.repaired and not call.get("name")):
-            broken.append(
-                f"the arguments of {call.get('name') or 'a call'} are not valid JSON: {(call.get('args') or '')[:120]!r}"
-            )
+    problems = []
+    for number, broken in enumerate(message.invalid_tool_calls, len(calls)):
+        name, raw = broken.get("name") or "", broken.get("args") or ""
+        found = extract(raw, lambda value: isinstance(value, dict))
+        if not name:
+            problems.append("a call names no tool")
+        elif found and found.complete and not (raw[: found.start] + raw[found.end :]).strip():
+            calls.append({"id": broken.get("id") or f"call_{number}", "name": name, "args": found.value})
         else:
-            calls.append({"id": call.get("id") or "call_x", "name": call.get("name") or "", "args": found.value})
-    return calls, broken
+            why = "are cut off" if found and not found.complete else "are not valid JSON"
+            problems.append(f"the arguments of {name[:60]} {why}: {raw[:120]!r}")
+    return calls, problems
 
 
-def _problems(calls: Sequence[Mapping[str, Any]], legal: Sequence[str], toolbox: Toolbox | None) -> list[str]:
+def _problems(calls: Sequence[dict[str, Any]], legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> list[str]:
+    if len(calls) > MOST_CALLS:
+        return [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
     problems: list[str] = []
-    tools = toolbox.names if toolbox else ()
     for call in calls:
-        name, args = call["name"], call["args"]
-        if name in legal:
-            problems += [f"{name}: {problem}" for problem in control_problems(name, args)]
-        elif name in NAMES:
-            problems.append(f"{name} is not legal here")
-        elif toolbox is None or name not in tools:
-            problems.append(f"there is no tool {name[:60]!r}{near(name, [*legal, *tools])}")
-        else:
-            problems += [f"{name}: {problem}" for problem in toolbox.problems(name, args)]
+        if call["name"] == "ask_user":
+            call["args"] = _asking(call["args"], speech)
+        problems += _call_problems(call["name"], call["args"], legal, toolbox)
+    control = [call["name"] for call in calls if call["name"] in NAMES and call["name"] != "recall"]
+    if not problems and control and len(calls) > 1:
+        problems.append(f"{control[0]} must be the only call of a reply; act on results after you saw them")
     return problems
+
+
+def _asking(args: Any, speech: str) -> Any:
+    """A question in no words of its own is what was said with it, else the reason, else a sentence of ours (X16)."""
+    if not isinstance(args, Mapping) or str(args.get("question") or "").strip():
+        return args
+    return {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
+
+
+def _call_problems(name: str, args: Any, legal: Sequence[str], toolbox: Toolbox | None) -> list[str]:
+    tools = toolbox.names if toolbox else ()
+    if name not in legal and name in NAMES:
+        return [f"{name} is not legal here"]
+    if name not in legal and (toolbox is None or name not in tools):
+        return [f"there is no tool {name[:60]!r}{near(name, [*legal, *tools])}"]
+    if problem := flaw(args):
+        return [f"{name}: the value {problem}"]
+    if name in legal:
+        return [f"{name}: {problem}" for problem in control_problems(name, args)]
+    assert toolbox is not None
+    return [f"{name}: {problem}" for problem in toolbox.problems(name, args)]
 
 
 def control_problems(name: str, args: Any) -> list[str]:
     """What is wrong with the arguments of a control tool. Plans and goal_checks have readers of their own."""
     if not isinstance(args, Mapping):
         return ["the arguments must be an object"]
+    if (size := _size(args)) > ARGUMENT_CHARS:
+        return [f"the arguments have {size:,} characters; at most {ARGUMENT_CHARS:,}"]
     problems = []
     if name != "submit_plan" and (args.get("steps") or args.get("plan_steps")):
         problems.append("only submit_plan carries steps")
     schema = arguments_schema(name)
     for key, rule in schema["properties"].items():
-        required, value = key in schema["required"] and name != "submit_plan", args.get(key)
-        if rule.get("type") == "string" and (required or value is not None):
-            if not isinstance(value, str) or (required and not value.strip()):
-                problems.append(f"{key} must be a text that is not blank")
-            elif (allowed := rule.get("enum")) and value not in allowed and name != "submit_plan":
-                problems.append(f"{key} must be one of {', '.join(allowed)}, not {value[:40]!r}")
+        required = key in schema["required"]
+        if name != "submit_plan" and rule.get("type") == "string" and (required or args.get(key) is not None):
+            problems += _text_problems(key, args.get(key), required, rule.get("enum"))
     if (options := args.get("options")) is not None and not _texts(options):
         problems.append("options must be a list of texts")
-    offset = args.get("offset", 0)
+    offset = args.get("offset") or 0
     if name == "recall" and (isinstance(offset, bool) or not isinstance(offset, int) or offset < 0):
         problems.append("offset must be a whole number from 0")
     return problems
+
+
+def _text_problems(key: str, value: Any, required: bool, allowed: Sequence[str] | None) -> list[str]:
+    if not isinstance(value, str) or (required and not value.strip()):
+        return [f"{key} must be a text that is not blank"]
+    if allowed and value not in allowed:
+        return [f"{key} must be one of {', '.join(allowed)}, not {value[:40]!r}"]
+    return []
 
 
 def _texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
+def _size(args: Any) -> int:
+    return len(json.dumps(args, ensure_ascii=False, default=str))
+
+
 def kept(message: AIMessage) -> AIMessage:
     """The reply as the transcript keeps it: bounded, so that one runaway reply does not fill storage and prompt."""
-    size = sum(len(json.dumps(call["args"], default=str)) for call in message.tool_calls)
-    size += sum(len(call.get("args") or "") for call in message.invalid_tool_calls)
-    if size > ARGUMENT_CHARS:
-        return AIMessage(f"(a reply with {size} characters of arguments, left out)", id=message.id)
-    if len(message.text) <= TEXT_CHARS:
+    text = whole(str(message.text))
+    raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
+    flawed = any(flaw(call["args"]) for call in message.tool_calls) or whole(raw) != raw
+    size = len(raw) + sum(0 if flawed else _size(call["args"]) for call in message.tool_calls)
+    if flawed or size > ARGUMENT_CHARS:
+        why = "that cannot be stored" if flawed else f"of {size:,} characters"
+        return AIMessage(f"(a reply with arguments {why}, left out)", id=message.id)
+    if len(text) <= TEXT_CHARS and text == message.text:
         return message
     half = TEXT_CHARS // 2
-    text = f"{message.text[:half]}\n… {len(message.text) - TEXT_CHARS} characters left out …\n{message.text[-half:]}"
+    if len(text) > TEXT_CHARS:
+        text = f"{text[:half]}\n… {len(text) - TEXT_CHARS} characters left out …\n{text[-half:]}"
     return message.model_copy(update={"content": text})
 
 

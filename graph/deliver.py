@@ -1,7 +1,5 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
-from typing import Any
-
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
@@ -11,37 +9,48 @@ from graph.context import Deps, settings_of
 from graph.events import emit, retracter, sayer
 from graph.pauses import closing
 from prompts import render
-from state.ledger import Amounts, add, remaining
-from state.outcome import left_over, receipt, status_of, summary
+from state.extraction import prose
+from state.ledger import Amounts, add, exhausted, remaining
+from state.outcome import left_over, receipt, status_of, summary, what_next
 from state.run import Json, Run, todos
 from state.settings import Settings
 
 ANSWER_CHARS = 50_000
+BY_CODE = ("cancelled", "model_error", "stopped")
+"""Ends after which no model is asked for words: the user said stop, or there is no model."""
+WHY = {
+    "cancelled": "Cancelled.",
+    "no_plan": "No usable plan came out of planning.",
+    "model_error": "The model could not be used.",
+    "out_of_budget": "The budget is used up.",
+    "stopped": "Stopped at the budget.",
+    "unanswered": "A question stayed open.",
+}
+"""The first words of a summary by code."""
 
 
 async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
-    """End the run: one outcome, a text for the user, a receipt."""
+    """End the run: one outcome, a text for the user, a receipt. An outcome that is set stays (D01)."""
     if state.get("outcome"):
         return {}
     settings, ending = settings_of(runtime), state.get("ending") or {"code": "worked", "reason": ""}
-    steps = _ended(state.get("steps") or {}, ending)
+    code, steps = ending["code"], _ended(state.get("steps") or {}, ending)
     values: Json = {**state, "steps": steps}
-    status = status_of(ending["code"], state.get("plan"), steps, settings)
-    draft = receipt(values, settings, status, ending["code"])
-    text, spent = await _text(values, ending, draft, deps, runtime)
-    final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, ending["code"])
-    outcome = {"status": status, "code": ending["code"], "text": text, "reason": ending["reason"], "receipt": final}
-    emit(runtime, "todos", todos=todos(state.get("plan"), steps))
+    status = status_of(code, state.get("plan"), steps, settings)
+    text, spent = await _text(values, ending, receipt(values, settings, status, code), deps, runtime)
+    final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
+    checklist = todos(state.get("plan"), steps)
+    emit(runtime, "todos", todos=checklist)
     pending = state.get("pending")
     closed = closing(state.get("messages") or (), pending, "Ended.") if pending else []
     said: list[AnyMessage] = [*closed, AIMessage(text)]
     return {
         "messages": said,
-        "outcome": outcome,
+        "outcome": {"status": status, "code": code, "text": text, "reason": ending["reason"], "receipt": final},
         "steps": steps,
         "pending": None,
         "spent": spent,
-        "todos": todos(state.get("plan"), steps),
+        "todos": checklist,
     }
 
 
@@ -58,40 +67,38 @@ def _ended(records: Json, ending: Json) -> Json:
 
 async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Runtime[Settings]) -> tuple[str, Amounts]:
     """What the user reads, and what writing it cost."""
-    settings = settings_of(runtime)
-    if ending.get("text"):
-        return _said(runtime, ending["text"]), {}
-    if not any(row["status"] == "done" for row in draft["steps"]) or ending["code"] in (
-        "cancelled",
-        "model_error",
-        "stopped",
-    ):
-        return _said(runtime, summary(draft, _why(ending))), {}
-    prompt = render("deliver", profile=profile_text(settings.profile))
-    text = delivery_brief(values["goal"], draft, settings, ending["reason"])
+    settings, anything = settings_of(runtime), any(row["status"] == "done" for row in draft["steps"])
+    by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending)) if part)
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    if left.get("model_calls", 1) < 1:
-        return _said(runtime, summary(draft, _why(ending))), {}
-    messages = [SystemMessage(prompt), HumanMessage(text)]
-    reply = await ask(
-        deps,
-        settings,
-        Question(
-            "deliver",
-            messages,
-            allowance={**left, "model_calls": 1},
-            say=sayer(runtime, None),
-            retract=retracter(runtime, None),
-        ),
+    if not anything or ending.get("text") or ending["code"] in BY_CODE or exhausted(left, ("model_calls",)):
+        return _said(runtime, by_code), {}
+    question = Question(
+        "deliver",
+        [
+            SystemMessage(render("deliver", profile=profile_text(settings.profile, language=settings.language))),
+            HumanMessage(
+                delivery_brief(values["goal"], draft, settings, ending["reason"], values.get("journal") or ())
+            ),
+        ],
+        allowance=left,
+        say=sayer(runtime, None),
+        retract=retracter(runtime, None),
     )
-    answer = reply.message.text.strip()[:ANSWER_CHARS] if reply.message else ""
+    reply = await ask(deps, settings, question)
+    answer = prose(str(reply.message.text), None)[:ANSWER_CHARS] if reply.message else ""
     if not answer:
         emit(runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
-        return _said(runtime, summary(draft, _why(ending))), reply.spent
+        return _said(runtime, by_code), reply.spent
     text = "\n".join([answer, *_unsaid(draft)])
     if reply.speech:
         reply.speech.finish(text)
     return text, reply.spent
+
+
+def _by_code(draft: Json, ending: Json) -> str:
+    """What became of the steps, in words made by code; "" where there were none and all is said."""
+    why = " ".join(part for part in (WHY.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]) if part)
+    return "" if ending.get("text") and not draft["steps"] else summary(draft, why)
 
 
 def _said(runtime: Runtime[Settings], text: str) -> str:
@@ -101,23 +108,6 @@ def _said(runtime: Runtime[Settings], text: str) -> str:
 
 
 def _unsaid(draft: Json) -> list[str]:
-    """Whatever the model wrote, what is not done is listed."""
+    """Whatever the model wrote, what is not done is listed, and what would come next (D03)."""
     lines = left_over(draft)
-    return ["", *lines] if lines else []
-
-
-def _why(ending: Json) -> str:
-    """The first line of a summary by code."""
-    words: dict[str, str] = {
-        "cancelled": "Cancelled.",
-        "no_plan": "No usable plan came out of planning.",
-        "model_error": "The model could not be used.",
-        "out_of_budget": "The budget is used up.",
-        "stopped": "Stopped at the budget.",
-        "unanswered": "A question stayed open.",
-    }
-    return " ".join(part for part in (words.get(ending["code"], ""), _sentence(ending["reason"])) if part)
-
-
-def _sentence(text: Any) -> str:
-    return f"{str(text).strip()[:1000]}"
+    return ["", *lines, *what_next(draft)] if lines else []

@@ -2,17 +2,21 @@
 
 1. `{"action": "finish_step", …arguments}` — also with the arguments under arguments, args, action_input or input, and
    `{"name": …, "arguments": …}` or `{"tool": …, "args": …}`, one or a list.
-2. `{"speak", "action", "reason", "complexity", "need_thinking", "plan_steps", "goal_check", "tool_call"}`, the original.
+2. the original: `{"speak", "action", "reason", "complexity", "need_thinking", "plan_steps", "goal_check", "tool_call"}`.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from state.extraction import extract, prose
+from state.extraction import Extracted, extract, prose
 
 INNER = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
 NAME = ("action", "name", "tool", "tool_name", "function")
 CALL = ("tool_call", "tool_calls")
+KEYS = ("action", *CALL)
+"""Only decisions have these: an object with one of them that cannot be read is a decision gone wrong."""
 WORDS = {
     "plan": "submit_plan",
     "make_plan": "submit_plan",
@@ -34,41 +38,63 @@ WORDS = {
 }
 TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools"})
 SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
-RENAMED = {"plan_steps": "steps", "speak": "speak"}
+RENAMED = {"plan_steps": "steps"}
+WORDING = {"answer": "text", "ask_user": "question", "finish_step": "result", "finish_task": "result"}
+"""Where a single text belongs that came as the whole argument."""
+_GONE_WRONG = re.compile(r"""[{,]\s*+["'“]?(?:action|action_input|arguments|tool_calls?)["'”]?\s*+[:：]""")
+_OBJECT = re.compile(r"""\{\s*+["'“A-Za-z_]""")
 
 
-def from_text(text: str, names: Sequence[str]) -> tuple[list[dict[str, Any]], str, list[str]]:
-    """The calls that a text decides on, the speech around them, and problems if it is a decision gone wrong."""
-    found = extract(text, lambda value: _is_decision(value, names))
+@dataclass(frozen=True)
+class Printed:
+    """What a text decides: calls `{id, name, args}` and what was said before them, or what is wrong with it."""
+
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    speech: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+def from_text(text: str, names: Sequence[str]) -> Printed:
+    """Read the decision in a text; without one, all of it is speech. `names` are what may be called."""
+    found = extract(text, lambda value: _is_decision(value, names), keys=KEYS)
     if found is None:
-        return [], _visible(text), []
+        return _unread(text)
+    if not found.complete:
+        return Printed([], prose(text, found), ["the JSON is cut off: closing brackets are missing; write it whole"])
     values = found.value if isinstance(found.value, list) else [found.value]
-    speech, calls, problems = _visible(prose(text, found)), [], []
+    calls, problems, said = [], [], [prose(text, found)]
     for value in values:
-        if isinstance(said := value.get("speak"), str) and _word(value) not in ("submit_plan",):
-            speech = said
-        made, problem = _calls(value, names)
-        calls += made
-        problems += problem
-    numbered = [{"id": f"text_{n}", **call} for n, call in enumerate(calls)]
-    return numbered, speech, problems
+        if isinstance(spoken := value.get("speak"), str) and _word(value) != "submit_plan":
+            said.append(spoken.strip())
+        try:
+            calls += list(_calls(value))
+        except _Malformed as error:
+            problems.append(str(error))
+    numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
+    return Printed(numbered, "\n".join(part for part in said if part), problems)
 
 
-def _visible(text: str) -> str:
-    """Prose without the thoughts some models print before it."""
-    while (start := text.find("<think>")) >= 0:
-        end = text.find("</think>", start)
-        text = text[:start] + (text[end + len("</think>") :] if end >= 0 else "")
-    return text.rpartition("</think>")[2].strip()
+class _Malformed(ValueError):
+    """A decision whose call cannot be made out."""
 
 
-def _name(value: Mapping[str, Any]) -> Any:
-    return next((value[key] for key in NAME if isinstance(value.get(key), str)), None)
+def _unread(text: str) -> Printed:
+    """No decision: speech, unless it was meant to be one. What a user sees ends before such JSON."""
+    said = prose(text, None)
+    opening = _OBJECT.search(said)
+    if not opening or not _GONE_WRONG.search(said, opening.start()):
+        return Printed([], said)
+    before = prose(said, Extracted(None, opening.start(), len(said), repaired=False))
+    return Printed([], before, ["the JSON of the decision cannot be read for certain; write it again, valid and whole"])
+
+
+def _name(value: Mapping[str, Any]) -> str | None:
+    return next((str(value[key]).strip() for key in NAME if isinstance(value.get(key), str)), None)
 
 
 def _word(value: Mapping[str, Any]) -> str:
-    name = _name(value)
-    return WORDS.get(name.strip().lower(), name.strip()) if isinstance(name, str) else ""
+    name = _name(value) or ""
+    return WORDS.get(name.lower(), name)
 
 
 def _is_decision(value: Any, names: Sequence[str]) -> bool:
@@ -76,61 +102,72 @@ def _is_decision(value: Any, names: Sequence[str]) -> bool:
         return bool(value) and all(isinstance(item, Mapping) and _is_decision(item, names) for item in value)
     if not isinstance(value, Mapping):
         return False
-    if any(isinstance(value.get(key), (Mapping, list)) and value[key] for key in CALL):
+    if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL):
         return True
-    name = _name(value)
-    if not isinstance(name, str):
+    if (name := _name(value)) is None:
         return False
     word = _word(value)
     known = word in names or word.lower() in TOOL_WORDS | SPEAK_WORDS or word in WORDS.values()
     shaped = "action" in value or any(isinstance(value.get(key), Mapping) for key in INNER)
-    return known or (shaped and len(name) <= 64 and not any(c.isspace() for c in name.strip()))
+    return known or (shaped and len(name) <= 64 and not any(c.isspace() for c in name))
 
 
-def _calls(value: Mapping[str, Any], names: Sequence[str]) -> tuple[list[dict[str, Any]], list[str]]:
+def _calls(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The calls of one decision; none if it only speaks."""
     word = _word(value)
     nested = [value[key] for key in CALL if value.get(key)]
-    if word.lower() in TOOL_WORDS or (nested and (not word or word in SPEAK_WORDS)):
-        flat = [item for entry in nested for item in (entry if isinstance(entry, list) else [entry])]
-        made = [_call(item) for item in flat if isinstance(item, Mapping)]
-        return [call for call in made if call], [] if made and all(made) else ["tool_call needs name and arguments"]
-    if word.lower() in SPEAK_WORDS:
-        return [], []
-    inner = next((value[key] for key in INNER if isinstance(value.get(key), Mapping)), None)
-    if inner is not None:
-        return [{"name": word, "args": dict(inner)}], []
+    if word.lower() in TOOL_WORDS or (nested and word.lower() in SPEAK_WORDS):
+        items = [item for entry in nested for item in (entry if isinstance(entry, list) else [entry])]
+        if not items:
+            raise _Malformed("tool_call needs name and arguments")
+        yield from (_nested_call(item) for item in items)
+    elif word.lower() not in SPEAK_WORDS:
+        yield {"name": word, "args": _arguments(word, value)}
+
+
+def _nested_call(item: Any) -> dict[str, Any]:
+    inner = item.get("function") if isinstance(item, Mapping) and isinstance(item.get("function"), Mapping) else item
+    if not isinstance(inner, Mapping) or not (name := _name(inner)):
+        raise _Malformed("tool_call needs name and arguments")
+    given: Any = next((inner[key] for key in INNER if key in inner), {})
+    return {"name": name, "args": _object(given, name)}
+
+
+def _object(given: Any, name: str) -> dict[str, Any]:
+    """Arguments as an object; those of OpenAI's form are JSON in a string."""
+    if isinstance(given, str):
+        found = extract(given, lambda item: isinstance(item, dict))
+        given = {} if not given.strip() else found.value if found and found.complete else None
+    if given is None or not isinstance(given, Mapping):
+        raise _Malformed(f"the arguments of {name[:60]} are not a JSON object")
+    return dict(given)
+
+
+def _arguments(word: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    given = next((value[key] for key in INNER if key in value), None)
+    if isinstance(given, Mapping):
+        return dict(given)
     own = {RENAMED.get(k, k): v for k, v in value.items() if k not in (*NAME, *CALL, *INNER)}
-    plain = next((value[key] for key in INNER if isinstance(value.get(key), str)), None)
-    if plain is not None and word in ("answer", "ask_user", "finish_step"):
-        own.setdefault({"answer": "text", "ask_user": "question", "finish_step": "result"}[word], plain)
-    return [{"name": word, "args": _original(word, own)}], []
+    if isinstance(given, str) and word in WORDING:
+        own.setdefault(WORDING[word], given)
+    elif given is not None:
+        return _object(given, word)
+    return _original(word, own)
 
 
 def _original(word: str, own: dict[str, Any]) -> dict[str, Any]:
     """The original protocol says the words of an answer or a question in `speak`, else in `reason`."""
     said = own.get("speak") or own.get("reason") or ""
+    why = own.get("reason") or said
     filled = {
         "answer": {"text": said},
         "ask_user": {"question": said},
-        "decline": {"guidance": said, "reason": own.get("reason") or said},
+        "decline": {"guidance": said, "reason": why},
         "finish_step": {"result": said},
-        "finish_task": {"result": said, "reason": own.get("reason") or said},
-        "give_up": {"reason": own.get("reason") or said, "kind": "failed"},
-        "submit_plan": {"title": said[:80] or "Plan"},
-    }.get(word, {})
-    merged = {**filled, **{k: v for k, v in own.items() if v is not None}}
-    return (
-        merged
-        if word == "submit_plan"
-        else {k: v for k, v in merged.items() if k not in ("speak", "need_thinking", "complexity")}
-    )
-
-
-def _call(value: Mapping[str, Any]) -> dict[str, Any] | None:
-    inner = value.get("function") if isinstance(value.get("function"), Mapping) else value
-    assert isinstance(inner, Mapping)
-    name = _name(inner)
-    args: Any = next((inner[key] for key in INNER if key in inner), {})
-    if isinstance(args, str) and (found := extract(args, lambda item: isinstance(item, dict))):
-        args = found.value
-    return {"name": name.strip(), "args": dict(args)} if isinstance(name, str) and isinstance(args, Mapping) else None
+        "finish_task": {"result": said, "reason": why},
+        "give_up": {"reason": why, "kind": "failed"},
+    }.get(word)
+    if filled is None:
+        return own
+    said_apart = ("speak", "need_thinking", "complexity")
+    return {**filled, **{k: v for k, v in own.items() if v is not None and k not in said_apart}}

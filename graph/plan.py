@@ -1,8 +1,10 @@
-"""The plan node: triage, quick and without thinking; then, where that pays, a careful draft. Two checkpointed phases."""
+"""The plan node: triage, quick and without thinking; then, where that pays, a careful draft. Two phases."""
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Literal
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
@@ -19,35 +21,53 @@ from graph.transcript import shown
 from prompts import render
 from state.decisions import DRAFT, TRIAGE, control_tools
 from state.journal import answered_before
-from state.ledger import add, exhausted
+from state.language import other_script
+from state.ledger import Amounts, add, exhausted
 from state.plan import read_plan
 from state.run import Json, Planning, PlanningOutput
 from state.settings import Settings
 
+NO_QUESTIONS = (
+    "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."
+)
+ANSWER_CHARS = 20_000
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What differs between the two phases."""
+
+    prompt: str
+    role: str
+    legal: tuple[str, ...]
+
+
+PHASES = {"triage": Phase("plan_triage", "triage", TRIAGE), "draft": Phase("plan_draft", "plan", DRAFT)}
+
 
 def build_plan(deps: Deps) -> CompiledStateGraph[Planning, Settings, Planning, PlanningOutput]:
     """The subgraph of the plan node."""
-
     graph = StateGraph(Planning, context_schema=Settings, output_schema=PlanningOutput)
     graph.add_node("triage", bound(triage, deps))
     graph.add_node("draft", bound(draft, deps))
-    graph.add_conditional_edges(START, _first_phase)
+    graph.add_conditional_edges(START, first_phase)
     graph.add_conditional_edges("triage", after_phase)
     graph.add_conditional_edges("draft", after_phase)
     return graph.compile()
 
 
 async def triage(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
-    """Phase 1: quick, thinking off, small context. Answers, asks, declines or plans."""
-    return await _phase("triage", state, runtime, deps)
+    """Phase 1: quick, thinking off, small context. Answers, asks, declines or plans (P01, P02)."""
+    return await _round(state, runtime, deps)
 
 
 async def draft(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
-    """Phase 2: thinking on; only when the triage wants it."""
-    return await _phase("draft", state, runtime, deps)
+    """Phase 2: thinking on; only when the triage wants it, or when a plan failed (P03)."""
+    return await _round(state, runtime, deps)
 
 
-def _first_phase(state: Planning) -> Literal["triage", "draft"]:
+def first_phase(state: Planning) -> Literal["triage", "draft"]:
+    """Where planning goes on: in the phase that its record names."""
     return "draft" if state["planning"]["phase"] == "draft" else "triage"
 
 
@@ -55,111 +75,128 @@ def after_phase(state: Planning) -> Literal["triage", "draft", "__end__"]:
     """On as long as nothing came out of planning: a plan, a question or an end."""
     if state.get("plan") or state.get("pending") or state.get("ending"):
         return "__end__"
-    return "draft" if state["planning"]["phase"] == "draft" else "triage"
+    return first_phase(state)
 
 
-async def _phase(
-    phase: Literal["triage", "draft"], state: Planning, runtime: Runtime[Settings], deps: Deps
-) -> Planning:
-    """One model call of a phase, and what follows from it."""
+async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
+    """One model call of the phase, and what follows from it."""
     settings, planning = settings_of(runtime), state["planning"]
-    left = remaining_of(state)
     if planning["rounds"] >= settings.plan_rounds:
         return _fail(state, runtime, "no_plan", f"planning used all its {settings.plan_rounds} rounds")
-    if key := exhausted(left, ("model_calls",)):
-        return {"ending": {"code": "out_of_budget", "reason": f"the limit of {key} was reached while planning"}}
-    legal = TRIAGE if phase == "triage" else DRAFT
-    facts = {**state["brief"], "proposal": planning.get("proposal")}
-    prompt = render(f"plan_{phase}", profile=profile_text(settings.profile))
-    messages = [SystemMessage(prompt), HumanMessage(planning_brief(deps, settings, facts, full=phase == "draft"))]
-    role = "triage" if phase == "triage" else "plan"
-    reply = await ask(
-        deps,
-        settings,
-        Question(
-            role,
-            [*messages, *state.get("transcript", ())],
-            control_tools(legal),
-            allowance=left,
-            say=sayer(runtime, None),
-            retract=retracter(runtime, None),
-        ),
-    )
+    if key := exhausted(_left(state), ("model_calls",)):
+        return _out_of_budget(state, runtime, key)
+    reply = await ask(deps, settings, _question(state, runtime, deps))
     counted = {**planning, "rounds": planning["rounds"] + 1}
-    update = _act(phase, state, reply, {**state, "planning": counted}, runtime, deps)
+    update = _acted({**state, "planning": counted}, reply, runtime, deps)
     return {"planning": counted, **update, "spent": add(reply.spent, update.get("spent"))}
 
 
-def remaining_of(state: Planning) -> dict[str, float]:
+def _left(state: Planning) -> Amounts:
     """What planning may still spend: its allowance less what it spent since it started."""
     spent = state.get("spent") or {}
     return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
 
 
-def _act(
-    phase: Literal["triage", "draft"],
-    state: Planning,
-    reply: Reply,
-    now: Planning,
-    runtime: Runtime[Settings],
-    deps: Deps,
-) -> Planning:
+def _question(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Question:
+    """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
+    settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
+    facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": f"{datetime.now(UTC):%Y-%m-%d}"}
+    messages = [
+        SystemMessage(render(phase.prompt, profile=profile_text(settings.profile, language=settings.language))),
+        HumanMessage(planning_brief(deps, settings, facts, full=phase.role == "plan")),
+        *state.get("transcript", ()),
+    ]
+    tools, say, retract = control_tools(phase.legal), sayer(runtime, None), retracter(runtime, None)
+    return Question(phase.role, messages, tools, allowance=_left(state), say=say, retract=retract)
+
+
+def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps) -> Planning:
+    """What the reply changes; `state` has this round counted."""
     settings = settings_of(runtime)
     if reply.message is None:
         assert reply.error is not None
-        if phase == "triage":
-            return {"ending": {"code": "model_error", "reason": str(reply.error), "error": reply.error.code}}
-        return _fail(now, runtime, "model_error", str(reply.error))
-    outcome = read(reply.message, TRIAGE if phase == "triage" else DRAFT)
+        return _fail(state, runtime, "model_error", str(reply.error))
+    outcome = read(reply.message, PHASES[state["planning"]["phase"]].legal)
     if reply.speech:
         reply.speech.finish(outcome.speech)
     if isinstance(outcome, Decision) and outcome.kind == "speak":
         outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], outcome.speech)
-    plan = None
+    plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        plan = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished")))
-        if isinstance(plan, list):
-            outcome = Correction(plan)
+        found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished")))
+        outcome, plan = (Correction(found), plan) if isinstance(found, list) else (outcome, found)
+    if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
+        outcome = Correction([f"write what the user reads in this language: {settings.language}"])
+        state = {**state, "planning": {**state["planning"], "language_told": True}}
     if isinstance(outcome, Correction):
-        return _corrected(phase, now, reply.message, outcome, runtime)
-    if isinstance(plan, dict):
-        return _planned(phase, now, plan, runtime)
-    return _other(now, reply.message, outcome)
+        return _corrected(state, reply.message, outcome, runtime)
+    return _planned(state, plan, runtime) if plan else _other(state, reply.message, outcome)
 
 
-def _corrected(
-    phase: str, state: Planning, message: AIMessage, correction: Correction, runtime: Runtime[Settings]
-) -> Planning:
+def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:
+    """Whether what the user will read is plainly not in the language that was set; pointed out once (P14)."""
+    planning = state["planning"]
+    if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
+        return False
+    texts = [said.get(key) for key in ("title", "speak", "text", "question", "guidance")]
+    texts += [step["content"] for step in said.get("steps") or ()]
+    return other_script(" ".join(text for text in texts if isinstance(text, str)), settings.language)
+
+
+def _corrected(state: Planning, message: AIMessage, correction: Correction, runtime: Runtime[Settings]) -> Planning:
+    """The model is told what was wrong; too many in a row fail the phase (P11)."""
     settings, planning = settings_of(runtime), state["planning"]
     count = planning["corrections"] + 1
-    emit(runtime, "correction", step=None, text="; ".join(correction.problems)[:500])
+    said = "; ".join(correction.problems)
+    emit(runtime, "correction", step=None, text=said[:500])
     if count >= settings.max_corrections:
-        why = f"{count} unusable replies in a row; the last: {'; '.join(correction.problems)[:300]}"
-        return _fail(state, runtime, "no_plan", why)
-    said = kept(message)
-    legal = TRIAGE if phase == "triage" else DRAFT
-    return {
-        "planning": {**planning, "corrections": count},
-        "transcript": [said, *respond(said, correction.text(legal))],
-    }
+        return _fail(state, runtime, "no_plan", f"{count} unusable replies in a row; the last: {said[:300]}")
+    answered = respond(kept(message), correction.text(PHASES[planning["phase"]].legal))
+    return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *answered]}
 
 
 def _fail(state: Planning, runtime: Runtime[Settings], code: str, reason: str) -> Planning:
-    """The phase failed: the draft falls back on the triage's plan and says so; the triage ends the run."""
+    """The phase failed: the draft falls back on the triage's plan and says so (P04); else the run ends."""
     planning = state["planning"]
-    if planning["phase"] == "draft" and (proposal := planning.get("proposal")):
+    if planning.get("sketched"):
         emit(runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _proposed({**planning, "fell_back": reason}, proposal, state, runtime)
+        return _proposed({**planning, "fell_back": reason}, planning["proposal"], state, runtime)
     return {"ending": {"code": code, "reason": reason}}
 
 
-def _planned(phase: str, state: Planning, plan: Json, runtime: Runtime[Settings]) -> Planning:
+def _out_of_budget(state: Planning, runtime: Runtime[Settings], key: str) -> Planning:
+    """A limit is reached: the quick plan if there is one; else by policy a question, or an honest end."""
+    settings, planning = settings_of(runtime), state["planning"]
+    reason = f"the limit of {key} was reached while planning"
+    if planning.get("sketched") or settings.on_exhausted != "ask":
+        return _fail(state, runtime, "stopped" if settings.on_exhausted == "stop" else "out_of_budget", reason)
+    limit = getattr(settings.limits, key)
+    pending = {
+        "id": f"budget.{planning['transcript']}.{key}.{planning['rounds']}",
+        "kind": "budget",
+        "name": "extend_budget",
+        "tool_call_id": call_id(),
+        "question": f"Out of budget: {reason}. There is no plan yet.",
+        "options": ["extend", "deliver what there is", "stop"],
+        "step": None,
+        "exhausted": key,
+        "suggested": {key: max(limit // 2, 1) if isinstance(limit, int) else max(limit / 2, 0.01)},
+    }
+    return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
+
+
+def _fresh(state: Planning) -> list[AnyMessage]:
+    """The rounds that the run does not keep yet."""
+    return list(state.get("transcript", ())[state.get("kept", 0) :])
+
+
+def _planned(state: Planning, plan: Json, runtime: Runtime[Settings]) -> Planning:
     planning = {**state["planning"], "corrections": 0}
     if plan.get("speak"):
         emit(runtime, "speech", step=None, text=plan["speak"])
-    if phase == "triage" and plan["need_thinking"]:
+    if planning["phase"] == "triage" and plan["need_thinking"]:
         emit(runtime, "note", text="This deserves a careful plan; thinking it through.")
-        return {"planning": {**planning, "phase": "draft", "proposal": plan}}
+        return {"planning": {**planning, "phase": "draft", "proposal": plan, "sketched": True}}
     return _proposed(planning, plan, state, runtime)
 
 
@@ -173,32 +210,37 @@ def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Sett
 def _other(state: Planning, message: AIMessage, decision: Decision) -> Planning:
     """An answer, a question, a refusal."""
     planning, arguments = {**state["planning"], "corrections": 0}, decision.arguments
+    if decision.kind == "ask_user":
+        return _asks({**state, "planning": planning}, kept(message), decision)
     if decision.kind == "answer":
         return {"planning": planning, "ending": {"code": "answered", "reason": "", "text": arguments["text"]}}
-    if decision.kind == "decline":
-        return {
-            "planning": planning,
-            "ending": {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]},
-        }
-    said, number = kept(message), planning.get("questions", 0) + 1
-    if before := answered_before(state.get("asked", ()), arguments["question"]):
-        told = f"You asked this before; the answer was:\n{shown(before, 20_000)}"
-        return {"planning": planning, "transcript": [said, *respond(said, told)]}
+    ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
+    return {"planning": planning, "ending": ending}
+
+
+def _asks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
+    """Leave with a question; the answer will be the result of this very call."""
+    planning, question = state["planning"], decision.arguments["question"]
+    told = NO_QUESTIONS if _left(state).get("questions", 1) < 1 else ""
+    if before := answered_before(state.get("asked", ()), question):
+        told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
+    if told:
+        return {"planning": planning, "transcript": [message, *respond(message, told)]}
+    number = planning["questions"] + 1
     pending = {
-        "id": f"plan.q{number}",
+        "id": f"{planning['transcript']}.q{number}",
         "kind": "question",
         "name": "ask_user",
         "tool_call_id": call_id(),
-        "question": arguments["question"],
-        "options": arguments.get("options") or [],
+        "question": question,
+        "options": decision.arguments.get("options") or [],
         "step": None,
         "call": decision.id,
     }
-    fresh = [*state.get("transcript", ())[state.get("kept", 0) :], said]
     return {
         "planning": {**planning, "questions": number},
         "pending": pending,
         "messages": [opening(pending)],
-        "transcripts": {planning["transcript"]: fresh},
+        "transcripts": {planning["transcript"]: [*_fresh(state), message]},
         "spent": {"questions": 1},
     }

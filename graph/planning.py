@@ -3,19 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
-from graph.briefs import conversation
 from state.ledger import remaining
 from state.plan import step_of
 from state.progress import RESERVE
 from state.run import Json
 from state.settings import Settings
 
+RESULT_CHARS = 2000
+
 
 def fresh_planning(number: int, **record: Any) -> Json:
-    """The planner's record at the start of a planning; `number` counts the plannings of a request."""
+    """The planner's record at the start of a planning; `number` counts the plannings of a thread.
+
+    `transcript` is the key of its rounds, and what its questions (`plan.q1`) and observations (`plan.1`) are called.
+    """
     return {
         "number": number,
-        "transcript": f"plan{number}",
+        "transcript": "plan" if number == 1 else f"plan@{number}",
         "phase": "triage",
         "rounds": 0,
         "corrections": 0,
@@ -35,7 +39,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
     return {
         "brief": {
             "goal": values["goal"],
-            "conversation": conversation(values.get("messages") or ()) if planning["number"] == 1 else "",
+            "conversation": values.get("conversation") or "",
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),
             "finished": planning.get("finished"),
@@ -47,9 +51,6 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         "allowance": left,
         "transcript": transcript,
         "kept": len(transcript),
-        "plan": None,
-        "pending": None,
-        "ending": None,
     }
 
 
@@ -57,7 +58,7 @@ def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = N
     """The record of a planning after a failure: what failed, and what is finished and stays."""
     records = values.get("steps") or {}
     finished = {
-        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:2000]}
+        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
         for step in (values.get("plan") or {}).get("steps", ())
         if records.get(step["id"], {}).get("status") == "done"
     }

@@ -1,11 +1,13 @@
-"""A plan on its way to consent: the rules it must keep, what a replan keeps of the old one, and whether it asks. Pure."""
+"""A plan on its way to consent: the rules it must keep, what a replan keeps of the old one, whether it asks. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from graph.constraints import path_problem
 from graph.context import Deps
 from graph.pauses import call_id, opening
+from graph.toolbox import Toolbox
 from state.plan import Rules, revision
 from state.revisions import difference
 from state.run import Json
@@ -15,15 +17,23 @@ from state.settings import Settings
 def plan_rules(deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None) -> Rules:
     """What a plan may refer to in this run, whoever proposes it."""
     toolbox = deps.tools_for(None, settings)
-    checks = {n: partial(toolbox.problems, n) for n in toolbox.names if toolbox.effect(n) == "read"}
+    paths = settings.profile.allowed_paths
+    checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
+    own = {name: [tool.name for tool in e.tools] for name, e in deps.executors.items() if e.tools is not None}
     return Rules(
-        tools=deps.toolbox.names,
+        tools=frozenset(deps.toolbox.names),
         executors=deps.executors,
+        executor_tools=own,
         checks=checks,
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},
     )
+
+
+def _check_problems(toolbox: Toolbox, name: str, paths: Sequence[str], arguments: Any) -> list[str]:
+    outside = path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
+    return [*toolbox.problems(name, arguments), *([outside] if outside else [])]
 
 
 def with_finished(plan: Json, finished: Mapping[str, Json]) -> Json:
@@ -44,14 +54,14 @@ def consent(plan: Json, by: str) -> Json:
 def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
     """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
 
-    Against an approved plan only the difference needs consent; without a difference nobody is asked.
+    Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
+    always is: only a person can say that the time is the one that was meant (P18).
     """
     changes = difference(approval["plan"], plan) if approval else None
-    policy = settings.confirm
-    waived = policy == "never" or (policy == "complex" and plan["complexity"] != "complex")
-    if waived or (approval and not changes):
-        by = "policy" if waived else str((approval or {}).get("by"))
-        return {"plan": plan, "approval": consent(plan, by), "pending": None}
+    by = str(approval.get("by")) if approval and not changes else "policy" if _waived(plan, settings) else None
+    if by is not None:
+        before = approval["plan"] if approval else None
+        return {"plan": plan, "approval": {**consent(plan, by), "before": before}, "pending": None}
     pending = {
         "id": f"confirm.{plan['revision']}",
         "kind": "plan",
@@ -66,6 +76,13 @@ def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
         **({"changes": changes} if changes else {}),
     }
     return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
+
+
+def _waived(plan: Json, settings: Settings) -> bool:
+    """Whether the policy approves in place of a person."""
+    if plan.get("schedule"):
+        return False
+    return settings.confirm == "never" or (settings.confirm == "complex" and plan["complexity"] != "complex")
 
 
 def _question(changes: list[str] | None) -> str:

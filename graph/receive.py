@@ -1,8 +1,11 @@
 """Where a request enters: the goal is read from the conversation, and everything about the last request is put away."""
 
+from dataclasses import replace
+
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
+from graph.briefs import conversation
 from graph.context import Deps, settings_of
 from graph.events import emit
 from graph.pauses import typed_reply
@@ -11,6 +14,7 @@ from graph.proposal import plan_rules, propose
 from state.plan import read_plan
 from state.run import VERSION, Json, Run
 from state.settings import Settings
+from state.values import whole
 
 GOAL_CHARS = 100_000
 
@@ -18,8 +22,8 @@ GOAL_CHARS = 100_000
 async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json:
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
     settings = settings_of(runtime)
-    goal = (typed_reply(state.get("messages") or ()) or "").strip()
-    update = _fresh(state, goal)
+    goal = whole((typed_reply(state.get("messages") or ()) or "").strip())
+    update = _fresh(state, goal[:GOAL_CHARS])
     if problem := goal_problem(goal) or _executor_problem(settings, deps):
         return {**update, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     named = deps.executors.get(settings.executor or "")
@@ -34,7 +38,14 @@ def _fresh(state: Run, goal: str) -> Json:
     lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
-    known: Json = {"goal": goal, "version": VERSION, "turn": turn, "planning": fresh_planning(1)}
+    before = conversation(state.get("messages") or ())
+    known: Json = {
+        "goal": goal,
+        "conversation": before,
+        "version": VERSION,
+        "turn": turn,
+        "planning": fresh_planning(1),
+    }
     return {**nothing, **lists, **maps, **known}
 
 
@@ -57,8 +68,9 @@ def _executor_problem(settings: Settings, deps: Deps) -> str | None:
 
 
 def _whole(goal: str, settings: Settings, deps: Deps) -> Json:
-    """The goal unchanged as a one-step plan for an executor that wants no planning."""
-    step = {"content": goal[:4000], "executor": settings.executor, "tools": None}
-    plan = read_plan({"title": goal[:80], "complexity": "simple", "steps": [step]}, plan_rules(deps, settings))
+    """The goal unchanged as a one-step plan for an executor that wants no planning (P16)."""
+    step = {"content": goal, "executor": settings.executor, "tools": None}
+    rules = replace(plan_rules(deps, settings), content_chars=GOAL_CHARS)
+    plan = read_plan({"complexity": "simple", "steps": [step]}, rules)
     assert isinstance(plan, dict), plan
     return {**propose(plan, None, settings), "planning": fresh_planning(1, open=False)}

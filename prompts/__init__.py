@@ -19,8 +19,8 @@ def _template(name: str) -> Template:
 
 
 def render(name: str, **values: str) -> str:
-    """The prompt `name` with every `$placeholder` filled; KeyError names a missing one."""
-    return _template(name).substitute(values)
+    """The prompt `name` with every `$placeholder` filled; KeyError names a missing one. No blank lines at its end."""
+    return _template(name).substitute(values).rstrip()
 
 
 def escape(text: str) -> str:

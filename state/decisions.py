@@ -59,7 +59,7 @@ _STEP = {
         "depends_on": {
             "type": "array",
             "items": _TEXT,
-            "description": "ids of steps whose results it needs; [] if independent; leave out to run after all earlier ones",
+            "description": "ids of steps whose results it needs; [] if independent; leave out for all earlier ones",
         },
         "executor": _TEXT,
         "tools": {"type": "array", "items": _TEXT, "description": "tools it needs"},

@@ -39,8 +39,8 @@ def proven(step: Mapping[str, Any], record: Mapping[str, Any], level: str) -> bo
 
 
 def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
-    """The one status of a run; never better than its steps."""
-    if (fixed := CODES[code]) is not None and (fixed != "failed" or code in ("bad_goal", "declined", "old_state")):
+    """The one status of a run; never better than its steps, and never worse than what is proven of them."""
+    if (fixed := CODES[code]) not in (None, "failed"):
         return fixed
     rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
     good = [proven(step, record, settings.verification) for step, record in rows]
@@ -61,6 +61,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
         "status": status,
         "code": code,
         "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
+        "schedule": schedule_of(values),
         "verification": settings.verification,
         "steps": [_step_row(step, records.get(step["id"], {})) for step in plan.get("steps", ())],
         "approvals": list(values.get("approvals") or ()),
@@ -69,6 +70,12 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
+
+
+def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """When the work is to be repeated: only what a person saw and approved; else None. Whoever embeds this runs it."""
+    approved = (values.get("approval") or {}).get("plan") or {}
+    return dict(approved["schedule"]) if approved.get("schedule") else None
 
 
 def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,7 +121,7 @@ def summary(receipt: Mapping[str, Any], reason: str = "") -> str:
         lines.append(f"{len(done)} of {len(rows)} steps done.")
     for row in done:
         lines.append(f"- Done: {row['content']}" + (f" — {row['result']}" if row["result"] else ""))
-    lines += left_over(receipt)
+    lines += [*left_over(receipt), *what_next(receipt)]
     return "\n".join(lines) or "Nothing was done."
 
 
@@ -126,3 +133,10 @@ def left_over(receipt: Mapping[str, Any]) -> list[str]:
             status = "not started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
             lines.append(f"- Not done ({status}): {row['content']}" + (f" — {row['reason']}" if row["reason"] else ""))
     return lines
+
+
+def what_next(receipt: Mapping[str, Any]) -> list[str]:
+    """What would come next: the first step that could still be done. [] where nothing would, or the user ended it."""
+    open_ends = ("pending", "running", "ready", "waiting", "exhausted", "failed")
+    left = [row for row in receipt["steps"] if row["status"] in open_ends]
+    return [f"Next would be: {left[0]['content']}"] if left and receipt["status"] != "cancelled" else []

@@ -1,22 +1,45 @@
-"""Which texts fit a query best: words, and pairs of characters for scripts that write no spaces."""
+"""Which texts fit a query best: words where a script writes spaces, pairs of characters where it writes none."""
 
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
-_WORD = re.compile(r"[a-z0-9]+|[^\W\d_a-z]+", re.IGNORECASE)
+STEM = 5
+"""Characters of a word that stand for its other forms too."""
+_WORD = re.compile(r"[^\W_]+")
+# Written without spaces, or with endings grown onto words: Thai to Burmese, Khmer, CJK with kana, Hangul.
+_UNSPACED = re.compile(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
 
 
 def terms(text: str) -> list[str]:
-    """Lower-case words and their stems of five letters; bigrams of everything that is not Latin."""
+    """Words and their first five letters, without case and accents; pairs of characters of unspaced scripts."""
     found: list[str] = []
-    for word in _WORD.findall(text.replace("_", " ").casefold()):
-        if word.isascii():
-            found += [word] if len(word) <= 5 else [word, word[:5]]
-        else:
-            found += [word[i : i + 2] for i in range(len(word) - 1)] or [word]
+    for word in _WORD.findall(_plain(text)):
+        position = 0
+        for run in _UNSPACED.finditer(word):
+            found += _of_word(word[position : run.start()]) + _pairs(run[0])
+            position = run.end()
+        found += _of_word(word[position:])
     return found
+
+
+def _plain(text: str) -> str:
+    """Folded for comparing; `readFile` and `read_file` are two words each. Hangul and kana stay composed."""
+    split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", unicodedata.normalize("NFKC", text)).casefold()
+    if split.isascii():
+        return split
+    marks = "".join(c for c in unicodedata.normalize("NFD", split) if not "\u0300" <= c <= "\u036f")
+    return unicodedata.normalize("NFC", marks)
+
+
+def _of_word(word: str) -> list[str]:
+    return [word, word[:STEM]] if len(word) > STEM else [word] if word else []
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
 
 
 def most_relevant(query: str, texts: Mapping[str, str], top: int) -> list[str]:

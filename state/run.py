@@ -40,6 +40,8 @@ class Run(TypedDict, total=False):
     turn: int
     """Counts the requests of this thread; part of every effect's key."""
     goal: str
+    conversation: str
+    """What was said on this thread before the request, bounded; for planning."""
     plan: Json | None
     planning: Json
     """The planner's record: phase, rounds, corrections, proposal, feedback and failure it works from."""
@@ -65,6 +67,7 @@ class Run(TypedDict, total=False):
 class Planning(TypedDict, total=False):
     """The two phases of `plan`."""
 
+    version: int
     brief: Json
     planning: Json
     asked: list[Json]
@@ -98,6 +101,7 @@ class PlanningOutput(TypedDict, total=False):
 class Step(TypedDict, total=False):
     """One step at work: `execute` starts with the first eleven keys and leaves the rest."""
 
+    version: int
     step: Json
     goal: str
     turn: int

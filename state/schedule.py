@@ -1,17 +1,25 @@
 """A recurring request: an interval or a time of day with its zone, nothing else (P18)."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-CLOCK = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
+CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
+LONGEST_MINUTES = 527_040
+"""A leap year."""
+
+
+def _minutes(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("an interval is a whole number of minutes from 1")
+    return value
 
 
 def _clock(text: str) -> str:
     if not CLOCK.fullmatch(text):
-        raise ValueError(f"{text!r} is not a time of day HH:MM between 00:00 and 23:59")
+        raise ValueError(f"{text[:20]!r} is not a time of day HH:MM between 00:00 and 23:59")
     return text
 
 
@@ -19,7 +27,7 @@ def _zone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        raise ValueError(f"{text!r} is not a time zone such as Europe/Berlin") from None
+        raise ValueError(f"{text[:40]!r} is not a time zone such as Europe/Berlin") from None
     return text
 
 
@@ -28,7 +36,7 @@ class Schedule(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    every_minutes: int | None = Field(default=None, ge=1, le=527_040)
+    every_minutes: Annotated[int, BeforeValidator(_minutes), Field(ge=1, le=LONGEST_MINUTES)] | None = None
     at: Annotated[str, AfterValidator(_clock)] | None = None
     timezone: Annotated[str, AfterValidator(_zone)] | None = None
 

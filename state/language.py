@@ -1,0 +1,54 @@
+"""Whether a text is plainly not in the language that was asked for: told by its script, never by its words."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from functools import cache
+
+LEAST_LETTERS = 12
+"""A text with fewer letters says nothing about its language."""
+LEAST_SHARE = 0.1
+"""Names, paths and commands are Latin in every language; a tenth of the letters in its own script is enough."""
+LATIN = (
+    "af", "ca", "cs", "cy", "da", "de", "en", "eo", "es", "et", "eu", "fi", "fr", "ga", "gl", "hr", "hu", "id", "is",
+    "it", "lt", "lv", "ms", "mt", "nl", "no", "nb", "nn", "pl", "pt", "ro", "sk", "sl", "sq", "sv", "sw", "tl", "tr",
+    "vi",
+)  # fmt: skip
+OWN: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(LATIN, ("LATIN",)),
+    "zh": ("CJK",), "yue": ("CJK",), "ja": ("HIRAGANA", "KATAKANA", "CJK"), "ko": ("HANGUL",),
+    "ru": ("CYRILLIC",), "uk": ("CYRILLIC",), "be": ("CYRILLIC",), "bg": ("CYRILLIC",), "mk": ("CYRILLIC",),
+    "el": ("GREEK",), "he": ("HEBREW",), "ar": ("ARABIC",), "fa": ("ARABIC",), "ur": ("ARABIC",),
+    "hi": ("DEVANAGARI",), "mr": ("DEVANAGARI",), "ne": ("DEVANAGARI",), "bn": ("BENGALI",), "ta": ("TAMIL",),
+    "te": ("TELUGU",), "th": ("THAI",), "lo": ("LAO",), "km": ("KHMER",), "my": ("MYANMAR",), "ka": ("GEORGIAN",),
+    "hy": ("ARMENIAN",), "am": ("ETHIOPIC",),
+}  # fmt: skip
+NAMES = {
+    "chinese": "zh", "mandarin": "zh", "中文": "zh", "汉语": "zh", "简体中文": "zh", "繁體中文": "zh", "japanese": "ja",
+    "日本語": "ja", "korean": "ko", "한국어": "ko", "russian": "ru", "русский": "ru", "ukrainian": "uk", "greek": "el",
+    "hebrew": "he", "arabic": "ar", "العربية": "ar", "persian": "fa", "hindi": "hi", "thai": "th", "english": "en",
+    "german": "de", "deutsch": "de", "french": "fr", "français": "fr", "spanish": "es", "español": "es",
+    "italian": "it", "italiano": "it", "portuguese": "pt", "português": "pt", "dutch": "nl", "polish": "pl",
+    "turkish": "tr", "vietnamese": "vi", "swedish": "sv",
+}  # fmt: skip
+
+
+def other_script(text: str, language: str | None) -> bool:
+    """Whether `text` is plainly in another script than `language` (`zh`, `zh-CN`, `Chinese`, `中文`) is written in.
+
+    False wherever that is not certain: short texts, languages that are not known here, two of the same script.
+    """
+    named = (language or "").strip().casefold()
+    own = OWN.get(NAMES.get(named) or re.split(r"[-_]", named)[0])
+    if own is None:
+        return False
+    scripts = Counter(_script(character) for character in unicodedata.normalize("NFKC", text) if character.isalpha())
+    letters = sum(scripts.values())
+    return letters >= LEAST_LETTERS and sum(scripts[name] for name in own) < LEAST_SHARE * letters
+
+
+@cache
+def _script(character: str) -> str:
+    """The first word of the character's name in Unicode, which is its script for letters."""
+    return unicodedata.name(character, "").partition(" ")[0]

@@ -1,0 +1,160 @@
+"""What a plan may refer to, and everything in it that refers to nothing: names the offender and the near matches."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+MOST_PROBLEMS = 20
+"""Said of one plan; who mends these sees the rest."""
+MOST_CRITERIA = 30
+CONTENT_CHARS = 4000
+RESERVED_IDS = frozenset({"plan", "confirm", "deliver", "budget", "failure"})
+Step = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a plan may refer to."""
+
+    tools: Collection[str] = ()
+    executors: Collection[str] = ()
+    executor_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Executor → its own tools; one that is not named here has all."""
+    checks: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
+    """Read-only tool → function(arguments) listing what is wrong with them."""
+    max_steps: int = 20
+    content_chars: int = CONTENT_CHARS
+    forbidden: Collection[str] = ()
+    finished: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Steps done already, id → `{content, …}`; a replan keeps them by id."""
+
+
+def broken_rules(steps: Sequence[Step], rules: Rules) -> list[str]:
+    """What is wrong with the steps of a plan, at most 20 sentences; [] if nothing is."""
+    if found := list(islice(_each(steps, rules), MOST_PROBLEMS)):
+        return found
+    return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := _circle(steps)) else []
+
+
+def _each(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
+    ids = {step["id"] for step in steps}
+    yield from _identity(steps, rules)
+    for step in steps:
+        where = f"step {step['id']}"
+        yield from (f"{where} {problem}" for problem in _content(step, rules))
+        yield from (f"{where} depends on {problem}" for problem in _needs(step, ids, rules))
+        yield from (f"{where} {problem}" for problem in _hands(step, rules))
+        for number, criterion in enumerate(step["done_when"], 1):
+            yield from (f"{where}, criterion {number}: {p}" for p in _check(criterion["check"], rules))
+
+
+def _identity(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
+    seen: set[str] = set()
+    for step in steps:
+        id = step["id"]
+        if not _is_id(id):
+            yield f"the step id {id[:50]!r} is not allowed: use a letter, then letters, digits, - or _, at most 40"
+        if id in seen:
+            yield f"two steps have the id {id!r}; ids are unique"
+        seen.add(id)
+        done = rules.finished.get(id)
+        if done is not None and _folded(done["content"]) != _folded(step["content"]):
+            yield f"{id!r} is the id of a finished step, which stays as it is; give the new step another id"
+
+
+def _is_id(id: str) -> bool:
+    plain = id.replace("-", "").replace("_", "")
+    return len(id) <= 40 and id.isascii() and plain.isalnum() and id[0].isalpha() and id not in RESERVED_IDS
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _content(step: Step, rules: Rules) -> Iterator[str]:
+    if len(step["content"]) > rules.content_chars:
+        yield f"has a content of {len(step['content']):,} characters; at most {rules.content_chars:,}"
+    if len(step["done_when"]) > MOST_CRITERIA:
+        yield f"has {len(step['done_when']):,} criteria; at most {MOST_CRITERIA}. Merge them or split the step"
+    for number, criterion in enumerate(step["done_when"], 1):
+        if len(criterion["text"]) > CONTENT_CHARS:
+            yield f"has a criterion {number} of {len(criterion['text']):,} characters; at most {CONTENT_CHARS:,}"
+
+
+def _needs(step: Step, ids: set[str], rules: Rules) -> Iterator[str]:
+    for other in step["depends_on"] or ():
+        if other == step["id"]:
+            yield "itself"
+        elif other not in ids and other not in rules.finished:
+            yield f"{other[:60]!r}, which is not a step{near(other, [*ids, *rules.finished])}"
+
+
+def _hands(step: Step, rules: Rules) -> Iterator[str]:
+    """Who works on the step, and with what."""
+    executor = step["executor"]
+    if executor is not None and executor not in rules.executors:
+        yield f"names the executor {executor[:60]!r}, which does not exist{near(executor, rules.executors)}"
+    own = rules.executor_tools.get(executor or "")
+    for tool in step["tools"] or ():
+        if tool in rules.forbidden:
+            yield f"lists the tool {tool!r}, which the profile forbids"
+        elif tool not in rules.tools:
+            yield f"lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
+        elif own is not None and tool not in own:
+            yield f"lists the tool {tool!r}, which its executor {executor!r} does not have{near(tool, own)}"
+
+
+def _check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:
+    if check is None:
+        return
+    tool = check["tool"]
+    if tool in rules.checks:
+        yield from (f"the check's arguments: {problem}" for problem in rules.checks[tool](check["arguments"]))
+    elif tool in rules.forbidden:
+        yield f"the check's tool {tool!r} is forbidden by the profile"
+    else:
+        why = "is not read-only, so it cannot check" if tool in rules.tools else "does not exist"
+        yield f"the check's tool {tool[:60]!r} {why}{near(tool, rules.checks)}"
+
+
+def near(name: str, names: Collection[str]) -> str:
+    """A hint at what was probably meant, for corrections."""
+    matches = get_close_matches(name[:100], list(names), n=3, cutoff=0.5)
+    if matches:
+        return f"; did you mean {', '.join(matches)}?"
+    return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
+
+
+def _circle(steps: Sequence[Step]) -> list[str]:
+    """The ids of one circle of dependencies, first and last the same; [] if there is none."""
+    needs: dict[str, list[str]] = {}
+    for step in steps:
+        declared = step["depends_on"]
+        needs[step["id"]] = list(needs) if declared is None else list(declared)
+    open_needs = {id: len([other for other in others if other in needs]) for id, others in needs.items()}
+    waiting: dict[str, list[str]] = {id: [] for id in needs}
+    for id, others in needs.items():
+        for other in others:
+            if other in waiting:
+                waiting[other].append(id)
+    free = [id for id, count in open_needs.items() if not count]
+    while free:
+        done = free.pop()
+        del open_needs[done]
+        for id in waiting[done]:
+            open_needs[id] -= 1
+            if not open_needs[id]:
+                free.append(id)
+    return _walk(needs, open_needs)
+
+
+def _walk(needs: Mapping[str, Sequence[str]], stuck: Collection[str]) -> list[str]:
+    """Every stuck step needs a stuck one, so walking along the needs comes back to where it was."""
+    path: list[str] = []
+    current = next(iter(stuck), None)
+    while current is not None and current not in path:
+        path.append(current)
+        current = next(other for other in needs[current] if other in stuck)
+    return [] if current is None else [*path[path.index(current) :], current]

@@ -1,0 +1,46 @@
+"""What may go into state: finite numbers, whole characters, structures that are not nested without end."""
+
+import math
+from typing import Any
+
+DEEPEST = 64
+"""Levels of objects and lists; what walks them later recurses."""
+MOST_ITEMS = 100_000
+
+
+def flaw(value: Any) -> str | None:
+    """Why this JSON value cannot be stored and shown, in words for whoever wrote it; None if it can. Linear."""
+    stack: list[tuple[Any, int]] = [(value, 0)]
+    items = 0
+    while stack:
+        current, depth = stack.pop()
+        items += 1
+        if items > MOST_ITEMS:
+            return f"holds more than {MOST_ITEMS:,} values"
+        if isinstance(current, str):
+            if not _is_whole(current):
+                return "holds half a character (a lone surrogate such as \\ud83d)"
+        elif isinstance(current, float):
+            if not math.isfinite(current):
+                return f"holds {current}, which is no JSON number"
+        elif isinstance(current, dict | list | tuple):
+            if depth >= DEEPEST:
+                return f"is nested deeper than {DEEPEST} levels"
+            children = [*current, *current.values()] if isinstance(current, dict) else current
+            stack.extend((child, depth + 1) for child in children)
+        elif not (current is None or isinstance(current, bool | int)):
+            return f"holds a {type(current).__name__}, which is no JSON value"
+    return None
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def whole(text: str) -> str:
+    """The text with half characters replaced, so that it can be stored and sent."""
+    return text if _is_whole(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
