@@ -48,6 +48,9 @@ def _quotation(text: str, start: int, opening: int) -> int:
     if closing < 0 or "\n" in text[opening:closing] or not (text[closing - 1].isalnum() or text[closing - 1] in ".!?"):
         return 0
     follows = text[closing + 1 : closing + 2]
+    lead = text[max(start, opening - 64) : opening].rstrip(" ")
+    if lead.endswith("\n") or (lead.endswith(",") and follows == '"'):
+        return 0  # the next item of a list after one whose closing quote was lost looks the same
     behind = _NEXT.match(text, closing + 1)
     if follows not in (" ", ",", ".", ";", "!", "?", ")", '"') or (behind and behind.group(1) == ":"):
         return 0

@@ -79,8 +79,8 @@ class _Lexer:
             tokens.complete = False
             tokens.faithful &= self.last not in ("", *"{[,:") and not self.gap.lstrip()
             return False
-        if self.gap.count('"') % 2:
-            # Half a string in a comment: its other quote is missing, and it was no comment.
+        if self.gap.count('"') % 2 or (self.gap[:1] in ("#", "/") and self.last.startswith('"')):
+            # Half a string in a comment, or one that touches a value: it was no comment.
             tokens.faithful = False
         kind, lexeme = str(match.lastgroup), match.group()
         tokens.end = match.end()

@@ -152,6 +152,12 @@ def test_the_first_decision_counts_and_made_up_observations_do_not() -> None:
     assert read(other + text) == 1
 
 
+@pytest.mark.parametrize("text", ['""#W1""\n}', '""//a""\n}', '["item 1,\n  "item 2""]}', '["item 1, "item 2""]}'])
+def test_a_lost_or_doubled_quote_makes_no_other_value(text: str) -> None:
+    """P10, F6: what touches a value is no comment, and the next item of a list is no quotation in the one before."""
+    assert read(HEAD + text) is None
+
+
 def test_of_a_list_the_whole_or_the_first_is_taken() -> None:
     """P10: a list of actions is taken whole where lists are accepted, else its first."""
     one, two = {"action": "a", "action_input": 1}, {"action": "b", "action_input": 2}
