@@ -1,7 +1,9 @@
 """What a command says at the end: the answer and the JSON object on stdout, everything else on stderr."""
 
 import json
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,9 +17,17 @@ SCHEMA_VERSION = 1
 PROVEN = ("passed", "supported")
 
 
+def program() -> str:
+    """How to call this command again: by name if it is on the PATH, else the way it was called now."""
+    called = sys.argv[0]
+    if shutil.which("donewhen") or not called.endswith("donewhen"):
+        return "donewhen"
+    return os.path.relpath(called) if os.path.isabs(called) else called
+
+
 def resume_words(thread_id: str, storage: str | None, answer: tuple[str, ...] = ()) -> str:
     """The command line that goes on with a thread; `storage` is named if it was given by hand."""
-    words = ["donewhen", "resume", thread_id, *(["--storage", storage] if storage else []), *answer]
+    words = [program(), "resume", thread_id, *(["--storage", storage] if storage else []), *answer]
     return shlex.join(words).replace("'…'", '"…"')
 
 
