@@ -149,7 +149,7 @@ class Agent:
         """As `start`, giving events as they happen: dicts with `type`, the last one `waiting`, `outcome` or `error`."""
         if problem := goal_problem(goal.strip()):
             raise GoalError(problem)
-        thread_id = thread_id or uuid4().hex
+        thread_id = thread_id or str(uuid4())
         chosen = self.settings if settings is None else _settings(settings)
         async with aclosing(told(self._started(goal, thread_id, chosen, restart, extra, config))) as events:
             async for event in events:
