@@ -99,7 +99,7 @@ def _wait(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ModelError) else None
     if asked is None:
-        return float(wait_exponential_jitter(initial=FIRST_WAIT, max=MOST_WAIT, jitter=FIRST_WAIT)(state))
+        return float(wait_exponential_jitter(multiplier=FIRST_WAIT, max=MOST_WAIT, jitter=FIRST_WAIT)(state))
     if asked > LONGEST_WAIT and isinstance(error, ModelError):
         raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
     return max(asked, 0.0)

@@ -123,7 +123,8 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
         outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], outcome.speech)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished")))
+        before = (state.get("approval") or {}).get("plan")
+        found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished"), before))
         outcome, plan = (Correction(found), plan) if isinstance(found, list) else (outcome, found)
     if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
         outcome = Correction([f"write what the user reads in this language: {settings.language}"])

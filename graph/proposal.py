@@ -14,8 +14,10 @@ from state.run import Json
 from state.settings import Settings
 
 
-def plan_rules(deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None) -> Rules:
-    """What a plan may refer to in this run, whoever proposes it."""
+def plan_rules(
+    deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None, before: Json | None = None
+) -> Rules:
+    """What a plan may refer to in this run, whoever proposes it. `before` is the plan that it takes the place of."""
     toolbox = deps.tools_for(None, settings)
     paths = settings.profile.allowed_paths
     checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
@@ -28,6 +30,7 @@ def plan_rules(deps: Deps, settings: Settings, finished: Mapping[str, Any] | Non
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},
+        used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
     )
 
 

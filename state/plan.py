@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
@@ -108,7 +108,7 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     except ValidationError as error:
         return said_by(error)
     data = plan.model_dump(mode="json")
-    _assign_ids(data["steps"], rules.finished)
+    _assign_ids(data["steps"], {*rules.finished, *rules.used})
     if problems := broken_rules(data["steps"], rules):
         return problems
     return {**data, "revision": revision(data)}
@@ -160,8 +160,8 @@ def said_by(error: ValidationError) -> list[str]:
     return lines
 
 
-def _assign_ids(steps: list[dict[str, Any]], finished: Collection[str]) -> None:
-    taken = {step["id"] for step in steps if step["id"]} | set(finished)
+def _assign_ids(steps: list[dict[str, Any]], used: set[str]) -> None:
+    taken = {step["id"] for step in steps if step["id"]} | used
     number = 0
     for step in steps:
         if not step["id"]:

@@ -29,6 +29,8 @@ class Rules:
     forbidden: Collection[str] = ()
     finished: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Steps done already, id → `{content, …}`; a replan keeps them by id."""
+    used: Collection[str] = ()
+    """Ids of steps that there were before; a step without an id does not get one of them."""
 
 
 def broken_rules(steps: Sequence[Step], rules: Rules) -> list[str]:
