@@ -78,10 +78,12 @@ def one_step(replies: Any, *, deliver: Any = ("Done.",), **step: Any) -> Scripte
     return steps([{"content": "do it", **step}], {"s1": replies}, deliver=deliver)
 
 
-def steps(plan: Sequence[Any], replies: Mapping[str, Any], *, deliver: Any = ("Done.",), **roles: Any) -> ScriptedModel:
-    """A model that submits this plan and plays the replies of each step."""
+def steps(
+    planned: Sequence[Any], replies: Mapping[str, Any], *, deliver: Any = ("Done.",), **roles: Any
+) -> ScriptedModel:
+    """A model that submits these steps as its plan and plays the replies of each."""
     written = {id: of if callable(of) else list(of) for id, of in replies.items()}
-    script: Json = {"triage": [submit_plan(plan)], "execute": written, **roles}
+    script: Json = {"triage": [submit_plan(planned)], "execute": written, **roles}
     return ScriptedModel(roles={**script, "deliver": deliver if callable(deliver) else list(deliver)})
 
 
