@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -114,6 +114,8 @@ class SqliteDatabase:
         saver = AsyncSqliteSaver(connections[0], serde=StrictSerializer())
         store = AsyncSqliteStore(connections[1])
         await stop_batching(store)
+        for each in (saver, store):
+            stack.push_async_callback(_end, each)
         if await self._missing_marks(connections[0]):
             await self._set_up(saver, store)
         await saver.setup()
@@ -158,6 +160,17 @@ class SqliteDatabase:
             used=used,
             name=self.display,
         )
+
+
+async def _end(user: AsyncSqliteSaver | AsyncSqliteStore) -> None:
+    """Close a connection after what is under way on it, and with nothing left open by what was cancelled.
+
+    A connection that is merely closed goes on holding its locks for as long as somebody holds a cursor.
+    """
+    async with user.lock:
+        with suppress(sqlite3.Error, ValueError):
+            await user.conn.rollback()
+        await user.conn.close()
 
 
 async def _number(connection: aiosqlite.Connection, query: str) -> int:
