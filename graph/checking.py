@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from graph.constraints import path_problem
 from graph.context import settings_of
 from graph.effects import UNSURE
 from graph.events import observed
-from graph.gates import path_problem
 from graph.invoking import Site, invoke
 from graph.observing import keep, noted, thread_of
 from state.evidence import Verdict
@@ -34,7 +34,7 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     tool = toolbox.get(name)
     if tool is None or toolbox.effect(name) != "read":
         return Check(None, "unverified", f"the check's tool {name} is not available as a read-only tool")
-    if outside := path_problem(name, arguments, toolbox, settings):
+    if outside := path_problem(arguments, settings.profile.allowed_paths):
         return Check(None, "unverified", f"the check may not run: {outside}")
     call: Json = {"id": "", "name": name, "args": arguments}
     outcome = await invoke(site, tool, call, "read", f"{state['step']['id']}.{number}")

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from langchain_core.tools import BaseTool
 
+from graph.constraints import path_problem
 from graph.pauses import call_id
 from graph.toolbox import Effect
 from state.journal import call_key, canonical, repetitions
@@ -33,13 +34,13 @@ class Tools(Protocol):
         ...
 
 
-def refusal(call: Json, state: Step, seen: Sequence[Json], tools: Tools, settings: Settings) -> str | None:
+def refusal(call: Json, state: Step, seen: Sequence[Json], settings: Settings) -> str | None:
     """Why the call is not made at all, in words for the model; None if it may be. What a person approved is made."""
     if call["name"] == "recall" or "response" in call:
         return None
     if "refused" in call:
         return f"the user rejected this call: {call['refused']}"
-    if outside := path_problem(call["name"], call["args"], tools, settings):
+    if outside := path_problem(call["args"], settings.profile.allowed_paths):
         return outside
     if "approved" in call or "known" in call:
         return None
@@ -57,19 +58,6 @@ def repeated(seen: Sequence[Json], call: Json, step: str) -> str:
         return ""
     refused = f"The {REFUSED}th time it will be refused." if count < REFUSED else ""
     return " ".join(part for part in (f"Note: this call gave the same result {count} times.", refused) if part)
-
-
-def path_problem(name: str, args: Mapping[str, Any], tools: Tools, settings: Settings) -> str | None:
-    """A hard constraint of the profile: paths outside of the allowed ones are not touched."""
-    allowed = [path.rstrip("/") for path in settings.profile.allowed_paths]
-    if not allowed:
-        return None
-    outside = [
-        target
-        for target in sorted(tools.targets(name, args))
-        if not any(target == path or target.startswith(f"{path}/") for path in allowed)
-    ]
-    return f"{', '.join(outside)} lies outside of {', '.join(allowed)}." if outside else None
 
 
 def stop(call: Json, state: Step, left: Amounts, tools: Tools, settings: Settings) -> Json | None:
