@@ -13,6 +13,7 @@ from graph.taking import OVERDUE
 from state.errors import StaleAnswer
 from state.human import read_answer
 from state.settings import Settings
+from state.values import flaw, whole
 
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -31,6 +32,7 @@ def resume_command(run: Run, answer: Any, shown: Run | None = None) -> Command[A
     answers = {first["id"] if id == first["interrupt_id"] else id: value for id, value in answers.items()}
     if unknown := [str(id) for id in answers if id not in pauses]:
         raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
+    answers = {id: _storable(value) for id, value in answers.items()}
     for id, value in answers.items():
         _check_fresh(value, pauses[id], list(pauses))
     return _command(first, pauses, answers)
@@ -53,6 +55,13 @@ def _command(first: Json, pauses: Mapping[str, Json], answers: Json) -> Command[
         only = len(own) == 1 and first["id"] in own and own[first["id"]] != OVERDUE
         resume[first["interrupt_id"]] = own[first["id"]] if only else {"answers": own}
     return Command(resume=resume)
+
+
+def _storable(value: Any) -> Any:
+    """The answer as it can be written down; what cannot be is no answer, and is told so."""
+    if isinstance(value, str):
+        return whole(value)
+    return {"unreadable": problem} if (problem := flaw(value)) else value
 
 
 def _meant(first: Json, shown: Run | None) -> str:

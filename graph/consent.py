@@ -1,13 +1,12 @@
 """Consent to a plan: what approve, edit, reject and cancel change, and when a plan needs consent again. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from graph.answering import decision_row
 from graph.context import Deps
 from graph.planning import fresh_planning
-from graph.proposal import consent, plan_rules, propose
+from graph.proposal import consent, plan_rules, propose, with_finished
 from state.human import Answer
 from state.plan import read_plan, revision
 from state.run import Json
@@ -23,15 +22,18 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
     A problem leaves the pause and the plan as they were. What is finished stays in the plan, as it was.
     """
     finished = (values.get("planning") or {}).get("finished") or {}
-    rules = plan_rules(deps, settings, finished)
-    plan = read_plan(answer.plan, replace(rules, max_steps=rules.max_steps + len(finished)))
+    done = {step["id"]: step for step in pending["plan"]["steps"] if step["id"] in finished}
+    edited = dict(answer.plan or {})
+    steps = edited.get("steps") if isinstance(edited.get("steps"), list) else []
+    given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
+    if touched := [id for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
+        return f"finished steps stay in the plan as they are: {', '.join(touched)}"
+    if done:
+        edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
+    plan = read_plan(edited, plan_rules(deps, settings, finished, pending["plan"]))
     if isinstance(plan, list):
         return "the edited plan cannot be taken: " + "; ".join(plan)
-    given = {step["id"]: step for step in plan["steps"]}
-    shown = {step["id"]: step for step in pending["plan"]["steps"]}
-    if touched := [id for id in finished if given.get(id) != shown.get(id)]:
-        return f"finished steps stay in the plan as they are: {', '.join(touched)}"
-    return plan
+    return with_finished(plan, done)
 
 
 def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str, at: str) -> Json:

@@ -61,7 +61,9 @@ def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
     always is: only a person can say that the time is the one that was meant (P18).
     """
     changes = difference(approval["plan"], plan) if approval else None
-    by = str(approval.get("by")) if approval and not changes else "policy" if _waived(plan, settings) else None
+    by = (
+        str(approval.get("by")) if approval and not changes else "policy" if _waived(plan, approval, settings) else None
+    )
     if by is not None:
         before = approval["plan"] if approval else None
         return {"plan": plan, "approval": {**consent(plan, by), "before": before}, "pending": None}
@@ -81,11 +83,12 @@ def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
     return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
 
 
-def _waived(plan: Json, settings: Settings) -> bool:
-    """Whether the policy approves in place of a person."""
+def _waived(plan: Json, approval: Json | None, settings: Settings) -> bool:
+    """Whether the policy approves in place of a person; what a person approved, only `never` changes without one."""
     if plan.get("schedule"):
         return False
-    return settings.confirm == "never" or (settings.confirm == "complex" and plan["complexity"] != "complex")
+    simple = plan["complexity"] != "complex" and (approval or {}).get("by") != "user"
+    return settings.confirm == "never" or (settings.confirm == "complex" and simple)
 
 
 def _question(changes: list[str] | None) -> str:

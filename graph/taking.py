@@ -12,6 +12,7 @@ from graph.updates import applied, together
 from state.human import Answer, Bundle, read_answer
 from state.run import Json, Run
 from state.settings import Settings
+from state.values import flaw
 
 ASSUME = "Nobody answers; assume what is most likely, and say in the result what was assumed."
 OVERDUE = {"overdue": True}
@@ -57,6 +58,8 @@ def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Setti
     if not isinstance(answer, Answer):
         return str(answer)
     if answer.kind == "edit" and pause["kind"] == "tool":
+        if unfit := flaw(answer.arguments):
+            return f"the edited arguments cannot be stored: something {unfit}"
         wrong = deps.toolbox.problems(pause["tool"], answer.arguments or {})
         return "; ".join(wrong) if wrong else (pause, answer, "user")
     if answer.kind == "edit":

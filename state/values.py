@@ -28,6 +28,8 @@ def flaw(value: Any) -> str | None:
                 return f"is nested deeper than {DEEPEST} levels"
             children = [*current, *current.values()] if isinstance(current, dict) else current
             stack.extend((child, depth + 1) for child in children)
+        elif isinstance(current, int) and not -(2**63) <= current < 2**64:
+            return "holds a whole number of more than 64 bits"
         elif not (current is None or isinstance(current, bool | int)):
             return f"holds a {type(current).__name__}, which is no JSON value"
     return None

@@ -133,7 +133,16 @@ async def test_edited_arguments_run_as_edited(value: Any) -> None:
     assert (ended.receipt or {})["effects"][0]["arguments"] == {"to": "bob", "text": "hi"}
 
 
-@pytest.mark.parametrize("arguments", [{"to": "bob"}, {"to": 5, "text": "x"}, {"to": "b", "text": "x", "bcc": "y"}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"to": "bob"},
+        {"to": 5, "text": "x"},
+        {"to": "b", "text": "x", "bcc": "y"},
+        {"to": "b", "text": "x", "extra": 2**70},
+        '{"to": "b", "text": "\\ud83d"}',
+    ],
+)
 async def test_edited_arguments_must_fit_the_schema(arguments: Any) -> None:
     """X15, X06: a person's arguments pass the same gate; the pause stays, nothing runs."""
     outbox = Outbox()

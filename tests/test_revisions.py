@@ -244,6 +244,17 @@ async def test_without_a_person_the_new_steps_run() -> None:
     assert {row["by"] for row in (run.receipt or {})["approvals"]} == {"policy"}
 
 
+async def test_what_a_person_approved_is_not_changed_by_calling_it_simple() -> None:
+    """C04, C01: under the policy `complex`, another plan in place of one that a person approved asks that person."""
+    roles = {
+        "triage": [submit_plan([step("s1"), step("s2")], complexity="complex")],
+        "plan": [submit_plan([step("s4", "by fax")], complexity="simple")],
+        "execute": {"s1": [said("s1")], "s2": [give_up("locked")]},
+    }
+    _, run = await at_the_difference(ScriptedModel(roles=roles), confirm="complex")
+    assert "new step s4: by fax" in run.pending[0]["changes"]
+
+
 async def test_a_plan_changed_from_outside_asks() -> None:
     """C04: whoever edits the plan in state (Studio does) is asked before anything of it runs."""
     finish = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
