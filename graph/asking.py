@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,13 +10,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    wait_exponential_jitter,
-)
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from graph.context import Deps
 from graph.failures import classify
@@ -99,7 +94,7 @@ def _wait(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, ModelError) else None
     if asked is None:
-        return float(wait_exponential_jitter(multiplier=FIRST_WAIT, max=MOST_WAIT, jitter=FIRST_WAIT)(state))
+        return min(FIRST_WAIT * 2.0 ** (state.attempt_number - 1), MOST_WAIT) + random.uniform(0, FIRST_WAIT)
     if asked > LONGEST_WAIT and isinstance(error, ModelError):
         raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
     return max(asked, 0.0)

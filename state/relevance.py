@@ -9,6 +9,13 @@ from collections.abc import Mapping
 STEM = 5
 """Characters of a word that stand for its other forms too."""
 _WORD = re.compile(r"[^\W_]+")
+EMPTY = frozenset(
+    _WORD.findall(
+        "a an and are as at be by do for from how i in is it its me my of on or please so that the then this to use "
+        "using what when where which who will with you your"
+    )
+)
+"""Words that say nothing about what is wanted."""
 # Written without spaces, or with endings grown onto words: Thai to Burmese, Khmer, CJK with kana, Hangul.
 _UNSPACED = re.compile(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
 
@@ -35,7 +42,7 @@ def _plain(text: str) -> str:
 
 
 def _of_word(word: str) -> list[str]:
-    return [word, word[:STEM]] if len(word) > STEM else [word] if word else []
+    return [word, word[:STEM]] if len(word) > STEM else [word] if word and word not in EMPTY else []
 
 
 def _pairs(run: str) -> list[str]:
