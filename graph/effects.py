@@ -1,7 +1,8 @@
 """Effects happen once: the intent is stored before a call that changes something, the outcome after it.
 
-On re-entry a known outcome is replayed. An intent without one is run again where that is harmless; else the tool's
-probe is asked, and where there is none, a person. The key comes from what the call is, never from a random id.
+On re-entry a known outcome is replayed. An intent without one is run again where that is harmless: a tool that repeats
+nothing, or one that takes the key. Else the tool's probe is asked, and where there is none, a person. The key comes
+from what the call is, never from a random id.
 """
 
 import hashlib
@@ -71,6 +72,10 @@ class Effect:
     kind: Literal["read", "idempotent", "write"]
     known: str | None = None
     """What a person said of an unknown outcome: happened | not_happened | skip."""
+    answers: int = 0
+    """How often a person spoke of it: "it did not" is true of the attempt it was said of, and of no later one."""
+    keyed: bool = False
+    """Whether the tool takes the key: who calls it again with the same key gets the same effect, once."""
 
 
 def label(thread_id: str) -> str:
@@ -99,15 +104,16 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | None:
     if effect.known == "happened":
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
         return await _done(ledger, effect, Outcome(CallResult(True, text, 0.0)))
-    if entry and elsewhere and effect.known is None and (effect.kind == "write" or entry["state"] == "done"):
+    refuted = effect.known == "not_happened" and effect.answers > (entry or {}).get("answers", 0)
+    if entry and elsewhere and not refuted and (effect.kind == "write" or entry["state"] == "done"):
         return None
-    if entry and effect.kind == "write" and effect.known != "not_happened":
+    if entry and effect.kind == "write" and not refuted and not effect.keyed:
         probed = await _probe(effect)
         if probed is None:
             return None
         if isinstance(probed, CallResult):
             return await _done(ledger, effect, Outcome(probed))
-    await ledger.write(effect.key, {"state": "intent", "tool": effect.tool.name, "branch": ledger.branch})
+    await ledger.write(effect.key, _entry(ledger, effect, "intent"))
     outcome = await run()
     if effect.kind == "write" and outcome.result.error in UNSURE:
         outcome = await _probed(effect, outcome)
@@ -137,9 +143,13 @@ async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
         "artifact": files_of(result),
         "error": result.error,
     }
-    entry = {"state": "done", "tool": effect.tool.name, "branch": ledger.branch, "result": stored}
-    await ledger.write(effect.key, {**entry, "spent": outcome.spent})
+    entry = _entry(ledger, effect, "done")
+    await ledger.write(effect.key, {**entry, "result": stored, "spent": outcome.spent})
     return outcome
+
+
+def _entry(ledger: Ledger, effect: Effect, state: Literal["intent", "done"]) -> Json:
+    return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "answers": effect.answers}
 
 
 def files_of(result: CallResult) -> dict[str, Any] | None:

@@ -29,7 +29,7 @@ def with_injected(
     declared = _annotations(tool)
     injected = {name: annotation for name, annotation in declared.items() if _marks(annotation)}
     full = {name: value for name, value in arguments.items() if name not in injected}
-    if key is not None and (RUNTIME_ARGUMENT in declared or RUNTIME_ARGUMENT in _schema_names(tool)):
+    if key is not None and takes_key(tool):
         full[RUNTIME_ARGUMENT] = key
     for name, annotation in injected.items():
         if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
@@ -41,6 +41,11 @@ def with_injected(
         elif not _has_default(tool, name):
             raise NotInjectable(_refusal(tool.name, name, annotation))
     return full
+
+
+def takes_key(tool: BaseTool) -> bool:
+    """Whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
+    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in _schema_names(tool)
 
 
 def _refusal(tool: str, name: str, annotation: Any) -> str:

@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 from graph.calling import CallResult, call_tool
 from graph.context import Deps
 from graph.effects import Effect, Ledger, Outcome, effect_key, perform
+from graph.injection import takes_key
 from graph.leaving import left_of
 from graph.metering import Meter, metered
 from graph.observing import keep_text, kept_text, thread_of
@@ -63,9 +64,8 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
         return Outcome(result, meter.spent)
 
     site.meters.append(meter)
-    outcome = await perform(
-        Ledger(store, thread, branch_of(site.config)), Effect(key, tool, call["args"], kind, call.get("known")), run
-    )
+    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("answers", 0), takes_key(tool))
+    outcome = await perform(Ledger(store, thread, branch_of(site.config)), effect, run)
     if outcome is not None and not outcome.whole and (text := await kept_text(store, thread, turn, observation)):
         result = outcome.result
         return Outcome(CallResult(result.ok, text, result.seconds, result.artifact, result.error), outcome.spent)
