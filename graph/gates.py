@@ -73,6 +73,8 @@ def stop(call: Json, state: Step, left: Amounts, tools: Tools, settings: Setting
 
 def needs_approval(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> bool:
     """Whether a person must approve this very call: it changes something, and its tool is not granted to the step."""
+    if call.get("delegated"):
+        return settings.approvals == "each"  # The plan that was approved names the executor.
     if tools.effect(call["name"]) == "read" or settings.approvals == "never":
         return False
     return settings.approvals == "each" or call["name"] not in state.get("granted_tools", ())
