@@ -7,6 +7,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from graph.answering import FAILURE_OPTIONS
+from graph.budget import budget_pause, questions_left, replans_left, run_account, step_account
 from graph.consent import changed_since, put_to_work
 from graph.context import Deps, settings_of
 from graph.events import emit
@@ -14,11 +15,12 @@ from graph.pauses import asked_now, call_id, named, opening, reopened
 from graph.planning import replanning
 from graph.updates import applied, together
 from state.channels import merge_records
-from state.ledger import add, meter
+from state.ledger import meter
 from state.plan import step_of
 from state.progress import Move, next_move
 from state.run import Json, Run, todos
 from state.settings import Settings
+from state.steps import next_needs
 
 
 async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
@@ -45,7 +47,7 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
         spent=spent,
         granted=granted,
         writers=_writers(plan, deps, settings),
-        late=_late(settings),
+        late=settings.late(),
     )
     records = merge_records(values["steps"], move.changes)
     for id, change in move.changes.items():
@@ -71,15 +73,6 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
         if any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
             found.add(step["id"])
     return found
-
-
-def _late(settings: Settings) -> bool:
-    return settings.deadline is not None and datetime.now(UTC) >= _moment(settings.deadline)
-
-
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -111,12 +104,11 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     handled = {id: {"handled": True} for id in move.steps}
     failure = "\n".join(_failure(values, id) for id in move.steps)
     models_fault = any(records[id].get("code") == "model_error" for id in move.steps)
-    used, limit = (values.get("spent") or {}).get("replans", 0), settings.limits.replans
-    limit = None if limit is None else limit + (values.get("granted") or {}).get("replans", 0)
-    if settings.on_failure == "replan" and not models_fault and (limit is None or used < limit):
+    free = replans_left(values, settings)
+    if settings.on_failure == "replan" and not models_fault and free:
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
-    if settings.on_failure == "ask":
+    if settings.on_failure == "ask" and questions_left(values, settings):
         pending = {
             "id": f"failure.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
             "kind": "question",
@@ -128,6 +120,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
             "step": None,
             "failed": list(move.steps),
             "failure": failure,
+            "with_replan": {} if free else {"replans": 1},
         }
         return {**_pause(values, pending), "spent": {"questions": 1}}
     code = "model_error" if models_fault else "worked"
@@ -143,42 +136,31 @@ def _failure(values: Json, id: str) -> str:
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """A limit is reached: ask for more, or end honestly."""
-    scope, what = move.scope, f"step {move.scope}" if move.scope else "the run"
-    reason = f"the limit of {move.key} for {what} was reached"
+    """A limit is reached, or the deadline: ask for more, or end honestly."""
+    scope = move.scope
+    reason = f"the limit of {move.key} for {f'step {scope}' if scope else 'the run'} was reached"
+    if move.key == "deadline":
+        reason = f"the deadline, {settings.deadline}, has passed"
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     if settings.on_exhausted == "ask" and move.key != "deadline":
-        return _pause(values, _budget_pause(values, move, settings, reason))
-    if scope:
-        return {"steps": {scope: {"status": "exhausted", "reason": reason, "handled": True}}}
+        return _pause(values, _budget_pause(values, move, settings))
+    ended = {id: {"status": "exhausted", "reason": reason, "handled": True} for id in move.steps}
+    for id in move.steps:
+        emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=reason)
+    if scope and settings.on_exhausted != "stop":
+        return {"steps": ended}
     code = "stopped" if settings.on_exhausted == "stop" else "out_of_budget"
-    changes = {id: {"status": "exhausted", "reason": reason} for id in move.steps}
-    return {"steps": changes, "ending": {"code": code, "reason": reason}}
+    return {"steps": ended, "ending": {"code": code, "reason": reason}}
 
 
-def _budget_pause(values: Json, move: Move, settings: Settings, reason: str) -> Json:
-    limits = settings.step_limits if move.scope else settings.limits
-    granted = values["steps"][move.scope].get("granted") if move.scope else values.get("granted")
-    limit = getattr(limits, move.key) or 0
-    done = [step["id"] for step in values["plan"]["steps"] if values["steps"][step["id"]]["status"] == "done"]
-    left = [step["id"] for step in values["plan"]["steps"] if step["id"] not in done]
-    suggested = {move.key: max(limit // 2, 1) if isinstance(limit, int) else max(limit / 2, 0.01)}
-    total = limit + (granted or {}).get(move.key, 0)
-    return {
-        "id": f"budget.{move.scope or 'run'}.{move.key}.{total:g}",
-        "kind": "budget",
-        "name": "extend_budget",
-        "tool_call_id": call_id(),
-        "question": f"Out of budget: {reason} ({total:g}). Done: {', '.join(done) or 'nothing'}. "
-        f"Not done: {', '.join(left)}. Suggested: {', '.join(f'{k} +{v:g}' for k, v in suggested.items())}.",
-        "options": ["extend", "deliver what there is", "replan cheaper", "stop"],
-        "step": move.scope or None,
-        "exhausted": move.key,
-        "suggested": suggested,
-        "done": done,
-        "left": left,
-        "spent": add({}, values.get("spent")),
-    }
+def _budget_pause(values: Json, move: Move, settings: Settings) -> Json:
+    needs = next_needs(values["steps"][move.steps[0]])
+    if move.scope:
+        account = step_account(values, settings, move.scope, needs)
+    else:
+        account = run_account(values, settings, needs=needs)
+    id = f"budget.{move.scope or 'run'}.{move.key}.{account.total(move.key):g}"
+    return budget_pause(account, move.key, id, replans_left=replans_left(values, settings))
 
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

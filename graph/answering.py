@@ -100,7 +100,8 @@ def _effect(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, a
 
 
 def _budget(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
-    step, why = pending["step"], f"the limit of {pending['exhausted']} was reached"
+    keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
+    step, why = pending["step"], f"the limit of {' and '.join(keys)} was reached"
     if answer.kind == "extend" and step:
         granted = add(_record(values, pending).get("granted"), answer.amounts)
         return {"steps": {step: {"status": "ready", "granted": granted}}}
@@ -108,7 +109,8 @@ def _budget(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, a
         return {"granted": answer.amounts}
     if answer.kind == "replan":
         steps = {step: {"status": "exhausted", "reason": why, "handled": True}} if step else {}
-        return {"planning": replanning(values, f"{why}; find a cheaper way"), "steps": steps, "spent": {"replans": 1}}
+        planning = replanning(values, f"{why}; find a cheaper way", answer.text or None)
+        return {"planning": planning, "steps": steps, **_replans(pending)}
     return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
 
 
@@ -126,8 +128,13 @@ def _after_failure(values: Mapping[str, Any], pending: Json, answer: Answer) -> 
     return {
         "steps": failed,
         "planning": replanning(values, pending["failure"], feedback),
-        "spent": {"replans": 1},
+        **_replans(pending),
     }
+
+
+def _replans(pending: Json) -> Json:
+    """A replan that a person asks for is counted, and granted with all that it takes."""
+    return {"spent": {"replans": 1}, "granted": pending.get("with_replan") or {}}
 
 
 def _unblocked(values: Mapping[str, Any]) -> Json:

@@ -12,6 +12,7 @@ from langgraph.runtime import Runtime
 from graph.asking import Question, Reply, ask
 from graph.binding import bound
 from graph.briefs import planning_brief, profile_text
+from graph.budget import OPTIONS, Account, budget_pause
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
 from graph.events import emit, retracter, sayer
@@ -171,18 +172,14 @@ def _out_of_budget(state: Planning, runtime: Runtime[Settings], key: str) -> Pla
     reason = f"the limit of {key} was reached while planning"
     if planning.get("sketched") or settings.on_exhausted != "ask":
         return _fail(state, runtime, "stopped" if settings.on_exhausted == "stop" else "out_of_budget", reason)
-    limit = getattr(settings.limits, key)
-    pending = {
-        "id": f"budget.{planning['transcript']}.{key}.{planning['rounds']}",
-        "kind": "budget",
-        "name": "extend_budget",
-        "tool_call_id": call_id(),
-        "question": f"Out of budget: {reason}. There is no plan yet.",
-        "options": ["extend", "deliver what there is", "stop"],
-        "step": None,
-        "exhausted": key,
-        "suggested": {key: max(limit // 2, 1) if isinstance(limit, int) else max(limit / 2, 0.01)},
-    }
+    before = state["account"]
+    spent = add(before["spent"], state.get("spent"))
+    account = Account(
+        settings.limits, before["granted"], spent, done=before["done"], unplanned=True, needs=("model_calls",)
+    )
+    id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
+    pending = budget_pause(account, key, id)
+    pending["options"] = [option for option in OPTIONS if not option.startswith("replan")]
     return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
 
 

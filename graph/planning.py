@@ -49,9 +49,19 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         "approval": values.get("approval"),
         "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
         "allowance": left,
+        "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": _done(values)},
         "transcript": transcript,
         "kept": len(transcript),
     }
+
+
+def _done(values: Mapping[str, Any]) -> list[Json]:
+    """What is finished and stays: `{id, content, spent}`."""
+    records = values.get("steps") or {}
+    finished = values["planning"].get("finished") or {}
+    return [
+        {"id": id, "content": row["content"], "spent": records[id].get("spent") or {}} for id, row in finished.items()
+    ]
 
 
 def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = None) -> Json:

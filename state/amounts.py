@@ -10,6 +10,7 @@ from state.ledger import KEYS
 FRACTIONS = ("cost_usd", "active_seconds")
 ALIASES = {"round": "rounds", "usd": "cost_usd", "seconds": "active_seconds"}
 FILLER = frozenset(["extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ","])
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 TOKEN = re.compile(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
 
 
@@ -27,7 +28,8 @@ def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | s
 
 def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
     """(key, number) in either order; a number alone belongs to the exhausted key."""
-    words = [word for word in TOKEN.findall(text.casefold().replace("$", " ")) if word not in FILLER]
+    plain = THOUSANDS.sub("", text.casefold().replace("$", " "))
+    words = [word for word in TOKEN.findall(plain) if word not in FILLER]
     names = [word for word in words if not word[0].isdigit()]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(?:\.\d+)?", word)]
     if len(words) != len(names) + len(numbers) or not numbers:

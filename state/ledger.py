@@ -31,6 +31,8 @@ ALWAYS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_
 """Amounts that nobody can know before they are spent; when they are used up, only the call in flight ends."""
 ESTIMATED = "estimated_calls"
 """How many model calls had their tokens estimated, because the provider reported none."""
+UNPRICED = "unpriced_calls"
+"""How many model calls cost nobody knows what, because the price of the model is unknown; their tokens count."""
 
 
 def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> Amounts:
@@ -56,10 +58,12 @@ def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "mo
 
     Money, tokens and seconds always count: at zero, nothing more may be bought.
     """
-    for key in (*needs, *ALWAYS):
-        if left.get(key, 1) <= 0:
-            return key
-    return None
+    return next(iter(exhausted_keys(left, needs)), None)
+
+
+def exhausted_keys(left: Mapping[str, float], needs: tuple[str, ...]) -> tuple[str, ...]:
+    """As `exhausted`, every key of which nothing is left."""
+    return tuple(key for key in (*needs, *ALWAYS) if left.get(key, 1) <= 0)
 
 
 def tightest(*allowances: Mapping[str, float]) -> Amounts:

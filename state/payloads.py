@@ -5,7 +5,7 @@
 
 A `pending` has `id, kind, tool_call_id, question, options, step`, and by kind:
 plan `plan, revision, limits?`; tool `tool, arguments`; effect `tool, arguments`;
-budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}).
+budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}), `done`, `left` (ids), `meter`.
 Any may have `problem` (why the last answer was not understood) and `others` (the other open questions).
 """
 
@@ -68,7 +68,7 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
         "problem": pending.get("problem"),
         "others": [_other(other) for other in pending.get("others") or []],
     }
-    for key in ("plan", "limits", "tool", "arguments", "exhausted", "suggested"):
+    for key in ("plan", "limits", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
         if pending.get(key) is not None:
             value[key] = pending[key]
     return value

@@ -75,6 +75,8 @@ class Planning(TypedDict, total=False):
     approval: Json | None
     kept_steps: dict[str, Json]
     allowance: Amounts
+    account: Json
+    """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
     transcript: Transcript
     kept: int
     messages: Annotated[list[AnyMessage], add_messages]

@@ -1,11 +1,14 @@
 """Run-scoped settings: the graph's `context_schema`. Defaults for everything, no secrets, nothing live."""
 
-from typing import Literal
+from datetime import UTC, datetime
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from state.ledger import Limits
 
+LIMITS = Limits(rounds=100, replans=2, questions=20)
+STEP_LIMITS = Limits(rounds=15)
 ConfirmPolicy = Literal["always", "complex", "never"]
 Verification = Literal["claimed", "grounded", "judged"]
 
@@ -35,8 +38,10 @@ class Settings(BaseModel):
         default="plan", description="plan: approving a plan approves the tools its steps list; each: every write asks"
     )
     verification: Verification = Field(default="grounded", description="what a finished step must prove")
-    limits: Limits = Field(default=Limits(rounds=100, replans=2, questions=20), description="for the whole run")
-    step_limits: Limits = Field(default=Limits(rounds=15), description="for each step")
+    limits: Limits = Field(
+        default=LIMITS, description="for the whole run; what is not named keeps its default, None is no limit"
+    )
+    step_limits: Limits = Field(default=STEP_LIMITS, description="for each step; likewise")
     plan_rounds: int = Field(default=6, ge=1, le=100, description="model decisions per planning")
     max_steps: int = Field(default=20, ge=1, le=200)
     max_corrections: int = Field(
@@ -68,3 +73,27 @@ class Settings(BaseModel):
         default=200_000, ge=2_000, description="of a step's rounds in the prompt; beyond it the oldest whole rounds go"
     )
     tool_selection: int = Field(default=24, ge=1, description="tools shown to the planner, most relevant first")
+
+    @field_validator("limits", "step_limits")
+    @classmethod
+    def _with_defaults(cls, given: Limits, info: Any) -> Limits:
+        """Who limits the money has not said that a run may replan without end."""
+        default = LIMITS if info.field_name == "limits" else STEP_LIMITS
+        return default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
+
+    @field_validator("deadline")
+    @classmethod
+    def _a_moment(cls, given: str | None) -> str | None:
+        if given is not None:
+            moment(given)
+        return given
+
+    def late(self, now: datetime | None = None) -> bool:
+        """Whether the deadline has passed."""
+        return self.deadline is not None and (now or datetime.now(UTC)) >= moment(self.deadline)
+
+
+def moment(text: str) -> datetime:
+    """The moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

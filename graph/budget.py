@@ -1,0 +1,147 @@
+"""Exhaustion as a question: what is done, what is not, what it would take to go on. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from graph.pauses import call_id
+from state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
+from state.progress import RESERVE
+from state.run import Json
+from state.settings import Settings
+
+OPTIONS = ["extend", "deliver what there is", "replan cheaper", "stop"]
+CONTENT_CHARS = 100
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whose limits are used up, and how it stands."""
+
+    limits: Limits
+    granted: Mapping[str, float]
+    spent: Mapping[str, float]
+    step: str | None = None
+    """None for the whole run, which keeps a model call in reserve for its delivery."""
+    done: Sequence[Json] = ()
+    """Steps that are done: `{id, content, spent}`."""
+    left: Sequence[Json] = ()
+    """Steps that are not."""
+    unplanned: bool = False
+    """Whether what is left to do is not planned yet."""
+    needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
+    """What the next action takes one of."""
+
+    @property
+    def reserve(self) -> Amounts:
+        """What is kept for the delivery."""
+        return {} if self.step else RESERVE
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every limit that stands in the way, not only the first."""
+        left = remaining(self.limits, self.granted, self.spent)
+        free = {key: max(0, amount - self.reserve.get(key, 0)) for key, amount in left.items()}
+        return exhausted_keys(free, self.needs)
+
+    def total(self, key: str) -> float:
+        """The limit with what was granted."""
+        return float(getattr(self.limits, key) or 0) + self.granted.get(key, 0)
+
+
+def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> Account:
+    """The account of the whole run."""
+    rows = [
+        {"id": step["id"], "content": step["content"], **(values.get("steps") or {}).get(step["id"], {})}
+        for step in (values.get("plan") or {}).get("steps", ())
+    ]
+    done = [_row(row) for row in rows if row.get("status") == "done"]
+    left = [_row(row) for row in rows if row.get("status") != "done"]
+    granted, spent = values.get("granted") or {}, values.get("spent") or {}
+    return Account(settings.limits, granted, spent, done=done, left=left, **more)
+
+
+def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
+    """The account of one step."""
+    run, record = run_account(values, settings), values["steps"][id]
+    granted, spent = record.get("granted") or {}, record.get("spent") or {}
+    return Account(settings.step_limits, granted, spent, id, run.done, run.left, needs=needs)
+
+
+def _row(row: Json) -> Json:
+    return {"id": row["id"], "content": row["content"], "spent": row.get("spent") or {}}
+
+
+def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Json:
+    """The pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
+    keys = account.keys or (key,)
+    suggested = {each: _suggested(account, each) for each in keys}
+    free = {} if account.step else suggested
+    granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
+    return {
+        "id": id,
+        "kind": "budget",
+        "name": "extend_budget",
+        "tool_call_id": call_id(),
+        "question": _question(account, keys, granted_with_replan),
+        "options": OPTIONS,
+        "step": account.step,
+        "exhausted": keys[0] if len(keys) == 1 else list(keys),
+        "suggested": suggested,
+        "with_replan": granted_with_replan,
+        "done": [row["id"] for row in account.done],
+        "left": [row["id"] for row in account.left],
+        "meter": meter(account.spent, account.limits, account.granted),
+    }
+
+
+def _suggested(account: Account, key: str) -> float:
+    """What it would take: to make up for what is overspent, and as much for each step left as one took so far."""
+    limit, each = account.total(key), [row["spent"].get(key, 0) for row in account.done]
+    over = max(0.0, account.spent.get(key, 0) + account.reserve.get(key, 0) - limit)
+    open_steps = 1 if account.step or account.unplanned else max(len(account.left), 1)
+    need = open_steps * sum(each) / len(each) if any(each) else limit / 2
+    if key == "cost_usd":
+        return math.ceil((over + max(need, 0.01)) * 100) / 100
+    return math.ceil(over + max(need, 1))
+
+
+def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
+    whose = f"Step {account.step}" if account.step else "The run"
+    used = ", ".join(f"{figure(account.spent.get(key, 0))} of {figure(account.total(key))} {key}" for key in keys)
+    kept = " (one model call is kept for the answer)" if account.reserve and "model_calls" in keys else ""
+    parts = [f"Out of budget. {whose} has used {used}{kept}.", _listed("Done", account.done)]
+    parts.append(_listed("Not done", account.left))
+    if account.unplanned:
+        parts.append("What is left to do is not planned yet.")
+    if with_replan:
+        parts.append(f"“replan cheaper” adds {amounts_text(with_replan)} and plans the rest anew.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _listed(title: str, rows: Sequence[Json]) -> str:
+    lines = [f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}" for row in rows]
+    return "\n".join([f"{title}:", *lines]) if lines else ""
+
+
+def amounts_text(amounts: Mapping[str, float]) -> str:
+    """Amounts in words: `rounds 5, cost_usd 0.25`."""
+    return ", ".join(f"{key} {figure(amount)}" for key, amount in amounts.items())
+
+
+def figure(amount: float) -> str:
+    """A number as people write it: no exponent, no more digits than it has to have."""
+    return f"{amount:,.4f}".rstrip("0").rstrip(".")
+
+
+def replans_left(values: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether the run may plan anew without anybody granting it."""
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    return left.get("replans", 1) >= 1
+
+
+def questions_left(values: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether one more question may be put to a person."""
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    return left.get("questions", 1) >= 1
