@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from state.journal import fold, made_stale, occurs_folded
+from state.journal import made_stale
+from state.quotes import readings, stands_in
 
 Verdict = Literal["passed", "supported", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "supported": 2, "passed": 3}
@@ -31,7 +32,7 @@ class Seen:
     writes_text: bool = False
     """The step uses no tools: its product is its own text, which may be cited."""
     index: dict[str, int] = field(init=False)
-    folded: dict[str, str] = field(init=False, default_factory=dict)
+    readings: dict[str, tuple[str, ...]] = field(init=False, default_factory=dict)
     """Texts that quotes were looked up in, folded once."""
 
     def __post_init__(self) -> None:
@@ -40,9 +41,9 @@ class Seen:
 
     def says(self, id: str, text: str, quote: str) -> bool:
         """Whether a quote occurs in the text of this id."""
-        if id not in self.folded:
-            self.folded[id] = fold(text)
-        return occurs_folded(quote, self.folded[id])
+        if id not in self.readings:
+            self.readings[id] = readings(text)
+        return stands_in(quote, self.readings[id])
 
 
 def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:

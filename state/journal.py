@@ -2,20 +2,16 @@
 
 import hashlib
 import json
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from state.marking import unmark
+from state.quotes import fold
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
 KNOWN_CHARS = 1000
 """Of an observation handed to a later step; the store has the whole, which is read from there when cited."""
-QUOTES = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−", '\'\'\'\'""""""------')
-SPACES = re.compile(r"\s+")
 
 
 def observation(
@@ -83,21 +79,6 @@ def canonical(arguments: Any) -> str:
 def call_key(tool: str, arguments: Any) -> str:
     """Names a call by its content."""
     return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
-
-
-def fold(text: str) -> str:
-    """Text for comparing quotes: Unicode form, case, white space and typographic quotes do not matter."""
-    return SPACES.sub(" ", unicodedata.normalize("NFKC", text).translate(QUOTES).casefold()).strip()
-
-
-def occurs(quote: str, text: str) -> bool:
-    """Whether a quote really stands in a text, as a reader would see it, or as the model was shown it (marked)."""
-    return occurs_folded(quote, fold(text))
-
-
-def occurs_folded(quote: str, whole: str) -> bool:
-    """As `occurs`, in a text that is folded already."""
-    return any(needle and needle in whole for needle in (fold(quote), fold(unmark(quote))))
 
 
 def repetitions(journal: Sequence[Mapping[str, Any]], step: str, tool: str, arguments: Any) -> int:
