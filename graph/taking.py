@@ -60,12 +60,20 @@ def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Setti
     if answer.kind == "edit" and pause["kind"] == "tool":
         if unfit := flaw(answer.arguments):
             return f"the edited arguments cannot be stored: something {unfit}"
-        wrong = deps.toolbox.problems(pause["tool"], answer.arguments or {})
+        wrong = _edited_problems(pause["tool"], answer.arguments or {}, deps)
         return "; ".join(wrong) if wrong else (pause, answer, "user")
     if answer.kind == "edit":
         plan = edited_plan(state, pause, answer, deps, settings)
         return plan if isinstance(plan, str) else (pause, replace(answer, plan=plan), "user")
     return pause, answer, "user"
+
+
+def _edited_problems(name: str, arguments: Json, deps: Deps) -> list[str]:
+    """What is wrong with edited arguments: of a tool, or of an executor that works by itself, which takes a brief."""
+    if name in deps.toolbox:
+        return deps.toolbox.problems(name, arguments)
+    fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
+    return [] if fits else [f"{name} takes one argument, brief, a text"]
 
 
 def _policy(pause: Json, settings: Settings) -> Answer:

@@ -192,6 +192,28 @@ async def test_where_every_write_is_approved_its_work_is_too() -> None:
     assert "the user rejected this call" in flow.journal[0]["text"]
 
 
+async def test_a_person_may_change_its_brief() -> None:
+    """X15: and nothing else of the call."""
+    count = []
+
+    async def work(brief: str) -> str:
+        count.append(brief)
+        return "three papers"
+
+    def edit(**args: Any) -> Any:
+        return {"decisions": [{"type": "edit", "edited_action": {"name": "worker", "args": args}}]}
+
+    flow = await play(
+        one_step([PROOF], executor="worker"),
+        executors={"worker": Executor("works", work=work)},
+        settings={**FREE, "approvals": "each"},
+        answers=[edit(brief=5), edit(brief="Only papers of this year")],
+    )
+    assert flow.status == "completed"
+    assert "takes one argument, brief" in flow.pauses[1]["problem"]
+    assert count == ["Only papers of this year"]
+
+
 class Breaks(InMemoryStore):
     """A store that fails once, when an observation is to be kept for the n-th time."""
 
