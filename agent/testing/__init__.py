@@ -1,4 +1,7 @@
-"""Test your agents as we test ours: a model that answers from a script, and a server that does."""
+"""Test your agents as we test ours: a model and a server that answer from a script, and crashes on demand."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from agent.testing.calls import (
     answer,
@@ -22,7 +25,44 @@ from agent.testing.scripted import ScriptedModel
 from agent.testing.wire import WireServer
 from agent.testing.wire_handler import WireRequest
 
+if TYPE_CHECKING:
+    from agent.testing.comparing import asked_again as asked_again
+    from agent.testing.comparing import effects_at_most_once as effects_at_most_once
+    from agent.testing.comparing import ending as ending
+    from agent.testing.comparing import nothing_lost as nothing_lost
+    from agent.testing.comparing import resume_equals_uninterrupted as resume_equals_uninterrupted
+    from agent.testing.crash import Crash as Crash
+    from agent.testing.crash import Crashed as Crashed
+    from agent.testing.crash import crashing_tool as crashing_tool
+    from agent.testing.crash import midway as midway
+    from agent.testing.crash_storage import CrashingSaver as CrashingSaver
+    from agent.testing.crash_storage import CrashingStore as CrashingStore
+    from agent.testing.crash_storage import crashing as crashing
+    from agent.testing.driving import drive as drive
+    from agent.testing.driving import playing as playing
+    from agent.testing.effects import EffectLedger as EffectLedger
+    from agent.testing.everywhere import Trial as Trial
+    from agent.testing.everywhere import kill_everywhere as kill_everywhere
+
+_LATER = {
+    **dict.fromkeys(
+        ("asked_again", "effects_at_most_once", "ending", "nothing_lost", "resume_equals_uninterrupted"),
+        "agent.testing.comparing",
+    ),
+    **dict.fromkeys(("Crash", "Crashed", "crashing_tool", "midway"), "agent.testing.crash"),
+    **dict.fromkeys(("CrashingSaver", "CrashingStore", "crashing"), "agent.testing.crash_storage"),
+    **dict.fromkeys(("drive", "playing"), "agent.testing.driving"),
+    "EffectLedger": "agent.testing.effects",
+    **dict.fromkeys(("Trial", "kill_everywhere"), "agent.testing.everywhere"),
+}
+"""The kit for crashes brings the whole runtime along, so it is imported when it is used."""
+
 __all__ = [
+    "Crash",
+    "Crashed",
+    "CrashingSaver",
+    "CrashingStore",
+    "EffectLedger",
     "Fault",
     "Policy",
     "Reply",
@@ -31,20 +71,38 @@ __all__ = [
     "ScriptExhausted",
     "ScriptUnfinished",
     "ScriptedModel",
+    "Trial",
     "WireRequest",
     "WireServer",
     "answer",
     "ask_user",
+    "asked_again",
     "broken_call",
     "call",
+    "crashing",
+    "crashing_tool",
     "criterion",
     "decline",
+    "drive",
+    "effects_at_most_once",
+    "ending",
     "fault",
     "finish_step",
     "finish_task",
     "give_up",
+    "kill_everywhere",
+    "midway",
+    "nothing_lost",
     "observed",
+    "playing",
     "recall",
     "reply",
+    "resume_equals_uninterrupted",
     "submit_plan",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'agent.testing' has no attribute {name!r}")

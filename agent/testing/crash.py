@@ -1,0 +1,164 @@
+"""Crashes on demand: a count of boundaries, and wrappers of storage, tools and models that reach them.
+
+A boundary is a moment before or after something lasting: a checkpoint, its writes, a store entry, a tool, a model.
+"""
+
+import functools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from langchain_core.tools import BaseTool
+
+from agent.testing.script import Policy
+
+Mode = Literal["raise", "kill"]
+Phase = Literal["before", "inside", "after"]
+STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
+"""Boundaries of a storage; `.done` is right after the operation, when nobody was told of it yet."""
+WRITTEN = ("put.done", "put_writes.done", "store.done")
+
+_midway: ContextVar[Callable[[], None] | None] = ContextVar("midway", default=None)
+
+
+class Crashed(Exception):
+    """What a crash in mode `raise` raises; from a storage it reaches callers as a StorageError."""
+
+
+class Crash:
+    """Counts the boundaries that a run reaches, from 1, and crashes at number `at`; None: never.
+
+    `kill` sends SIGKILL to the own process, `raise` raises `Crashed`, once. `only` names the boundaries that count
+    (default: all). With `log`, a crash leaves a line there: `{"crashed", "at", "written"}`.
+    """
+
+    def __init__(
+        self,
+        at: int | None = None,
+        *,
+        mode: Mode = "raise",
+        only: Collection[str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self.at = at
+        self.mode = mode
+        self.only = None if only is None else frozenset(only)
+        self.log = log
+        self.trace: list[str] = []
+        """The boundaries that were reached and count, in order."""
+        self.written = 0
+        """How many storage operations were done."""
+        self.first_write = 0.0
+        """When the first of them was done, by `time.perf_counter`; 0.0: none was."""
+        self._lock = threading.Lock()
+
+    def reach(self, boundary: str) -> None:
+        """Say that a boundary is reached; crashes if it is the one."""
+        with self._lock:
+            if boundary in WRITTEN:
+                self.written += 1
+                self.first_write = self.first_write or time.perf_counter()
+            if self.only is not None and boundary not in self.only:
+                return
+            self.trace.append(boundary)
+            if len(self.trace) != self.at:
+                return
+            if self.log is not None:
+                note(self.log, {"crashed": boundary, "at": self.at, "written": self.written})
+            if self.mode == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+        raise Crashed(f"simulated failure at boundary {self.at} ({boundary})")
+
+    def policy(self, policy: Policy) -> Policy:
+        """The policy of a ScriptedModel with a boundary `model` before each of its replies."""
+
+        def reply(messages: list[Any], tools: list[dict[str, Any]]) -> Any:
+            self.reach("model")
+            return policy(messages, tools)
+
+        return reply
+
+
+def note(path: Path, row: dict[str, Any]) -> None:
+    """Append a line of JSON that survives a SIGKILL right after."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def notes(path: Path) -> list[dict[str, Any]]:
+    """All lines written by `note`, oldest first."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+
+
+def midway() -> None:
+    """Call it inside a tool where its effect has happened and its result is not out: the boundary `<tool>.inside`.
+
+    Does nothing where no crash is wanted.
+    """
+    if (reached := _midway.get()) is not None:
+        reached()
+
+
+def crashing_tool(
+    tool: BaseTool | Callable[..., Any],
+    phase: Phase | None = None,
+    at: int = 1,
+    *,
+    mode: Mode = "raise",
+    crash: Crash | None = None,
+) -> BaseTool:
+    """The same tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`.
+
+    `phase` and `at` crash it in that phase of its nth call (`phase=None`: any phase counts); `crash` is given instead
+    to count it together with other things.
+    """
+    from agent.tools import as_tools
+
+    made = as_tools([tool])[0]
+    counted = crash or Crash(at, mode=mode, only=None if phase is None else [f"{made.name}.{phase}"])
+    kind = _crashing(type(made), counted)
+    twin: BaseTool = kind.__new__(kind)
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        object.__setattr__(twin, slot, getattr(made, slot))
+    return twin
+
+
+def tool_boundaries(name: str) -> list[str]:
+    """The boundaries of one tool."""
+    return [f"{name}.{phase}" for phase in get_args(Phase)]
+
+
+def _crashing(kind: Any, crash: Crash) -> Any:
+    """The class of such tools with boundaries around `_run` and `_arun`."""
+
+    @functools.wraps(kind._run)
+    def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        _enter(self.name, crash)
+        result = kind._run(self, *args, **kwargs)
+        crash.reach(f"{self.name}.after")
+        return result
+
+    @functools.wraps(kind._arun)
+    async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        _enter(self.name, crash)
+        result = await kind._arun(self, *args, **kwargs)
+        crash.reach(f"{self.name}.after")
+        return result
+
+    bodies: dict[str, Any] = {"_run": run, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    if kind._arun is not BaseTool._arun:  # LangChain asks whether it is
+        bodies["_arun"] = arun
+    return type(kind)(kind.__name__, (kind,), bodies)
+
+
+def _enter(name: str, crash: Crash) -> None:
+    _midway.set(lambda: crash.reach(f"{name}.inside"))
+    crash.reach(f"{name}.before")

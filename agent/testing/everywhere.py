@@ -1,0 +1,153 @@
+"""Kill a scenario everywhere: a real process dies at each of its boundaries, another one brings the run to its end."""
+
+import inspect
+import queue
+import signal
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.testing.crash import Crash, Crashed, Mode, notes
+from agent.testing.forks import Exit, ForkServer, resolve
+from state.errors import StorageError
+
+DIARY = "diary.jsonl"
+"""In a trial's folder: what people were asked and where processes died, in order."""
+MOST = 10_000
+Point = int | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of the scenario: the processes that died, and the one that came to the end."""
+
+    point: tuple[int, ...]
+    """The boundaries at which the first, the second, … process was to die; () for the run that nothing disturbs."""
+    died: tuple[str, ...]
+    """The names of the boundaries at which they really died."""
+    folder: Path
+    result: Any
+    """What the scenario returned in the end, as JSON; None if it did not."""
+    trace: tuple[str, ...]
+    """The boundaries that the last process reached."""
+    seconds: float
+    """What the last process took, from its fork to its end."""
+    pick_up: float
+    """Seconds from its start until it wrote something: the time to resume."""
+    error: str = ""
+    """What it printed if it did not come to its end."""
+
+    @property
+    def diary(self) -> list[dict[str, Any]]:
+        """What people were asked and where processes died, in order."""
+        return notes(self.folder / DIARY)
+
+
+def kill_everywhere(
+    target: str,
+    folder: Path,
+    *,
+    points: Iterable[Point] | None = None,
+    mode: Mode = "kill",
+    only: Sequence[str] | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    processes: int = 1,
+    seconds: float = 60.0,
+) -> list[Trial]:
+    """Run a scenario undisturbed, then once for every boundary it has, killed there and resumed in a new process.
+
+    `target` is `"module:function"` of `(folder: Path, crash: Crash, **arguments) -> JSON`, coroutine function or not:
+    it starts its run, or goes on with what it finds in `folder`, up to the end; `drive` does that. It wraps what it
+    uses with `crash`, so that `crash` knows the boundaries. The first result is the undisturbed run, then come
+    boundaries 1, 2, … until a run survives; `points` names the boundaries to try instead, a tuple kills as many
+    processes in a row. In mode `raise` operations fail instead, and only a StorageError may come of it. `only` names
+    the boundaries that count.
+    """
+    common = {
+        "target": target,
+        "mode": mode,
+        "only": None if only is None else list(only),
+        "arguments": dict(arguments or {}),
+    }
+    preload = [target.partition(":")[0], "agent.testing.everywhere", "agent.agent"]
+    with ExitStack() as stack:
+        servers: queue.Queue[ForkServer] = queue.Queue()
+        for _ in range(processes):
+            servers.put(stack.enter_context(ForkServer(preload)))
+
+        def trial(point: tuple[int, ...]) -> Trial:
+            server = servers.get()
+            try:
+                return _trial(server, common, point, folder, seconds)
+            finally:
+                servers.put(server)
+
+        whole = trial(())
+        if whole.error:
+            return [whole]
+        with ThreadPoolExecutor(processes) as pool:
+            if points is not None:
+                return [whole, *pool.map(trial, [p if isinstance(p, tuple) else (p,) for p in points])]
+            found = list(pool.map(trial, [(n,) for n in range(1, len(whole.trace) + 1)]))
+        more = _until_one_survives(trial, len(whole.trace) + 1)
+        return [whole, *(each for each in [*found, *more] if each.died or each.error)]
+
+
+def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
+    """Runs differ a little where steps run side by side, so the last boundary of one may not be another's."""
+    for number in range(start, MOST):
+        found: Trial = trial((number,))
+        if not found.died:
+            return
+        yield found
+
+
+def _trial(
+    server: ForkServer, common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seconds: float
+) -> Trial:
+    """Let processes die one after the other, then one come to the end."""
+    place = folder / ("-".join(map(str, point)) or "undisturbed")
+    died: list[str] = []
+    ended = Exit(0, None, "")
+    took = 0.0
+    for number, at in enumerate([*point, None], 1):
+        given = {**common, "folder": str(place), "at": at}
+        started = time.perf_counter()
+        ended = server.run("agent.testing.everywhere:live", given, place, name=f"process{number}", seconds=seconds)
+        took = time.perf_counter() - started
+        if (where := _death(ended, place, len(died))) is None:
+            break
+        died.append(where)
+    result = ended.result or {}
+    error = f"exit code {ended.code}\n{ended.output}" if ended.code else result["failed"]
+    trace, pick_up = tuple(result.get("trace", ())), result.get("first_write", 0.0)
+    return Trial(point, tuple(died), place, result.get("result"), trace, took, pick_up, error)
+
+
+def _death(ended: Exit, place: Path, before: int) -> str | None:
+    """The boundary at which a process died as it should; None if it came to its end, one way or another."""
+    crashes = [row["crashed"] for row in notes(place / DIARY) if "crashed" in row]
+    if len(crashes) <= before or (ended.code != -signal.SIGKILL and not (ended.code == 0 and ended.result["failed"])):
+        return None
+    return str(crashes[-1])
+
+
+async def live(
+    target: str, folder: str, at: int | None, mode: Mode, only: Sequence[str] | None, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What one process does: the scenario, with a crash at boundary `at`."""
+    crash = Crash(at, mode=mode, only=only, log=Path(folder) / DIARY)
+    started, failed, result = time.perf_counter(), "", None
+    try:
+        result = resolve(target)(Path(folder), crash, **arguments)
+        result = await result if inspect.isawaitable(result) else result
+    except (StorageError, Crashed) as error:
+        if mode == "kill":
+            raise
+        failed = f"{type(error).__name__}: {error}"
+    first_write = max(0.0, crash.first_write - started)
+    return {"result": result, "trace": crash.trace, "failed": failed, "first_write": first_write}

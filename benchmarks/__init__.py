@@ -1,0 +1,1 @@
+"""Measurements that take minutes; the test suite runs a short form of each."""
