@@ -6,7 +6,7 @@ from langgraph.runtime import Runtime
 from graph.asking import Question, ask
 from graph.briefs import delivery_brief, profile_text
 from graph.context import Deps, settings_of
-from graph.events import emit, retracter, sayer
+from graph.events import answerer, emit, retracter
 from graph.pauses import closing
 from prompts import render
 from state.extraction import prose
@@ -81,7 +81,7 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
             ),
         ],
         allowance=left,
-        say=sayer(runtime, None),
+        say=answerer(runtime),
         retract=retracter(runtime, None),
     )
     reply = await ask(deps, settings, question)
@@ -103,7 +103,7 @@ def _by_code(draft: Json, ending: Json) -> str:
 
 def _said(runtime: Runtime[Settings], text: str) -> str:
     """A text that no model streamed reaches the listeners all the same."""
-    sayer(runtime, None)(text)
+    answerer(runtime)(text)
     return text
 
 

@@ -18,6 +18,11 @@ def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[[str], None]
     return lambda text: emit(runtime, "speech", step=step, text=text)
 
 
+def answerer(runtime: Runtime[Settings]) -> Callable[[str], None]:
+    """The run's answer, as it is written; marked `answer`, for it comes whole with the outcome too."""
+    return lambda text: emit(runtime, "speech", step=None, text=text, answer=True)
+
+
 def retracter(runtime: Runtime[Settings], step: str | None) -> Callable[[], None]:
     """The speech of a reply that broke off is void; it comes again from the start."""
     return lambda: emit(runtime, "speech_restarted", step=step)

@@ -41,7 +41,7 @@ EVENTS: list[dict[str, Any]] = [
     {"type": "step_finished", "step": "s2", "status": "blocked", "result": "", "reason": "needs s1"},
     {"type": "spent", "meter": METER},
     {"type": "something_new", "step": "s1"},
-    {"type": "speech", "step": None, "text": "This is the answer."},
+    {"type": "speech", "step": None, "text": "This is the answer.", "answer": True},
     {"type": "outcome", "status": "partial", "code": "worked", "text": "This is the answer."},
 ]  # fmt: skip
 

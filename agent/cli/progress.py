@@ -36,11 +36,6 @@ class Progress:
     end: dict[str, Any] | None = None
     """The terminal event."""
 
-    @property
-    def settled(self) -> bool:
-        """Whether every step has ended, so that what is said now is the answer."""
-        return bool(self.rows) and all(row.status in ENDED for row in self.rows.values())
-
     def take(self, run: Run) -> None:
         """Start from a run as it stands."""
         self.thread_id = run.thread_id

@@ -60,7 +60,7 @@ class _Lines(_Quiet):
     def show(self, event: Mapping[str, Any]) -> None:
         self.progress.apply(event)
         if event.get("type") == "speech":
-            if event.get("step") or not self.progress.settled:  # the answer itself is printed at the end
+            if not event.get("answer"):  # which is printed whole at the end
                 self._speak(event)
             return
         if event.get("type") == "speech_restarted":

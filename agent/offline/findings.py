@@ -67,6 +67,8 @@ def sentence(chinese: bool, english: str, zh: str) -> str:
     return "\n".join(map(spaced, zh.splitlines())) if chinese else english
 
 
-def figure(number: str) -> str:
-    """A number as a person writes it: without the `.0` of a float that is whole."""
-    return number.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", number) else number
+def figure(number: str, *, exact: bool = False) -> str:
+    """A number as a person writes it: without the `.0` of a float that is whole; four decimals unless `exact`."""
+    if not exact and re.fullmatch(r"-?\d+\.\d{5,}", number):
+        number = f"{float(number):.4f}".rstrip("0")
+    return number.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", number) else number.removesuffix(".")

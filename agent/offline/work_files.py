@@ -177,4 +177,4 @@ def calculate(desk: Desk, intent: Calculate) -> Finding:
     if not reply.ok:
         raise Stuck(reply.text.strip())
     result = reply.text.strip()
-    return Finding(f"{intent.expression} = {figure(result)}", tuple(proofs(reply, [result])))
+    return Finding(f"{intent.expression} = {figure(result, exact=True)}", tuple(proofs(reply, [result])))
