@@ -18,6 +18,8 @@ CONVERSATION_CHARS = 6000
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
+ARGUMENT_CHARS = 1000
+"""Of a call's arguments, in the judge's brief."""
 SEEN_CHARS = 300
 """Of an observation that is cited without a quote, in the delivery's brief."""
 
@@ -150,10 +152,14 @@ def _proof_line(item: Mapping[str, Any], seen: Mapping[str, str]) -> str:
 
 
 def judge_brief(criterion: str, evidence: Sequence[Mapping[str, Any]]) -> str:
-    """The judge's brief: the criterion and what was observed; never what is claimed."""
-    shown = "\n".join(
-        f'<observation id="{entry["id"]}" tool="{entry["tool"] or entry["source"]}">\n'
-        f"{escape(entry['text'][:RESULT_CHARS])}\n</observation>"
-        for entry in evidence
-    )
+    """The judge's brief: the criterion, and what was observed by which call; never what is claimed."""
+    shown = "\n".join(map(_evidence, evidence))
     return brief(section("criterion", criterion), f"<evidence>\n{shown}\n</evidence>")
+
+
+def _evidence(entry: Mapping[str, Any]) -> str:
+    source = "the agent's own text" if entry["source"] == "result" else entry["tool"] or entry["source"]
+    made = escape(_json(entry["arguments"])[:ARGUMENT_CHARS])
+    call = f" arguments={made}" if made else ""
+    text = escape(entry["text"][:RESULT_CHARS])
+    return f'<observation id="{entry["id"]}" from="{source}"{call}>\n{text}\n</observation>'

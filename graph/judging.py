@@ -10,7 +10,7 @@ from graph.briefs import judge_brief
 from graph.context import Deps
 from prompts import render
 from state.evidence import Verdict
-from state.extraction import extract_json
+from state.extraction import extract_json, prose
 from state.ledger import Amounts
 from state.settings import Settings
 
@@ -43,8 +43,8 @@ async def judge(
     if reply.message is None:
         return "unverified", f"the judge failed: {reply.error}", reply.spent
     calls = [call["args"] for call in reply.message.tool_calls if call["name"] == "verdict"]
-    if not calls and (found := extract_json(reply.message.text, PARAMETERS)):
-        calls = [found.value]
+    if not calls and (printed := _printed(reply.message.text)):
+        calls = [printed]
     met = calls[0].get("met") if len(calls) == 1 else None
     if not isinstance(met, bool):
         return "unverified", "the judge gave no verdict", reply.spent
@@ -53,3 +53,10 @@ async def judge(
         f"the judge says: {str(calls[0].get('reason') or '')[:REASON_CHARS]}",
         reply.spent,
     )
+
+
+def _printed(text: str) -> dict[str, Any] | None:
+    """A verdict that is the whole reply. One within prose may be evidence repeated, which may say what it likes."""
+    found = extract_json(text, PARAMETERS)
+    alone = found is not None and not prose(text, found) and not text[found.end :].strip()
+    return dict(found.value) if found is not None and alone else None

@@ -151,9 +151,15 @@ def _known(seen: Seen) -> str:
 
 
 def excerpt(text: str, quote: str, limit: int = 4000) -> str:
-    """The part of an observation that a judge reads: around the quote if it can be found, else from the beginning."""
-    place = text.casefold().find(quote.casefold()) if quote else 0
-    start = max(0, min(place - limit // 4, len(text) - limit))
+    """The part of an observation that a judge reads: around the quote, however it is written, else the beginning."""
+    start, end = 0, len(text)
+    while quote and end - start > limit:
+        middle, more = (start + end) // 2, limit // 4
+        halves = ((start, middle + more), (middle - more, end))
+        found = next(((a, b) for a, b in halves if stands_in(quote, readings(text[a:b]))), None)
+        if found is None:
+            break
+        start, end = found
     return text[start : start + limit]
 
 
