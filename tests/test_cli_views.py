@@ -259,4 +259,3 @@ def test_a_plan_with_everything_is_listed() -> None:
         ("failed", "no disk"),
         ("pending", ""),
     ]
-    assert not progress.settled
