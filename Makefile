@@ -47,7 +47,16 @@ typecheck: .venv/ready-dev ## mypy strict, pyright standard
 
 check: lint typecheck test ## everything CI checks
 
+verification: .venv/ready-dev ## lies against proofs: regenerates docs/verification.md
+	@$(BIN)/python -m benchmarks.lies
+
+reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reliability.md
+	@$(BIN)/python -m benchmarks.reliability
+
+faults: .venv/ready-dev ## bad models, tools and disks: regenerates docs/faults.md
+	@$(BIN)/python -m benchmarks.faults
+
 clean: ## remove what was built
 	@rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: help install run studio test format lint typecheck check clean
+.PHONY: help install run studio test format lint typecheck check verification reliability faults clean
