@@ -14,8 +14,8 @@ from state.run import Json, Step
 from state.settings import Settings
 from state.steps import transcript_key
 
-STAYS = ("waiting", "ready")
-"""A step that leaves so goes on later; its rounds are kept in the run."""
+STAYS = ("waiting", "ready", "failed")
+"""A step that leaves so may go on later, a failed one if a person says so; its rounds are kept in the run."""
 SILENT_ROUNDS = 3
 """Rounds that brought nothing new after which the model and the user are told so."""
 

@@ -24,6 +24,7 @@ NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
     "and say so in the result, or give_up."
 )
+GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
 ANSWER_CHARS = 20_000
 
 
@@ -80,7 +81,7 @@ def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decisi
     if decision.kind == "give_up":
         status = "blocked" if arguments["kind"] == "blocked" else "failed"
         change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
-        return leave(state, runtime, change, [message], spent)
+        return leave(state, runtime, change, [message, *respond(message, GIVEN_UP)], spent)
     chosen: Json = {"kind": decision.kind, "arguments": arguments, "id": decision.id}
     return {"record": record, "transcript": [message], "decision": chosen}
 

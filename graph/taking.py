@@ -1,5 +1,6 @@
 """An answer on its way into the run: read for every pause it names, all of it or nothing. Pure."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from graph.context import Deps
 from graph.pauses import asked_again, closing, open_pauses, opening, reopened
 from graph.updates import applied, together
 from state.human import Answer, Bundle, read_answer
+from state.journal import same_question
 from state.run import Json, Run
 from state.settings import Settings
 from state.values import flaw
@@ -39,7 +41,18 @@ def take(state: Run, pending: Json, value: Any, deps: Deps, settings: Settings) 
             taken.append(one)
     if problems:
         return asked_again(state, pending, "; ".join(problems))
-    return _update(state, pending, taken)
+    return _update(state, pending, [*taken, *_same(taken, pauses, answers)])
+
+
+def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[str, Any]) -> list[Taken]:
+    """The same question of another step has the same answer; nobody is asked twice (X11)."""
+    questions = [pause for id, pause in pauses.items() if pause["kind"] == "question" and id not in answers]
+    return [
+        (other, answer, by)
+        for pause, answer, by in taken
+        for other in questions
+        if pause["kind"] == "question" and same_question(pause["question"], other["question"])
+    ]
 
 
 def answered_by_policy(pending: Json, settings: Settings) -> bool:

@@ -131,11 +131,13 @@ def answered_before(journal: Sequence[Mapping[str, Any]], question: str) -> Mapp
 
     The same means the same words: an answer about one file is none about another.
     """
-    wanted = _words(question)
-    return next(
-        (e for e in journal if e["source"] == "user" and _words(str(e["arguments"].get("question") or "")) == wanted),
-        None,
-    )
+    asked = (e for e in journal if e["source"] == "user")
+    return next((e for e in asked if same_question(str(e["arguments"].get("question") or ""), question)), None)
+
+
+def same_question(one: str, other: str) -> bool:
+    """Whether two questions are the same, word for word."""
+    return _words(one) == _words(other)
 
 
 def _words(question: str) -> str:

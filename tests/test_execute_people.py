@@ -109,6 +109,38 @@ async def test_the_same_question_is_not_asked_twice() -> None:
     assert "2023" in last_told(model, "s2")
 
 
+async def test_two_steps_that_ask_the_same_are_answered_once() -> None:
+    """X11: side by side, before either has an answer."""
+    replies = {
+        "s1": [ask_user("Which year?"), finish_step("2023", ("s1.1", "2023"))],
+        "s2": [ask_user("Which year"), finish_step("2023", ("s2.1", "2023"))],
+        "s3": [finish_step("ok", "s3.result")],
+    }
+    flow = await play(model := steps(PARALLEL, replies), [look], effects=EFFECTS, answers=["2023"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert len(flow.pauses) == 1
+
+
+async def test_a_failed_step_that_is_tried_again_goes_on_where_it_was() -> None:
+    """X10, R02: with its conversation; what it did is not done again."""
+    sent = []
+
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    replies = [call("send", to="Ann"), give_up("no receipt"), finish_step("sent", ("s1.1", "sent to Ann"))]
+    model = one_step(replies, tools=["send"])
+    flow = await play(model, [send], settings={"confirm": "never", "on_failure": "ask"}, answers=["retry"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "no receipt" in flow.pauses[0]["question"]
+    assert [m.type for m in requests(model, "s1")[-1].messages] == ["system", "human", "ai", "tool", "ai", "tool"]
+    assert sent == ["Ann"]
+
+
 async def test_a_declined_question_is_not_asked_again_either() -> None:
     """X11"""
     model = one_step([ask_user("Which?"), ask_user("Which?"), finish_step("any", "s1.result")])
