@@ -1,6 +1,7 @@
 """Executors that work by themselves: once, charged, proven like any step. Models inside of tools are charged too."""
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -79,44 +80,6 @@ async def test_a_compiled_graph_works_and_its_models_are_charged(saver: str | No
     assert flow.run.spent["input_tokens"] > 1000
 
 
-async def test_models_inside_of_tools_are_charged() -> None:
-    """R05: whoever made the call."""
-    inner = helper("green", "blue")
-
-    async def look(what: str) -> str:
-        """Ask a model to look."""
-        return (await inner.ainvoke(what)).text
-
-    def look_too(what: str) -> str:
-        """Ask a model to look, in a thread."""
-        return str(inner.invoke(what).text)
-
-    model = one_step([[call("look", what="a"), call("look_too", what="b")], finish_step("ok", "s1.1")])
-    flow = await play(model, [look, look_too], effects={"look": "read", "look_too": "read"})
-    inner.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 4 + 2
-    assert flow.run.spent["input_tokens"] >= 2000
-
-
-@pytest.mark.parametrize("limit", [{"model_calls": 4}, {"input_tokens": 2500}])
-async def test_models_of_an_executor_stop_at_the_budget(limit: dict[str, int]) -> None:
-    """X08, R05: before the next call, not after the work; what is left over is for proving and delivering."""
-    inner = helper(*["more"] * 6)
-
-    async def endless(brief: str) -> str:
-        for _ in range(99):
-            await inner.ainvoke(brief)
-        return "never"
-
-    model = one_step([], executor="endless", deliver=[])
-    settings = {**FREE, "on_exhausted": "deliver", "step_limits": limit}
-    flow = await play(model, executors={"endless": Executor("works", work=endless)}, settings=settings)
-    assert flow.status == "exhausted"
-    assert not flow.journal[0]["ok"]
-    assert f"The limit of {next(iter(limit))} is reached" in flow.journal[0]["text"]
-    assert len(inner.requests) <= 4
-
-
 def asks(state: MessagesState) -> dict[str, Any]:
     return {"messages": [AIMessage(interrupt("Which paper?"))]}
 
@@ -170,6 +133,30 @@ async def test_it_works_once_however_often_the_step_goes_on() -> None:
     assert flow.status == "completed"
     assert len(count) == 1
     assert [p["kind"] for p in flow.pauses] == ["question", "budget"]
+
+
+async def test_nothing_runs_beside_it_unless_declared_independent() -> None:
+    """DESIGN 2: nobody knows what it does."""
+    looked = asyncio.Event()
+
+    async def work(brief: str) -> str:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(looked.wait(), 0.05)
+        return "three papers" if not looked.is_set() else "somebody looked"
+
+    async def look() -> str:
+        """Look while somebody is at work."""
+        looked.set()
+        return "nobody"
+
+    plan = [
+        {"content": "find", "executor": "worker", "tools": []},
+        {"content": "look", "depends_on": [], "tools": ["look"]},
+    ]
+    model = steps(plan, {"s1": [PROOF], "s2": [call("look"), finish_step("no", "s2.1")]})
+    flow = await play(model, [look], effects={"look": "read"}, executors={"worker": Executor("works", work=work)})
+    model.assert_exhausted()
+    assert flow.status == "completed"
 
 
 async def test_where_every_write_is_approved_its_work_is_too() -> None:
