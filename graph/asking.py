@@ -4,23 +4,23 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from graph.context import Deps
 from graph.failures import classify
 from graph.joining import joined, length
+from graph.pricing import cost_of, is_priced, model_name, no_price
 from graph.speech import Speech
-from graph.usage import usage_of
 from prompts import render
 from state.errors import DoneWhenError, ModelError
 from state.journal import round_seconds
-from state.ledger import ESTIMATED, Amounts, add
+from state.ledger import Amounts, add, exhausted
 from state.settings import Settings
 
 TAGS = ["nostream", "langsmith:nostream"]
@@ -66,7 +66,7 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
     message, failure = None, None
     try:
         model = deps.model(question.role, settings, question.executor)
-        asking = _Asking(deps, model, question, settings.model_seconds, speech, spent)
+        asking = _Asking(deps, model, question, settings.model_seconds, speech, spent, started)
         asking.check_price()
         message = await _attempts(asking, settings)
     except DoneWhenError as error:
@@ -76,10 +76,9 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
 
 
 async def _attempts(asking: "_Asking", settings: Settings) -> AIMessage:
-    allowed = int(min(settings.model_retries + 1, asking.question.allowance.get("model_calls", 1_000)))
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.retryable),
-        stop=stop_after_attempt(max(1, allowed)),
+        stop=lambda state: state.attempt_number > settings.model_retries or asking.spent_up(state.upcoming_sleep),
         wait=_wait,
         reraise=True,
     )
@@ -110,6 +109,7 @@ class _Asking:
     seconds: float
     speech: Speech
     spent: Amounts
+    started: float
 
     async def once(self) -> AIMessage:
         """One attempt. Raises ModelError."""
@@ -126,13 +126,21 @@ class _Asking:
             self.speech.restart()
             if chunks:
                 self._charge(self._cost(joined(chunks)))  # what was written before it broke off was paid for
-            raise classify(error) from error
+            raise self._read(error) from error
         self._charge(self._cost(message))
         return message
 
+    def _read(self, error: Exception) -> ModelError:
+        """What went wrong. A server that does not know how to report usage is asked again without."""
+        found, name = classify(error), model_name(self.model)
+        if found.retryable or "stream_options" not in str(error) or name in self.deps.mute:
+            return found
+        self.deps.mute.add(name)
+        return ModelError(str(found), code=found.code, retryable=True, retry_after=0.0)
+
     async def _collect(self, chunks: list[BaseMessage]) -> None:
         """Gather a streamed reply; a silence longer than `seconds` is a timeout."""
-        model, messages = _bound(self.model, self.question)
+        model, messages = _bound(_reporting(self.model, self.deps.mute), self.question)
         stream: AsyncIterator[BaseMessage] = aiter(model.astream(messages, config={"tags": TAGS}))
         size = 0
         try:
@@ -156,29 +164,27 @@ class _Asking:
         self.spent.update(add(self.spent, amounts))
 
     def _cost(self, message: AIMessage) -> Amounts:
-        used: Amounts = dict(usage_of(message, _prompt_text(self.question)))
-        if used.pop("estimated", False):
-            used[ESTIMATED] = 1
-        answered_by = str(message.response_metadata.get("model_name") or "")
-        cost = (self._price(answered_by, used) if answered_by else None) or self._price(_name(self.model), used)
-        return {**used, **({"cost_usd": cost} if cost else {})}
+        return cost_of(message, _prompt_text(self.question), model_name(self.model), self.deps.pricing)
 
     def check_price(self) -> None:
         """Under a limit of money, a model whose price is unknown is an error before the first call."""
-        name = _name(self.model)
-        if "cost_usd" in self.question.allowance and self._price(name, {"input_tokens": 1}) is None:
-            raise ModelError(
-                f"There is a limit of cost_usd, but no price is known for the model {name!r}. "
-                "Give its price, or limit tokens instead.",
-                code="unpriced",
-            )
+        name = model_name(self.model)
+        if "cost_usd" in self.question.allowance and not is_priced(name, self.deps.pricing):
+            raise ModelError(no_price(name), code="unpriced")
 
-    def _price(self, name: str, usage: Mapping[str, float]) -> float | None:
-        return self.deps.pricing(name, usage) if self.deps.pricing else None
+    def spent_up(self, seconds: float) -> bool:
+        """Whether what the attempts cost so far leaves nothing for another one that many seconds from now."""
+        running = add(self.spent, {"active_seconds": time.monotonic() - self.started + seconds})
+        left = {key: amount - running.get(key, 0) for key, amount in self.question.allowance.items()}
+        return exhausted(left, ("model_calls",)) is not None
 
 
-def _name(model: BaseChatModel) -> str:
-    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+def _reporting(model: BaseChatModel, mute: Collection[str]) -> BaseChatModel:
+    """The model asked to report what a streamed reply used, where LangChain leaves that open."""
+    asked = getattr(model, "stream_usage", False)
+    if model_name(model) in mute:
+        return model.model_copy(update={"stream_usage": False}) if asked else model
+    return model.model_copy(update={"stream_usage": True}) if asked is None else model
 
 
 def _bound(model: BaseChatModel, question: Question) -> tuple[Any, list[BaseMessage]]:

@@ -60,6 +60,8 @@ class Deps:
     toolbox: Toolbox
     executors: Mapping[str, Executor] = field(default_factory=dict)
     pricing: Pricing | None = None
+    mute: set[str] = field(default_factory=set)
+    """Names of models whose servers refuse to report what a streamed reply used."""
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """The tools an executor may use: its own or all, less what the profile forbids."""

@@ -11,9 +11,9 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from graph.context import Pricing
-from graph.usage import usage_of
+from graph.pricing import cost_of, is_priced, no_price
 from state.errors import ModelError
-from state.ledger import ESTIMATED, Amounts, add, exhausted
+from state.ledger import Amounts, add, exhausted
 
 
 class Meter(BaseCallbackHandler):
@@ -50,7 +50,7 @@ class Meter(BaseCallbackHandler):
             for generation in row[:1]:
                 said = generation.message if isinstance(generation, ChatGeneration) else None
                 message = said if isinstance(said, AIMessage) else AIMessage(generation.text)
-                self._add(self._cost_of(message, size, name))
+                self._add(cost_of(message, size, name, self._pricing))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed; the call was made and counts."""
@@ -61,21 +61,10 @@ class Meter(BaseCallbackHandler):
         if key := exhausted(left, ("model_calls",)):
             raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
         name = _name(facts)
-        if "cost_usd" in left and self._price(name, {"input_tokens": 1}) is None:
-            raise ModelError(f"There is a limit of cost_usd, but no price is known for {name!r}.", code="unpriced")
+        if "cost_usd" in left and not is_priced(name, self._pricing):
+            raise ModelError(no_price(name), code="unpriced")
         self._open[run_id] = (size, name)
         self._add({"model_calls": 1})
-
-    def _cost_of(self, message: AIMessage, size: int, name: str) -> Amounts:
-        used: Amounts = dict(usage_of(message, size))
-        if used.pop("estimated", False):
-            used[ESTIMATED] = 1
-        answered_by = str(message.response_metadata.get("model_name") or name)
-        cost = self._price(answered_by, used) or self._price(name, used)
-        return {**used, **({"cost_usd": cost} if cost else {})}
-
-    def _price(self, name: str, usage: Mapping[str, float]) -> float | None:
-        return self._pricing(name, usage) if self._pricing else None
 
     def _add(self, amounts: Amounts) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from graph.context import Deps, settings_of
 from graph.events import emit
 from graph.pauses import typed_reply
 from graph.planning import fresh_planning
+from graph.pricing import unpriced
 from graph.proposal import plan_rules, propose
 from state.plan import read_plan
 from state.run import VERSION, Json, Run
@@ -26,6 +27,8 @@ async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json
     update = _fresh(state, goal[:GOAL_CHARS])
     if problem := goal_problem(goal) or _executor_problem(settings, deps):
         return {**update, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
+    if problem := unpriced(deps, settings):
+        return {**update, "ending": {"code": "model_error", "reason": problem}}
     named = deps.executors.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
     if named and named.passthrough:

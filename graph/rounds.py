@@ -31,6 +31,8 @@ ANSWER_CHARS = 20_000
 async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step:
     """Ask the model what to do next in this step. Exhaustion is decided here, on entry to a round (X08)."""
     settings, left = settings_of(runtime), left_of(state)
+    if settings.late():
+        return leave(state, runtime, {"status": "ready", "code": "deadline"})
     if key := exhausted(left):
         return leave(state, runtime, {"status": "ready", "code": f"allowance:{key}"})
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
@@ -38,7 +40,10 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     spent = add(reply.spent, {"rounds": 1})
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
     if reply.message is None:
-        change = {"status": "failed", "code": "model_error", "reason": str(reply.error)}
+        key = exhausted(left_of({**now, "spent": add(state.get("spent"), spent)}))
+        change: Json = {"status": "failed", "code": "model_error", "reason": str(reply.error)}
+        if key and reply.error and reply.error.retryable:  # with more to spend it would have been asked again
+            change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
     outcome = read(reply.message, EXECUTE, toolbox)
     if reply.speech:

@@ -53,7 +53,8 @@ def next_move(
     if ready := _runnable(plan, now):
         return _dispatch(plan, ready, now, settings, remaining(settings.limits, granted, spent), writers, late, changes)
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
-        return Move("ask", tuple(waiting), changes=changes)
+        # After the deadline no answer could be used any more.
+        return Move("budget" if late else "ask", tuple(waiting), key="deadline" if late else "", changes=changes)
     failed = [id for id, r in now.items() if r.get("status") in ("failed", "exhausted") and not r.get("handled")]
     if failed:
         return Move("failed", tuple(failed), changes=changes)
