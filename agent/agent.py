@@ -11,26 +11,27 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command
 
 from agent.answers import overdue_command, resume_command
 from agent.config import Config, read_config
 from agent.events import last, terminal, told
 from agent.models import ModelSource, Thinking
 from agent.prices import Price, Prices
-from agent.run import Json, Run, ThreadInfo, run_of
+from agent.run import Json, Run, ThreadInfo, known, run_of, unfinished
 from agent.storage import Storage, open_storage
-from agent.thread_graph import Compiled, ThreadGraph, on_saver
+from agent.thread_graph import Compiled, ThreadGraph, found, on_saver
 from agent.threads import list_threads, note_thread, thread_info
 from agent.tools import Tools, as_tools
 from graph import Executor, build_graph
 from graph.pauses import put_away
 from graph.receive import goal_problem
 from graph.toolbox import Effect
-from state.errors import GoalError, ThreadWaiting, UnknownThread
+from state.errors import GoalError
 from state.settings import Settings
 
 _MISSING: Any = object()
+_TRIES = 3
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
@@ -177,7 +178,7 @@ class Agent:
         """What became of a thread. Raises UnknownThread."""
         async with self.storage.reader() as session:
             graph = on_saver(self._compiled, *session)
-            return run_of(thread_id, _known(thread_id, await graph.aget_state(_configured(thread_id, None))))
+            return run_of(thread_id, known(thread_id, await graph.aget_state(_configured(thread_id, None))))
 
     async def receipt(self, thread_id: str) -> Json | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
@@ -218,7 +219,7 @@ class Agent:
             run = run_of(thread_id, snapshot)
             if snapshot.created_at and run.status in ("waiting", "running"):
                 if not restart:
-                    raise _unfinished(run)
+                    raise unfinished(run)
                 await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
             await note_thread(store, thread_id, goal=goal, extra=extra)
             yield {"type": "started", "thread_id": thread_id, "goal": goal}
@@ -232,7 +233,7 @@ class Agent:
     ) -> AsyncGenerator[Json, None]:
         async with self._session(thread_id) as (graph, store):
             configured = _configured(thread_id, config)
-            run = run_of(thread_id, _known(thread_id, await graph.aget_state(configured)))
+            run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)))
             given: Command[Any] | None = None
             if answer is not _MISSING:
                 given = resume_command(run, answer, shown)
@@ -258,12 +259,16 @@ class Agent:
     ) -> AsyncGenerator[Json, None]:
         """Run the graph to its next pause or end and pass its events on; the last one is terminal."""
         control = self._controls[thread_id] = RunControl()
-        modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync"}
-        stream: Any = graph.astream(given, config, context=settings, control=control, **modes)
+        modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync", "control": control}
         try:
-            async with aclosing(stream):
-                async for _, event in stream:
-                    yield event
+            for _ in range(_TRIES):
+                stream: Any = graph.astream(given, config, context=settings, **modes)
+                async with aclosing(stream):
+                    async for _, event in stream:
+                        yield event
+                if not await found(graph, config):
+                    break
+                given = None
         except GraphDrained:
             pass
         finally:
@@ -284,16 +289,3 @@ def _configured(thread_id: str, config: RunnableConfig | None) -> RunnableConfig
     own = {"thread_id": thread_id, "__pregel_strict_resume": True}
     metadata = {"session_id": thread_id, **(given.get("metadata") or {})}
     return {**given, "configurable": {**kept, **own}, "metadata": metadata}
-
-
-def _known(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
-    if not snapshot.created_at:
-        raise UnknownThread(f"there is no thread {thread_id!r}")
-    return snapshot
-
-
-def _unfinished(run: Run) -> ThreadWaiting:
-    asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
-    what = f"waits for an answer to {asked}" if asked else "is not finished"
-    text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."
-    return ThreadWaiting(text, [pause["id"] for pause in run.pending])

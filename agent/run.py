@@ -7,6 +7,7 @@ from typing import Any, Literal
 from langgraph.types import StateSnapshot
 
 from graph.pauses import open_pauses
+from state.errors import ThreadWaiting, UnknownThread
 from state.versions import migrated
 
 Json = dict[str, Any]
@@ -73,6 +74,21 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Json, ...]:
             asked: Json = {"id": found.id, "kind": "other", "question": str(found.value), "options": [], "step": None}
             foreign.append({**asked, "interrupt_id": found.id, "value": found.value})
     return (*own, *foreign)
+
+
+def known(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
+    """The snapshot, if there ever was a run on the thread. Raises UnknownThread."""
+    if not snapshot.created_at:
+        raise UnknownThread(f"there is no thread {thread_id!r}")
+    return snapshot
+
+
+def unfinished(run: Run) -> ThreadWaiting:
+    """The error that keeps a new goal from displacing an open one; it says what is asked."""
+    asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
+    what = f"waits for an answer to {asked}" if asked else "is not finished"
+    text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."
+    return ThreadWaiting(text, [pause["id"] for pause in run.pending])
 
 
 @dataclass(frozen=True)

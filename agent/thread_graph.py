@@ -13,13 +13,12 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from agent.answers import resume_command
-from agent.run import run_of
+from agent.run import known, run_of
 from agent.storage import Storage
 from agent.storage.direct import direct, lent
 from agent.storage.storage import Opened
 from agent.threads import note_thread
 from graph.sync import opened, wait
-from state.errors import UnknownThread
 from state.settings import Settings
 from state.versions import migrated
 
@@ -33,6 +32,18 @@ def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore)
     twin = cast(Compiled, object.__new__(CompiledStateGraph))
     vars(twin).update(vars(graph), checkpointer=saver, store=store)
     return twin
+
+
+async def found(graph: Compiled, config: RunnableConfig) -> bool:
+    """Put a run back on its way that stands between two nodes, and say whether it did.
+
+    It does where a node's update was stored and no route after it, as a Ctrl-C can leave it.
+    """
+    snapshot = await graph.aget_state(config)
+    if snapshot.tasks or snapshot.values.get("outcome") or not snapshot.values.get("planning"):
+        return False
+    await graph.aupdate_state(config, {}, as_node="advance")
+    return True
 
 
 class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
@@ -122,6 +133,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             where = merge_configs(self.config, config)
             snapshot = await graph.aget_state(where)
             migrated(snapshot.values)
+            if input is None and not where["configurable"].get("checkpoint_id"):
+                await found(graph, where)
             yield _strict(thread, snapshot, input, where), *session
             await _note(thread, await graph.aget_state({"configurable": {"thread_id": thread}}), session)
 
@@ -129,9 +142,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 def _strict(thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig) -> Any:
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
         return input
-    if not snapshot.created_at:
-        raise UnknownThread(f"there is no thread {thread!r}")
-    return replace(input, resume=resume_command(run_of(thread, snapshot), input.resume).resume)
+    return replace(input, resume=resume_command(run_of(thread, known(thread, snapshot)), input.resume).resume)
 
 
 async def _note(thread: str, snapshot: StateSnapshot, session: Opened) -> None:

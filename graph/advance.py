@@ -33,8 +33,14 @@ async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
         emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
         return changed  # type: ignore[return-value]
     start = together(changed or {}, put_to_work(applied(state, changed or {}), _now()))
-    values = applied(state, start)
+    values = applied(applied(state, start), {"steps": _cut_off(state)})
     return {**start, **_moved(values, settings, runtime, deps)}  # type: ignore[typeddict-item]
+
+
+def _cut_off(state: Run) -> Json:
+    """Nothing is at work while this node is: a step that seems to be lost its end, and goes on from its beginning."""
+    records = state.get("steps") or {}
+    return {id: {"status": "ready"} for id, record in records.items() if record.get("status") == "running"}
 
 
 def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
@@ -70,9 +76,7 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
     for step in plan["steps"]:
         toolbox = deps.tools_for(step.get("executor"), settings)
         names = toolbox.names if step.get("tools") is None else step["tools"]
-        executor = deps.executors.get(step.get("executor") or "")
-        alone = executor is not None and executor.works_alone
-        if alone or any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
+        if any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
             found.add(step["id"])
     return found
 

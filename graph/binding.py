@@ -31,3 +31,22 @@ def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]
         return wait(call(state, config))
 
     return RunnableLambda(call_sync, afunc=call, name=node.__name__)
+
+
+class Route(RunnableLambda[Any, Any]):
+    """A route that LangGraph calls without suspending in between.
+
+    A run that is cancelled between a node's update and the route after it is stored without a next step, and would
+    end there silently when it is resumed (langgraph #8834).
+    """
+
+    def __init__(self, route: Callable[..., Any]) -> None:
+        super().__init__(route)
+        self._route = route
+        self._takes_config = "config" in inspect.signature(route).parameters
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self._route(input, config) if self._takes_config else self._route(input)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)

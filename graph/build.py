@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 
 from graph.advance import advance
 from graph.ask_user import ask_user
-from graph.binding import bound
+from graph.binding import Route, bound
 from graph.confirm import confirm
 from graph.context import Deps, Executor, ModelSource, Pricing
 from graph.deliver import deliver
@@ -49,15 +49,15 @@ def build_graph(
     graph.add_node("execute", build_execute(deps))
     graph.add_node("ask_user", bound(ask_user, deps))
     graph.add_node("deliver", bound(deliver, deps))
-    graph.add_conditional_edges(START, after_start)
-    graph.add_conditional_edges("receive", after_receive, ["plan", "confirm", "advance", "deliver"])
-    graph.add_conditional_edges("plan", after_plan, ["ask_user", "confirm", "advance", "deliver"])
-    graph.add_conditional_edges("confirm", after_confirm, ["confirm", "plan", "advance", "deliver"])
+    graph.add_conditional_edges(START, Route(after_start))
+    graph.add_conditional_edges("receive", Route(after_receive), ["plan", "confirm", "advance", "deliver"])
+    graph.add_conditional_edges("plan", Route(after_plan), ["ask_user", "confirm", "advance", "deliver"])
+    graph.add_conditional_edges("confirm", Route(after_confirm), ["confirm", "plan", "advance", "deliver"])
     graph.add_conditional_edges(
-        "advance", after_advance, ["execute", "ask_user", "confirm", "plan", "advance", "deliver"]
+        "advance", Route(after_advance), ["execute", "ask_user", "confirm", "plan", "advance", "deliver"]
     )
     graph.add_edge("execute", "advance")
-    graph.add_conditional_edges("ask_user", after_ask_user, ["ask_user", "plan", "advance", "deliver"])
+    graph.add_conditional_edges("ask_user", Route(after_ask_user), ["ask_user", "plan", "advance", "deliver"])
     graph.add_edge("deliver", END)
     return graph
 

@@ -6,7 +6,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from graph.act import act
-from graph.binding import bound
+from graph.binding import Route, bound
 from graph.context import Deps
 from graph.delegate import delegate
 from graph.goal_check import goal_check
@@ -34,11 +34,11 @@ def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOu
     graph.add_node("decide", bound(decide, deps))
     graph.add_node("act", bound(act, deps))
     graph.add_node("goal_check", bound(goal_check, deps))
-    graph.add_conditional_edges(START, after_dispatch)
-    graph.add_conditional_edges("delegate", after_work)
-    graph.add_conditional_edges("decide", after_decide)
-    graph.add_conditional_edges("act", after_work)
-    graph.add_conditional_edges("goal_check", after_work)
+    graph.add_conditional_edges(START, Route(after_dispatch))
+    graph.add_conditional_edges("delegate", Route(after_work))
+    graph.add_conditional_edges("decide", Route(after_decide))
+    graph.add_conditional_edges("act", Route(after_work))
+    graph.add_conditional_edges("goal_check", Route(after_work))
     return graph.compile()
 
 

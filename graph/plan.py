@@ -10,7 +10,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
 from graph.asking import Question, Reply, ask
-from graph.binding import bound
+from graph.binding import Route, bound
 from graph.briefs import planning_brief, profile_text
 from graph.budget import OPTIONS, Account, budget_pause
 from graph.context import Deps, settings_of
@@ -51,9 +51,9 @@ def build_plan(deps: Deps) -> CompiledStateGraph[Planning, Settings, Planning, P
     graph = StateGraph(Planning, context_schema=Settings, output_schema=PlanningOutput)
     graph.add_node("triage", bound(triage, deps))
     graph.add_node("draft", bound(draft, deps))
-    graph.add_conditional_edges(START, first_phase)
-    graph.add_conditional_edges("triage", after_phase)
-    graph.add_conditional_edges("draft", after_phase)
+    graph.add_conditional_edges(START, Route(first_phase))
+    graph.add_conditional_edges("triage", Route(after_phase))
+    graph.add_conditional_edges("draft", Route(after_phase))
     return graph.compile()
 
 
@@ -84,17 +84,11 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     settings, planning = settings_of(runtime), state["planning"]
     if planning["rounds"] >= settings.plan_rounds:
         return _fail(state, runtime, "no_plan", f"planning used all its {settings.plan_rounds} rounds")
-    if settings.late():
-        return _fail(state, runtime, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(_left(state), ("model_calls",)):
         return _out_of_budget(state, runtime, key)
     reply = await ask(deps, settings, _question(state, runtime, deps))
     counted = {**planning, "rounds": planning["rounds"] + 1}
-    now: Planning = {**state, "planning": counted, "spent": add(state.get("spent"), reply.spent)}
-    key = exhausted(_left(now), ("model_calls",))
-    if key and reply.error and reply.error.retryable:  # with more to spend it would have been asked again
-        return {"planning": counted, **_out_of_budget(now, runtime, key), "spent": reply.spent}
-    update = _acted(now, reply, runtime, deps)
+    update = _acted({**state, "planning": counted}, reply, runtime, deps)
     return {"planning": counted, **update, "spent": add(reply.spent, update.get("spent"))}
 
 
