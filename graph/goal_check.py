@@ -15,12 +15,14 @@ from graph.invoking import Site
 from graph.judging import judge
 from graph.leaving import corrected, leave, seen_before
 from graph.observing import keep, thread_of, whole
-from state.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, read_claims
+from state.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, overtaken, read_claims
 from state.journal import observation
 from state.ledger import add, exhausted
 from state.run import Json, Step
 from state.settings import Settings
 
+MOST_AGAIN = 10
+"""Readings that one goal_check makes again."""
 UNJUDGED = "not judged, because something else is missing"
 
 
@@ -62,6 +64,7 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
     inquiry = Inquiry(site, claim, criteria, await _seen(site, claim))
     if isinstance(claims, list):
         return _refused(inquiry, claims)
+    await _look_again(inquiry, claims)
     inquiry.verdicts |= {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
     if needs := await _decide(inquiry, claims):
         return _cut_off(inquiry, needs)
@@ -81,6 +84,24 @@ async def _seen(site: Site, claim: Json) -> Seen:
     used = any(e["step"] == id and e["source"] == "tool" for e in entries)
     writes_text = not used and not state["step"].get("tools")
     return Seen(full, id, str(claim["arguments"].get("result", "")), writes_text)
+
+
+async def _look_again(inquiry: Inquiry, claims: dict[int, Json]) -> None:
+    """Make cited readings of a folder again if something in it changed since, as far as the budget goes."""
+    site, seen = inquiry.site, inquiry.seen
+    fresh: dict[str, Json] = {}
+    for id in overtaken(claims, seen)[:MOST_AGAIN]:
+        if exhausted(site.left(), ("tool_calls",)):
+            break
+        old = seen.entries[seen.index[id]]
+        reading = {"tool": old["tool"], "arguments": old["arguments"], "expect": "ok"}
+        found = await run_check(reading, site, site.state["record"]["observed"] + len(inquiry.checks) + 1)
+        if found.entry is not None:
+            inquiry.checks.append(found.entry)
+            fresh[id] = await whole(site.runtime.store, thread_of(site.runtime), site.state.get("turn", 1), found.entry)
+    if fresh:
+        again = {id: entry["id"] for id, entry in fresh.items()}
+        inquiry.seen = Seen([*seen.entries, *fresh.values()], seen.step, seen.result, seen.writes_text, again)
 
 
 async def _decide(inquiry: Inquiry, claims: dict[int, Json]) -> str | None:

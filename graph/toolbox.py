@@ -89,12 +89,13 @@ class Toolbox:
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """What the call is about: files, addresses, ids. Paths are normalised, so `./a` and `a` are the same.
 
+        An argument left out has its default.
         `metadata["target"]` of the tool, a name or several, says which arguments hold them; without it
         those do that are called path, file, filename, file_path, url, uri, id or end in `_id`.
         """
         entry = self._entries.get(name)
-        declared = entry.targets if entry else None
-        return set(_target_values(arguments, declared))
+        declared, defaults = (entry.targets, entry.defaults) if entry else (None, {})
+        return set(_target_values({**defaults, **arguments}, declared))
 
     def subset(self, names: Iterable[str]) -> Self:
         """The toolbox with only these tools, in its own order. ToolError if one of them is not in it."""
@@ -123,6 +124,8 @@ class _Entry:
         self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)
         self.targets = _declared_targets(tool.name, metadata.get("target"))
+        properties = self.schema.get("properties", {})
+        self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:

@@ -31,6 +31,8 @@ class Seen:
     result: str = ""
     writes_text: bool = False
     """The step uses no tools: its product is its own text, which may be cited."""
+    again: Mapping[str, str] = field(default_factory=dict)
+    """Readings the runtime made again, because something within what they describe changed since: id → new id."""
     index: dict[str, int] = field(init=False)
     readings: dict[str, tuple[str, ...]] = field(init=False, default_factory=dict)
     """Texts that quotes were looked up in, folded once."""
@@ -109,8 +111,9 @@ def ground(claim: Mapping[str, Any], seen: Seen) -> tuple[list[dict[str, Any]], 
         elif problem := _flaw(reference, seen):
             problems.append(problem)
         else:
-            quote = reference.get("quote")
-            good.append({"observation": _id(reference), **({"quote": quote[:QUOTE_CHARS]} if quote else {})})
+            cited, quote = _id(reference), reference.get("quote")
+            newest = seen.again.get(cited, cited)
+            good.append({"observation": newest, **({"quote": quote[:QUOTE_CHARS]} if quote else {})})
     if not items:
         problems.append("cites no observation")
     return good, problems
@@ -142,7 +145,51 @@ def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
         )
     if quote and not seen.says(cited, entry["text"], quote):
         return f"the quote {quote[:60]!r} does not occur in {cited}"
+    if later := changed_within(seen.entries, position):
+        return _outdated(cited, entry, quote, later, seen)
     return None
+
+
+def changed_within(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
+    """The later observation that changed something inside of the folder that entry `index` describes, or None."""
+    entry = journal[index]
+    for later in journal[index + 1 :] if entry.get("effect") == "read" else ():
+        if later.get("effect") in ("write", "idempotent") and any(
+            _within(inner, outer) for inner in later.get("targets") or () for outer in entry.get("targets") or ()
+        ):
+            return later
+    return None
+
+
+def _within(inner: str, outer: str) -> bool:
+    if outer == ".":
+        return not inner.startswith(("/", "../")) and "://" not in inner
+    return inner.startswith(f"{outer}/") or outer.startswith(f"{inner}/")
+
+
+def _outdated(
+    cited: str, entry: Mapping[str, Any], quote: str | None, later: Mapping[str, Any], seen: Seen
+) -> str | None:
+    """What a reading from before a change within it is worth: what the same reading says now."""
+    before = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
+    if (new := seen.again.get(cited)) is None:
+        return f"{before}; look again"
+    now = seen.entries[seen.index[new]]
+    same = seen.says(new, now["text"], quote) if quote else now["text"] == entry["text"]
+    return None if now["ok"] and same else f"{before}; read again, as {new}, it says something else"
+
+
+def overtaken(claims: Mapping[int, Mapping[str, Any]], seen: Seen) -> list[str]:
+    """Ids of cited readings of a folder in which something changed since: to be read again before they count."""
+    found = []
+    for claim in claims.values():
+        cited = claim.get("evidence")
+        for item in cited if isinstance(cited, list) else [cited]:
+            reference = {"observation": item} if isinstance(item, str) else item
+            if isinstance(reference, Mapping) and isinstance(reference.get("observation"), str):
+                found.append(_id(reference))
+    known = [id for id in dict.fromkeys(found) if id in seen.index]
+    return [id for id in known if seen.entries[seen.index[id]]["ok"] and changed_within(seen.entries, seen.index[id])]
 
 
 def _known(seen: Seen) -> str:
