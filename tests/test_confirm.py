@@ -137,7 +137,7 @@ async def test_the_same_plan_again_is_another_question() -> None:
 @pytest.mark.parametrize(
     "value",
     [None, "", "?", "edit", 7, {}, {"foo": 1}, {"type": "frobnicate"}, {"decisions": []}, ["approve", "reject"],
-     2**70, {"a": object()}, {"a": float("nan")}, "\ud83d", b"yes",
+     2**70, pytest.param({"a": object()}, id="an-object"), {"a": float("nan")}, "\ud83d", b"yes",
      {"type": "approve", "message": "but not step 2"}, {"approved": True, "rejected": True}, "{broken"],
     ids=repr,
 )  # fmt: skip
