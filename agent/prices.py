@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agent.providers import is_provider
 from state.errors import ConfigError
 
 _MILLION = 1_000_000
@@ -37,7 +38,10 @@ class Prices:
     """
 
     def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        self._own = {name: _checked(name, rates) for name, rates in (own or {}).items()}
+        given = {name: _checked(name, rates) for name, rates in (own or {}).items()}
+        # A model does not say whose it is: `openai:gpt-5-mini` answers as `gpt-5-mini`.
+        bare = {name.partition(":")[2]: rates for name, rates in given.items() if is_provider(name.partition(":")[0])}
+        self._own = {**bare, **given}
 
     def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
         """US dollars for `usage` (ledger keys), or None when the price is unknown; the offline model costs 0.0."""

@@ -52,6 +52,11 @@ class Connection(Protocol):
         """None: OpenAI's."""
 
 
+def is_provider(name: str) -> bool:
+    """Whether `name` may stand before the colon of a model's name."""
+    return name == "openai" or name in _PACKAGES
+
+
 def make_model(name: str, connection: Connection | None, timeout: float) -> BaseChatModel:
     """The model of this name: `provider:model`, `offline`, or a bare name, which is OpenAI's or the base URL's.
 
@@ -78,7 +83,7 @@ def _split(name: str, has_base_url: bool) -> tuple[str, str]:
         return provider, bare
     if not colon:
         return "openai", provider
-    if provider == "openai" or provider in _PACKAGES:
+    if is_provider(provider):
         return provider, bare
     if has_base_url or provider == "ft":
         return "openai", name.strip()
