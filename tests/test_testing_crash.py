@@ -114,7 +114,7 @@ def test_a_saver_and_a_store_count_synchronous_calls_too() -> None:
     with pytest.raises(Crashed):
         store.batch([PutOp(("a",), "k", {"v": 2})])
     assert crash.trace == ["store", "store.done", "store"]
-    assert crash.written == 1
+    assert crash.written == 0 < crash.first_write
     checkpoints = Crash(2)
     with pytest.raises(Crashed, match="boundary 2"):
         graph().compile(CrashingSaver(InMemorySaver(), checkpoints)).invoke({}, config("t"))

@@ -53,16 +53,16 @@ class Crash:
         self.trace: list[str] = []
         """The boundaries that were reached and count, in order."""
         self.written = 0
-        """How many storage operations were done."""
+        """How many checkpoints and writes were done: an answer is safe with the first after it was given."""
         self.first_write = 0.0
-        """When the first of them was done, by `time.perf_counter`; 0.0: none was."""
+        """When the first storage operation was done, by `time.perf_counter`; 0.0: none was."""
         self._lock = threading.Lock()
 
     def reach(self, boundary: str) -> None:
         """Say that a boundary is reached; crashes if it is the one."""
         with self._lock:
+            self.written += boundary in ("put.done", "put_writes.done")
             if boundary in WRITTEN:
-                self.written += 1
                 self.first_write = self.first_write or time.perf_counter()
             if self.only is not None and boundary not in self.only:
                 return

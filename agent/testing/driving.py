@@ -30,8 +30,8 @@ async def drive(
 ) -> Run:
     """Start the thread, or go on with it after a crash, and answer what it asks until it has ended.
 
-    Every question and when it was put goes into `diary`, before it is answered; `asked_again` reads it. A thread that
-    is busy (the database has not noticed yet that its worker died) is tried for `patience` seconds.
+    Every question goes into `diary` before it is answered; `asked_again` reads it. A thread that is busy (the database
+    has not noticed yet that its worker died) is tried for `patience` seconds.
     """
     deadline = monotonic() + patience
     run: Run | None = None
