@@ -43,14 +43,10 @@ async def cut_off(turns: int) -> tuple[Agent, Outbox] | None:
     return agent, outbox
 
 
-@pytest.mark.parametrize(
-    "every",
-    [pytest.param(range(1, 6000, 7), id="short"), pytest.param(range(1, 6000), marks=pytest.mark.slow, id="all")],
-)
-async def test_whenever_it_is_cancelled_it_goes_on(every: range) -> None:
+async def test_whenever_it_is_cancelled_it_goes_on() -> None:
     """C06, R02, R03: resuming completes the run with one effect, or asks about the one that nobody can know of."""
     moments = 0
-    for turns in every:
+    for turns in range(1, 10_000, 7):
         if (cut := await cut_off(turns)) is None:
             break
         agent, outbox = cut
