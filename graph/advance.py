@@ -76,7 +76,9 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
     for step in plan["steps"]:
         toolbox = deps.tools_for(step.get("executor"), settings)
         names = toolbox.names if step.get("tools") is None else step["tools"]
-        if any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
+        executor = deps.executors.get(step.get("executor") or "")
+        alone = executor is not None and executor.works_alone
+        if alone or any(toolbox.effect(name) != "read" for name in names if name in toolbox.names):
             found.add(step["id"])
     return found
 
