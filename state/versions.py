@@ -37,10 +37,10 @@ def migrated(
     Raises StorageError, before anything is changed, for a version that is newer or that nothing leads on from.
     """
     version = values.get("version", 0)
+    if type(version) is not int or version < 0:
+        raise StorageError(f"the state of this thread has no version that could be read: {version!r}")
     if version == current and isinstance(values, dict):
         return values
-    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise StorageError(f"the state of this thread has no version that could be read: {version!r}")
     if version > current:
         raise StorageError(
             f"this thread was written by a newer version of DoneWhen (state {version}, this one reads up to "
