@@ -1,0 +1,104 @@
+"""Time travel: runs replayed and forked from older checkpoints; what was done in another branch is asked about."""
+
+from typing import Any
+
+import pytest
+from langgraph.types import Command
+
+from agent import Agent, StaleAnswer
+from agent.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.runs import Outbox, config, drawn, last_seen, step
+
+
+def sender() -> ScriptedModel:
+    """Sends once, then finishes; answers by what it sees, however often and wherever it is asked."""
+
+    def execute(messages: list[Any], tools: list[Any]) -> Any:
+        if any(message.text.startswith("[") for message in messages):
+            return finish_step("sent", evidence=last_seen(messages))
+        return call("send", to="ann", text="hi")
+
+    plan = submit_plan([step("s1", tools=["send"])])
+    return ScriptedModel(roles={"triage": lambda *_: plan, "execute": execute, "deliver": lambda *_: "Done."})
+
+
+async def finished() -> tuple[Agent, Outbox, list[Any]]:
+    """A run that has sent, and its checkpoints, newest first."""
+    outbox = Outbox()
+    agent = Agent(sender(), [outbox.tool()], storage="memory:")
+    await agent.start("do it", thread_id="t")
+    run = await agent.resume("t", "approve")
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+    return agent, outbox, [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
+
+
+@pytest.mark.parametrize("fork", [False, True])
+async def test_from_no_checkpoint_is_a_write_repeated_silently(fork: bool) -> None:
+    """R03: whether replayed as it was or forked by an update, the run ends, or asks before it writes again."""
+    kinds = []
+    for n in range(1, 9):
+        agent, outbox, history = await finished()
+        snapshot = history[-n]
+        if not snapshot.next or snapshot.next == ("__start__",):
+            continue
+        where = snapshot.config
+        if fork:
+            where = await agent.graph.aupdate_state(where, {"feedback": "from here"})
+        await agent.graph.ainvoke(None, where)
+        run = await agent.get("t")
+        for _ in range(2):
+            if run.status == "waiting" and run.pending[0]["kind"] == "plan":
+                run = await agent.resume("t", "approve")
+        if run.status == "waiting":
+            kinds.append(run.pending[0]["kind"])
+            await drawn(agent, run)
+            assert len(outbox.sent) == 1
+            run = await agent.resume("t", {run.pending[0]["id"]: "it happened"})
+        assert (run.status, len(outbox.sent)) == ("completed", 1)
+    assert kinds == ["effect"] * 5
+
+
+@pytest.mark.parametrize(("said", "sent"), [("it happened", 1), ("skip", 1), ("it did not", 2)])
+async def test_the_person_decides_what_happens_to_it(said: str, sent: int) -> None:
+    """R03: the recorded outcome is used again, the call is left out, or it is made once more; the receipt has it."""
+    agent, outbox, history = await finished()
+    before = next(snapshot for snapshot in history if snapshot.next == ("execute",))
+    out = await agent.graph.ainvoke(None, before.config)
+    assert out["__interrupt__"][0].value["arguments"] == {"to": "ann", "text": "hi"}
+    run = await agent.resume("t", said)
+    assert len(outbox.sent) == sent
+    row = (await agent.get("t")).receipt or {"approvals": [{}]}
+    if said != "skip":
+        assert run.status == "completed"
+        assert (row["approvals"][-1]["kind"], row["approvals"][-1]["by"]) == ("effect", "user")
+
+
+async def test_a_fork_with_another_plan_asks_for_that_plan() -> None:
+    """C04: consent given in one branch is none in another; the answers of the old branch are stale here."""
+    agent, outbox, history = await finished()
+    before = next(snapshot for snapshot in history if snapshot.next == ("confirm",))
+    old = before.interrupts or before.tasks[0].interrupts
+    out = await agent.graph.ainvoke(None, before.config)
+    assert out["__interrupt__"][0].value["kind"] == "plan"
+    run = await agent.get("t")
+    if old and old[0].id != run.pending[0]["interrupt_id"]:
+        with pytest.raises(StaleAnswer):
+            await agent.resume("t", {old[0].id: "approve"})
+    edited = {"type": "edit", "steps": {"s1": {"content": "send nothing", "tools": []}}}
+    run = await agent.resume("t", edited)
+    assert (run.status, run.pending[0]["kind"], len(outbox.sent)) == ("waiting", "tool", 1)
+    run = await agent.resume("t", "no")
+    assert len(outbox.sent) == 1
+
+
+async def test_the_old_branch_stays() -> None:
+    """LANGGRAPH §4: what was there before the fork can be read, and gone back to."""
+    agent, outbox, history = await finished()
+    before = next(snapshot for snapshot in history if snapshot.next == ("confirm",))
+    await agent.graph.ainvoke(None, before.config)
+    assert (await agent.get("t")).status == "waiting"
+    leaf = await agent.graph.aget_state(history[0].config)
+    assert leaf.values["outcome"]["status"] == "completed"
+    out = await agent.graph.ainvoke(Command(resume="approve"), config("t"))
+    assert out["__interrupt__"][0].value["kind"] == "effect"
+    assert len(outbox.sent) == 1
