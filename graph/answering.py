@@ -21,7 +21,7 @@ def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by
     """The update of the run for an answer to `pending`. `by` says who answered: the user, or a policy."""
     row = decision_row(pending, answer.kind, answer.text, by, at)
     if answer.kind == "cancel":
-        nobody = {"code": "unanswered", "reason": f"nobody answered: {pending['question']}"}
+        nobody = {"code": "unanswered", "reason": f"nobody answered: {pending.get('question')}"}
         ending = nobody if by == "policy" else {"code": "cancelled", "reason": f"cancelled at {pending['id']}"}
         return {"ending": ending, "approvals": [row]}
     if pending.get("about") == "failure":
