@@ -131,7 +131,8 @@ def delivery_brief(
     """The delivery's brief: the receipt in words, and what was observed as its evidence; nothing else."""
     seen = {entry["id"]: entry["text"] for entry in journal}
     most = _share(sum(1 for row in receipt["steps"] if row["result"]))
-    lines = [f"status: {receipt['status']}" + (f" ({reason})" if reason else "")]
+    why = f" ({reason})" if reason and receipt["status"] != "completed" else ""
+    lines = [f"status: {receipt['status']}{why}"]
     for row in receipt["steps"]:
         lines.append(f"step {row['id']} {row['status']}: {row['content']}")
         lines += [f"  result: {row['result'][:most]}"] if row["result"] else []

@@ -52,8 +52,8 @@ def build_plan(deps: Deps) -> CompiledStateGraph[Planning, Settings, Planning, P
     graph.add_node("triage", bound(triage, deps))
     graph.add_node("draft", bound(draft, deps))
     graph.add_conditional_edges(START, Route(first_phase))
-    graph.add_conditional_edges("triage", Route(after_phase))
-    graph.add_conditional_edges("draft", Route(after_phase))
+    graph.add_conditional_edges("triage", Route(after_triage))
+    graph.add_conditional_edges("draft", Route(after_draft))
     return graph.compile()
 
 
@@ -72,11 +72,18 @@ def first_phase(state: Planning) -> Literal["triage", "draft"]:
     return "draft" if state["planning"]["phase"] == "draft" else "triage"
 
 
-def after_phase(state: Planning) -> Literal["triage", "draft", "__end__"]:
+def after_triage(state: Planning) -> Literal["triage", "draft", "__end__"]:
     """On as long as nothing came out of planning: a plan, a question or an end."""
-    if state.get("plan") or state.get("pending") or state.get("ending"):
-        return "__end__"
-    return first_phase(state)
+    return "__end__" if _came_out(state) else first_phase(state)
+
+
+def after_draft(state: Planning) -> Literal["draft", "__end__"]:
+    """As after the triage; but there is no way back to it."""
+    return "__end__" if _came_out(state) else "draft"
+
+
+def _came_out(state: Planning) -> bool:
+    return bool(state.get("plan") or state.get("pending") or state.get("ending"))
 
 
 async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
@@ -121,7 +128,7 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     if reply.speech:
         reply.speech.finish(outcome.speech)
     if isinstance(outcome, Decision) and outcome.kind == "speak":
-        outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], outcome.speech)
+        outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], printed=True)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         before = (state.get("approval") or {}).get("plan")

@@ -6,11 +6,13 @@ from importlib.resources import files
 from string import Template
 
 TAGS = (
-    "goal", "conversation", "tools", "checks", "executors", "limits", "feedback", "proposal", "finished", "failure", "today",
-    "language", "profile", "step", "done_when", "tools_approved", "results", "result", "receipt", "tool_output",
-    "criterion", "evidence", "observation",
+    "goal", "conversation", "tools", "checks", "executors", "limits", "feedback", "proposal", "finished", "failure",
+    "today", "language", "profile", "step", "done_when", "tools_approved", "results", "result", "receipt",
+    "tool_output", "criterion", "evidence", "observation",
 )  # fmt: skip
-_OWN_TAG = re.compile(rf"<(?=/?\s*(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
+_GAP = "[\\s\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*"
+"""White space, and characters that nobody sees."""
+_OWN_TAG = re.compile(rf"<(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
 
 
 @cache
