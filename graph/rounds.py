@@ -59,7 +59,9 @@ def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Tool
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, step = settings_of(runtime), state["step"]
     named = deps.executors.get(step.get("executor") or "")
-    prompt = render("execute", profile=profile_text(settings.profile, named.profile if named else ""))
+    prompt = render(
+        "execute", profile=profile_text(settings.profile, named.profile if named else "", settings.language)
+    )
     rounds = fitting(state.get("transcript", ()), settings.transcript_chars)
     return Question(
         "execute",
