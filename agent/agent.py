@@ -21,7 +21,7 @@ from agent.prices import Price, Prices
 from agent.run import Json, Run, ThreadInfo, known, run_of, unfinished
 from agent.storage import Storage, open_storage
 from agent.thread_graph import Compiled, ThreadGraph, found, on_saver
-from agent.threads import list_threads, note_thread, thread_info
+from agent.threads import list_threads, note_thread, thread_info, thread_settings
 from agent.tools import Tools, as_tools
 from graph import Executor, build_graph
 from graph.pauses import put_away
@@ -133,6 +133,7 @@ class Agent:
         of the thread's id it is for what was asked there, and for nothing asked since; ids say the same.
         Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
         that is not understood keeps the pause: `Run.problem` says why.
+        The settings are those of the start, whichever agent goes on, unless others are given here; these then stay.
         Raises UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
         return await last(self.stream_resume(thread_id, answer, settings=settings, config=config))
@@ -167,7 +168,7 @@ class Agent:
         """As `resume`, giving events as they happen."""
         shown = thread_id if isinstance(thread_id, Run) else None
         id = shown.thread_id if shown else str(thread_id)
-        chosen = self.settings if settings is None else _settings(settings)
+        chosen = None if settings is None else _settings(settings)
         async with aclosing(told(self._resumed(id, answer, shown, chosen, config))) as events:
             async for event in events:
                 yield event
@@ -177,8 +178,8 @@ class Agent:
     async def get(self, thread_id: str) -> Run:
         """What became of a thread. Raises UnknownThread."""
         async with self.storage.reader() as session:
-            graph = on_saver(self._compiled, *session)
-            return run_of(thread_id, known(thread_id, await graph.aget_state(_configured(thread_id, None))))
+            graph, settings = on_saver(self._compiled, *session), await thread_settings(session[1], thread_id)
+            return run_of(thread_id, known(thread_id, await graph.aget_state(_configured(thread_id, None))), settings)
 
     async def receipt(self, thread_id: str) -> Json | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
@@ -221,7 +222,7 @@ class Agent:
                 if not restart:
                     raise unfinished(run)
                 await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
-            await note_thread(store, thread_id, goal=goal, extra=extra)
+            await note_thread(store, thread_id, goal=goal, extra=extra, settings=settings)
             yield {"type": "started", "thread_id": thread_id, "goal": goal}
             given = {"messages": [HumanMessage(goal)]}
             async with aclosing(self._driven(graph, store, thread_id, given, settings, configured)) as events:
@@ -229,11 +230,12 @@ class Agent:
                     yield event
 
     async def _resumed(
-        self, thread_id: str, answer: Any, shown: Run | None, settings: Settings, config: RunnableConfig | None
+        self, thread_id: str, answer: Any, shown: Run | None, chosen: Settings | None, config: RunnableConfig | None
     ) -> AsyncGenerator[Json, None]:
         async with self._session(thread_id) as (graph, store):
             configured = _configured(thread_id, config)
-            run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)))
+            settings = chosen or await thread_settings(store, thread_id) or self.settings
+            run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)), settings)
             given: Command[Any] | None = None
             if answer is not _MISSING:
                 given = resume_command(run, answer, shown)
@@ -243,7 +245,7 @@ class Agent:
             if given is None and run.status != "running":
                 yield terminal(run)
                 return
-            await note_thread(store, thread_id, goal=run.goal)
+            await note_thread(store, thread_id, goal=run.goal, settings=chosen)
             async with aclosing(self._driven(graph, store, thread_id, given, settings, configured)) as events:
                 async for event in events:
                     yield event
@@ -273,7 +275,7 @@ class Agent:
             pass
         finally:
             del self._controls[thread_id]
-        run = run_of(thread_id, await graph.aget_state(config))
+        run = run_of(thread_id, await graph.aget_state(config), settings)
         await note_thread(store, thread_id, status=run.status)
         yield terminal(run)
 

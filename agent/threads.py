@@ -8,6 +8,7 @@ from langgraph.store.base import BaseStore
 from agent.run import Json, ThreadInfo
 from agent.storage import Storage
 from state.errors import UnknownThread
+from state.settings import Settings
 
 GOAL_CHARS = 500
 
@@ -17,7 +18,13 @@ def _namespace(thread_id: str) -> tuple[str, ...]:
 
 
 async def note_thread(
-    store: BaseStore, thread_id: str, *, goal: str | None = None, status: str = "running", extra: Json | None = None
+    store: BaseStore,
+    thread_id: str,
+    *,
+    goal: str | None = None,
+    status: str = "running",
+    extra: Json | None = None,
+    settings: Settings | None = None,
 ) -> None:
     """Write down what changed about a thread."""
     item = await store.aget(_namespace(thread_id), "info")
@@ -26,6 +33,8 @@ async def note_thread(
         value["goal"] = goal.strip()[:GOAL_CHARS]
     if extra is not None:
         value["extra"] = extra
+    if settings is not None:
+        value["settings"] = settings.model_dump(mode="json")
     value |= {"status": status, "updated": datetime.now(UTC).isoformat(timespec="seconds")}
     await store.aput(_namespace(thread_id), "info", value, index=False)
 
@@ -37,6 +46,13 @@ async def thread_info(store: BaseStore, thread_id: str) -> ThreadInfo:
         raise UnknownThread(f"there is no thread {thread_id!r}")
     value = item.value
     return ThreadInfo(thread_id, value["goal"], value["status"], value["updated"], value.get("extra") or {})
+
+
+async def thread_settings(store: BaseStore, thread_id: str) -> Settings | None:
+    """The settings with which the thread's request was started, or resumed last; None where none are remembered."""
+    item = await store.aget(_namespace(thread_id), "info")
+    found = item.value.get("settings") if item else None
+    return None if found is None else Settings.model_validate(found)
 
 
 async def list_threads(storage: Storage, limit: int) -> list[ThreadInfo]:

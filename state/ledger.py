@@ -43,14 +43,15 @@ def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> 
     return total
 
 
+def allowed(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
+    """What may be spent of everything that is limited, with what was granted."""
+    set_keys = [key for key in KEYS if getattr(limits, key) is not None]
+    return {key: getattr(limits, key) + (granted or {}).get(key, 0) for key in set_keys}
+
+
 def remaining(limits: Limits, granted: Mapping[str, float] | None, spent: Mapping[str, float] | None) -> Amounts:
     """What is left of every limit that is set, never below zero."""
-    left: Amounts = {}
-    for key in KEYS:
-        limit = getattr(limits, key)
-        if limit is not None:
-            left[key] = max(0, limit + (granted or {}).get(key, 0) - (spent or {}).get(key, 0))
-    return left
+    return {key: max(0, total - (spent or {}).get(key, 0)) for key, total in allowed(limits, granted).items()}
 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
@@ -95,11 +96,9 @@ def meter(
     spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None
 ) -> list[dict[str, Any]]:
     """Rows `{key, spent, limit}` of everything spent or limited, for people."""
-    rows = []
-    for key in KEYS:
-        limit = getattr(limits, key)
-        amount = (spent or {}).get(key, 0)
-        if amount or limit is not None:
-            total = None if limit is None else limit + (granted or {}).get(key, 0)
-            rows.append({"key": key, "spent": amount, "limit": total})
-    return rows
+    total, used = allowed(limits, granted), spent or {}
+    return [
+        {"key": key, "spent": used.get(key, 0), "limit": total.get(key)}
+        for key in KEYS
+        if used.get(key) or key in total
+    ]
