@@ -164,9 +164,9 @@ def test_endless_evidence_is_refused_quickly() -> None:
     text = "line of text\n" * 80_000
     flood = [{"observation": "s2.1", "quote": f"line {n}"} for n in range(5000)]
     assert str(MOST_EVIDENCE) in ground(cites(*flood), seen(tool("s2.1", text)))[1][0]
-    started = time.perf_counter()
+    started = time.process_time()
     ground(cites(*flood[:MOST_EVIDENCE]), seen(tool("s2.1", text)))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,6 @@ def test_ordinary_text_stays_as_it_is(text: str) -> None:
 def test_a_million_characters_take_linear_time(piece: str) -> None:
     """F8: hostile output of the largest size is marked in well under a second."""
     text = piece * (1_000_000 // len(piece))
-    started = time.perf_counter()
+    started = time.process_time()
     mark(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

@@ -128,8 +128,8 @@ def test_a_number_stands_only_where_it_stands_whole(said: str, found: str) -> No
 
 @pytest.mark.parametrize("text", ["row 12,345 ünï\n" * 70_000, "1" * 1_000_000, "1 " * 500_000, "\\" * 1_000_000])
 def test_a_megabyte_is_searched_in_a_moment(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     occurs("ROW 12,345 ÜNÏ", text)
     occurs("11 1", text)
     occurs("1" * 1000 + "2", text)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

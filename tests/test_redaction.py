@@ -112,9 +112,9 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 def test_a_megabyte_is_quick(unit: str) -> None:
     """F8: linear in the length, also for text made to be slow."""
     text = unit * (1_000_000 // len(unit))
-    started = time.perf_counter()
+    started = time.process_time()
     redact(text)
-    assert time.perf_counter() - started < 4
+    assert time.process_time() - started < 4
 
 
 def test_arguments_are_redacted_by_name_and_by_content() -> None:
