@@ -9,7 +9,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from graph.calling import CallResult
 from graph.context import settings_of
 from graph.effects import Outcome, files_of
-from graph.events import emit, observed
+from graph.events import charged, emit, observed
 from graph.gates import Tools, refusal, repeated, stop, unknown_effect
 from graph.invoking import Site, invoke
 from graph.leaving import leave, seen_before, silence
@@ -163,6 +163,7 @@ def _say(call: Json, text: str, work: Work) -> None:
 
 
 def _update(work: Work) -> Step:
+    charged(work.site.runtime, work.site.state["step"]["id"], work.site.spent)
     return {"journal": work.entries, "transcript": work.results, "spent": work.site.spent, "files": work.files}
 
 

@@ -41,6 +41,7 @@ async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     checklist = todos(state.get("plan"), steps)
     emit(runtime, "todos", todos=checklist)
+    emit(runtime, "spent", meter=final["meter"])
     pending = state.get("pending")
     closed = closing(state.get("messages") or (), pending, "Ended.") if pending else []
     said: list[AnyMessage] = [*closed, AIMessage(text)]

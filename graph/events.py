@@ -32,3 +32,9 @@ def observed(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
     """A tool answered."""
     fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
     emit(runtime, "observation", **fields, text=entry["text"][:300])
+
+
+def charged(runtime: Runtime[Settings], step: str | None, spent: Mapping[str, float]) -> None:
+    """Something was spent, by planning (`None`) or by a step, since it was last said; `spent` events tell the sums."""
+    if spent:
+        emit(runtime, "charged", step=step, spent=dict(spent))

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from graph.checking import Check, run_check
 from graph.context import Deps, settings_of
-from graph.events import emit
+from graph.events import charged, emit
 from graph.invoking import Site
 from graph.judging import judge
 from graph.leaving import corrected, leave, seen_before
@@ -66,7 +66,9 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
         return _refused(inquiry, claims)
     await _look_again(inquiry, claims)
     inquiry.verdicts |= {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
-    if needs := await _decide(inquiry, claims):
+    needs = await _decide(inquiry, claims)
+    charged(runtime, state["step"]["id"], site.spent)
+    if needs:
         return _cut_off(inquiry, needs)
     if bad := inquiry.bad():
         told = [v for v in bad if v["note"] != UNJUDGED]

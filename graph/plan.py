@@ -15,7 +15,7 @@ from graph.briefs import planning_brief, profile_text
 from graph.budget import OPTIONS, Account, budget_pause
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
-from graph.events import emit, retracter, sayer
+from graph.events import charged, emit, retracter, sayer
 from graph.pauses import call_id, opening
 from graph.proposal import plan_rules, propose, with_finished
 from graph.transcript import shown
@@ -94,6 +94,7 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     if key := exhausted(_left(state), ("model_calls",)):
         return _out_of_budget(state, runtime, key)
     reply = await ask(deps, settings, _question(state, runtime, deps))
+    charged(runtime, None, reply.spent)
     counted = {**planning, "rounds": planning["rounds"] + 1}
     update = _acted({**state, "planning": counted}, reply, runtime, deps)
     return {"planning": counted, **update, "spent": add(reply.spent, update.get("spent"))}

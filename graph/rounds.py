@@ -7,7 +7,7 @@ from graph.asking import Question, ask
 from graph.briefs import profile_text
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
-from graph.events import retracter, sayer
+from graph.events import charged, retracter, sayer
 from graph.leaving import corrected, leave, left_of, silence
 from graph.pauses import call_id
 from graph.toolbox import Toolbox
@@ -38,6 +38,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
     reply = await ask(deps, settings, _question(state, runtime, deps, toolbox, left))
     spent = add(reply.spent, {"rounds": 1})
+    charged(runtime, state["step"]["id"], spent)
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
     if reply.message is None:
         key = exhausted(left_of({**now, "spent": add(state.get("spent"), spent)}))

@@ -95,7 +95,7 @@ def _split(amount: float, parts: int) -> list[float]:
 def meter(
     spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None
 ) -> list[dict[str, Any]]:
-    """Rows `{key, spent, limit}` of everything spent or limited, for people."""
+    """Rows `{key, spent, limit}` of everything spent or limited, and of calls whose cost is not really known."""
     total, used = allowed(limits, granted), spent or {}
     return [
         {"key": key, "spent": used.get(key, 0), "limit": total.get(key)}

@@ -23,6 +23,7 @@ FIELDS = {
     "observation": {"id", "step", "tool", "ok", "text", "seconds"},
     "correction": {"step", "text"},
     "step_finished": {"step", "status", "result", "reason"},
+    "charged": {"step", "spent"},
     "spent": {"meter"},
     "waiting": {"pending", "problem", "run"},
     "outcome": {"status", "code", "text", "run"},
@@ -61,7 +62,7 @@ async def test_a_run_is_told_in_order() -> None:
     """S01: events are typed and in the order in which things happened; the last one is the outcome."""
     flow = await _whole_run()
     well_formed(flow.events)
-    kinds = [e["type"] for e in flow.events if e["type"] not in ("todos", "spent", "speech")]
+    kinds = [e["type"] for e in flow.events if e["type"] not in ("todos", "charged", "spent", "speech")]
     assert kinds == [
         "started",
         "goal",
