@@ -35,7 +35,7 @@ def resume_command(run: Run, answer: Any, shown: Run | None = None) -> Command[A
     answers = {id: _storable(value) for id, value in answers.items()}
     for id, value in answers.items():
         _check_fresh(value, pauses[id], list(pauses))
-    return _command(first, pauses, answers)
+    return _command(first, answers)
 
 
 def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
@@ -43,18 +43,14 @@ def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
     if settings.on_question == "wait" or settings.question_seconds is None:
         return None
     latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)
-    pauses = {pause["id"]: pause for pause in run.pending if pause["kind"] == "question"}
-    late = [id for id, pause in pauses.items() if datetime.fromisoformat(str(pause["asked_at"])) <= latest]
-    return _command(run.pending[0], pauses, dict.fromkeys(late, OVERDUE)) if late else None
+    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] == "question"}
+    late = [id for id, at in asked.items() if at and datetime.fromisoformat(at) <= latest]
+    return _command(run.pending[0], dict.fromkeys(late, OVERDUE)) if late else None
 
 
-def _command(first: Json, pauses: Mapping[str, Json], answers: Json) -> Command[Any]:
-    own = {id: value for id, value in answers.items() if pauses[id]["kind"] != "other"}
-    resume = {pauses[id]["interrupt_id"]: value for id, value in answers.items() if id not in own}
-    if own:
-        only = len(own) == 1 and first["id"] in own and own[first["id"]] != OVERDUE
-        resume[first["interrupt_id"]] = own[first["id"]] if only else {"answers": own}
-    return Command(resume=resume)
+def _command(first: Json, answers: Json) -> Command[Any]:
+    given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
+    return Command(resume={first["interrupt_id"]: given})
 
 
 def _storable(value: Any) -> Any:
@@ -81,8 +77,6 @@ def _by_id(answer: Any, run: Run) -> Json | None:
 
 def _check_fresh(value: Any, pause: Json, open_ids: list[str]) -> None:
     """Raise StaleAnswer if the answer itself says that it is for another question, or another revision of the plan."""
-    if pause["kind"] == "other":
-        return
     named = value.get("interrupt_id") if isinstance(value, Mapping) else None
     if named is not None and named != pause.get("interrupt_id"):
         raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(open_ids)}", open_ids)

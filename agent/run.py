@@ -8,8 +8,6 @@ from langgraph.types import StateSnapshot
 
 from graph.pauses import open_pauses
 from state.errors import ThreadWaiting, UnknownThread
-from state.ledger import allowed
-from state.settings import Settings
 from state.versions import migrated
 
 Json = dict[str, Any]
@@ -34,17 +32,12 @@ class Run:
     outcome: Json | None = None
     receipt: Json | None = None
     spent: Mapping[str, float] = field(default_factory=dict)
-    limits: Mapping[str, float] = field(default_factory=dict)
-    """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
     problem: str = ""
     """Why the last answer was not taken; "" if it was."""
 
 
-def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None) -> Run:
-    """Read a run from a snapshot that holds one; `settings` tell its limits.
-
-    Raises StorageError for a version of the state unknown here.
-    """
+def run_of(thread_id: str, snapshot: StateSnapshot) -> Run:
+    """Read a run from a snapshot that holds one. Raises StorageError for a version of the state unknown here."""
     values = migrated(snapshot.values)
     outcome = values.get("outcome")
     pending = _pending(values, snapshot)
@@ -63,25 +56,16 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         outcome if finished else None,
         outcome["receipt"] if finished and outcome else None,
         values.get("spent") or {},
-        allowed(settings.limits, values.get("granted")) if settings else {},
         str(pending[0].get("problem") or "") if pending else "",
     )
 
 
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Json, ...]:
-    """Our pauses hang on one interrupt; a tool that interrupts by itself has one of its own."""
+    """What is open; all of it hangs on the one interrupt of the question asked now."""
     if not snapshot.interrupts:
         return ()
-    own = open_pauses(values) if values.get("pending") else []
-    ids = {pause["id"] for pause in own}
-    foreign: list[Json] = []
-    for found in snapshot.interrupts:
-        if isinstance(found.value, Mapping) and found.value.get("id") in ids:
-            own[0] = {"asked_at": snapshot.created_at, **own[0], "interrupt_id": found.id}
-        else:
-            asked: Json = {"id": found.id, "kind": "other", "question": str(found.value), "options": [], "step": None}
-            foreign.append({**asked, "interrupt_id": found.id, "value": found.value})
-    return (*own, *foreign)
+    first, *rest = open_pauses(values)
+    return ({"asked_at": snapshot.created_at, **first, "interrupt_id": snapshot.interrupts[0].id}, *rest)
 
 
 def known(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:

@@ -184,6 +184,28 @@ async def test_where_nobody_answers_the_policy_does(
     model.assert_exhausted()
 
 
+async def test_all_overdue_questions_are_answered_at_once() -> None:
+    """X16, C07: the planner's, and those of steps side by side, each by the policy."""
+    plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])])
+    model = ScriptedModel(
+        roles={
+            "triage": [ask_user("Which file?"), plan],
+            "execute": {id: [ask_user(f"Which {id}?"), said(id)] for id in ("s1", "s2")},
+            "deliver": ["Done."],
+        }
+    )
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    soon = Settings(confirm="never", on_question="assume", question_seconds=0)
+    run = await agent.start("do it")
+    assert [pause["id"] for pause in run.pending] == ["plan.q1"]
+    run = await agent.resume(run.thread_id, settings=soon)
+    assert [pause["id"] for pause in run.pending] == ["s1.q1", "s2.q1"]
+    run = await agent.resume(run.thread_id, settings=soon)
+    assert run.status == "completed"
+    assert [asked["by"] for asked in (run.receipt or {})["questions"]] == ["policy"] * 3
+    model.assert_exhausted()
+
+
 async def test_a_question_that_is_not_overdue_waits() -> None:
     """X16: before its time, resuming changes nothing; a person's answer counts at any time."""
     agent = Agent(
