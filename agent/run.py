@@ -8,6 +8,8 @@ from langgraph.types import StateSnapshot
 
 from graph.pauses import open_pauses
 from state.errors import ThreadWaiting, UnknownThread
+from state.ledger import allowed
+from state.settings import Settings
 from state.versions import migrated
 
 Json = dict[str, Any]
@@ -32,12 +34,17 @@ class Run:
     outcome: Json | None = None
     receipt: Json | None = None
     spent: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
     problem: str = ""
     """Why the last answer was not taken; "" if it was."""
 
 
-def run_of(thread_id: str, snapshot: StateSnapshot) -> Run:
-    """Read a run from a snapshot that holds one. Raises StorageError for a version of the state unknown here."""
+def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None) -> Run:
+    """Read a run from a snapshot that holds one; `settings` tell its limits.
+
+    Raises StorageError for a version of the state unknown here.
+    """
     values = migrated(snapshot.values)
     outcome = values.get("outcome")
     pending = _pending(values, snapshot)
@@ -56,6 +63,7 @@ def run_of(thread_id: str, snapshot: StateSnapshot) -> Run:
         outcome if finished else None,
         outcome["receipt"] if finished and outcome else None,
         values.get("spent") or {},
+        allowed(settings.limits, values.get("granted")) if settings else {},
         str(pending[0].get("problem") or "") if pending else "",
     )
 
