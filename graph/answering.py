@@ -47,6 +47,7 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
     record = _record(values, pending) if step else dict(values["planning"])
     number = record.get("observed", 0) + 1
     text = answer.text or NO_ANSWER
+    asked = {"question": pending["question"], "by": by, "asked": pending["id"]}
     entry = observation(
         f"{step or record['transcript']}.{number}",
         step or "plan",
@@ -54,7 +55,7 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
         "user",
         text,
         ok=answer.kind == "answer",
-        arguments={"question": pending["question"], "by": by, "asked": pending["id"]},
+        arguments=asked | ({"options": pending["options"]} if pending["options"] else {}),
         at=at,
     )
     said = _to_model(pending, shown(entry, 20_000))

@@ -228,7 +228,7 @@ def _asks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
     """Leave with a question; the answer will be the result of this very call."""
     planning, question = state["planning"], decision.arguments["question"]
     told = NO_QUESTIONS if _left(state).get("questions", 1) < 1 else ""
-    if before := answered_before(state.get("asked", ()), question):
+    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
         told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
     if told:
         return {"planning": planning, "transcript": [message, *respond(message, told)]}

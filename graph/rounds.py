@@ -106,7 +106,7 @@ def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
 def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
     """Leave with a question; the answer will be the result of this very call."""
     record, question = state["record"], decision.arguments["question"]
-    if before := answered_before(state.get("asked", ()), question):
+    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
         return _told(state, message, f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}")
     if left_of(state).get("questions", 1) < 1:
         return _told(state, message, NO_QUESTIONS)

@@ -11,7 +11,7 @@ from graph.context import Deps
 from graph.pauses import asked_again, closing, open_pauses, opening, reopened
 from graph.updates import applied, together
 from state.human import Answer, Bundle, read_answer
-from state.journal import same_question
+from state.questions import same_question
 from state.run import Json, Run
 from state.settings import Settings
 from state.values import flaw
@@ -51,7 +51,8 @@ def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[s
         (other, answer, by)
         for pause, answer, by in taken
         for other in questions
-        if pause["kind"] == "question" and same_question(pause["question"], other["question"])
+        if pause["kind"] == "question"
+        and same_question(pause["question"], other["question"], pause["options"], other["options"])
     ]
 
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from state.quotes import fold
+from state.questions import same_question
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -126,19 +126,14 @@ def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit
     return found
 
 
-def answered_before(journal: Sequence[Mapping[str, Any]], question: str) -> Mapping[str, Any] | None:
-    """What the user said to this very question, if it was asked; also that no answer was given.
-
-    The same means the same words: an answer about one file is none about another.
-    """
-    asked = (e for e in journal if e["source"] == "user")
-    return next((e for e in asked if same_question(str(e["arguments"].get("question") or ""), question)), None)
-
-
-def same_question(one: str, other: str) -> bool:
-    """Whether two questions are the same, word for word."""
-    return _words(one) == _words(other)
-
-
-def _words(question: str) -> str:
-    return fold(question).rstrip(" .?!…。？！")
+def answered_before(
+    journal: Sequence[Mapping[str, Any]], question: str, options: Sequence[str] | None = None
+) -> Mapping[str, Any] | None:
+    """What the user said to this very question, if it was asked; also that no answer was given."""
+    for entry in journal:
+        asked = entry["arguments"]
+        if entry["source"] == "user" and same_question(
+            str(asked.get("question") or ""), question, asked.get("options"), options
+        ):
+            return entry
+    return None
