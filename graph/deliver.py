@@ -7,13 +7,14 @@ from graph.asking import Question, ask
 from graph.briefs import delivery_brief, profile_text
 from graph.context import Deps, settings_of
 from graph.events import answerer, emit, retracter
+from graph.forms import from_text
 from graph.pauses import closing
 from prompts import render
-from state.extraction import prose
 from state.ledger import Amounts, add, exhausted, remaining
 from state.outcome import left_over, receipt, status_of, summary, what_next
 from state.run import Json, Run, todos
 from state.settings import Settings
+from state.values import whole
 
 ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
@@ -86,7 +87,7 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
         retract=retracter(runtime, None),
     )
     reply = await ask(deps, settings, question)
-    answer = prose(str(reply.message.text), None)[:ANSWER_CHARS] if reply.message else ""
+    answer = _written(reply.message)
     if not answer:
         emit(runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
         return _said(runtime, by_code), reply.spent
@@ -94,6 +95,13 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
     if reply.speech:
         reply.speech.finish(text)
     return text, reply.spent
+
+
+def _written(message: AIMessage | None) -> str:
+    """The answer in a reply, which models used to printing their decisions may print as one; "" if there is none."""
+    printed = from_text(whole(str(message.text)) if message else "", ["answer"])
+    said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] == "answer"]
+    return (said[0] if said else "" if printed.problems else printed.speech).strip()[:ANSWER_CHARS]
 
 
 def _by_code(draft: Json, ending: Json) -> str:

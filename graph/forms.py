@@ -2,7 +2,8 @@
 
 1. `{"action": "finish_step", …arguments}` — also with the arguments under arguments, args, action_input or input, and
    `{"name": …, "arguments": …}` or `{"tool": …, "args": …}`, one or a list.
-2. the original: `{"speak", "action", "reason", "complexity", "need_thinking", "plan_steps", "goal_check", "tool_call"}`.
+2. the original: `{"speak", "action", "reason", "complexity", "need_thinking", "plan_steps", "goal_check",
+   "tool_call"}`.
 """
 
 import re
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from state.extraction import Extracted, extract, prose
+from state.json_tokens import read_tokens
+from state.work import Work
 
 INNER = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
 NAME = ("action", "name", "tool", "tool_name", "function")
@@ -39,6 +42,8 @@ WORDS = {
 TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools"})
 SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
 RENAMED = {"plan_steps": "steps"}
+WHOLE = frozenset({"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up"})
+"""Decisions that call no tool."""
 WORDING = {"answer": "text", "ask_user": "question", "finish_step": "result", "finish_task": "result"}
 """Where a single text belongs that came as the whole argument."""
 _GONE_WRONG = re.compile(r"""[{,]\s*+["'“]?(?:action|action_input|arguments|tool_calls?)["'”]?\s*+[:：]""")
@@ -59,7 +64,7 @@ def from_text(text: str, names: Sequence[str]) -> Printed:
     found = extract(text, lambda value: _is_decision(value, names), keys=KEYS)
     if found is None:
         return _unread(text)
-    if not found.complete:
+    if not found.complete and not _is_whole(text, found):
         return Printed([], prose(text, found), ["the JSON is cut off: closing brackets are missing; write it whole"])
     values = found.value if isinstance(found.value, list) else [found.value]
     calls, problems, said = [], [], [prose(text, found)]
@@ -72,6 +77,15 @@ def from_text(text: str, names: Sequence[str]) -> Printed:
             problems.append(str(error))
     numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
     return Printed(numbered, "\n".join(part for part in said if part), problems)
+
+
+def _is_whole(text: str, found: Extracted) -> bool:
+    """Whether all that is missing is braces at the end of the runtime's own decision: no list was open that may have
+    had more items, and it is no call of a tool, of which an argument may be missing."""
+    if not isinstance(found.value, Mapping) or _word(found.value) not in WHOLE:
+        return False
+    marks = read_tokens(text, text.index("{", found.start), Work()).marks
+    return marks.count("[") == marks.count("]")
 
 
 class _Malformed(ValueError):

@@ -81,6 +81,16 @@ async def test_without_a_written_answer_code_writes_one(kind: str) -> None:
     assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
 
 
+async def test_an_answer_printed_as_a_decision_is_unpacked() -> None:
+    """D02: models used to printing JSON print their answer so; the user reads words."""
+    model = steps(
+        ["a"], {"s1": [finish_step("x", "s1.result")]}, deliver=['{"action": "answer", "text": "There it is."}']
+    )
+    flow = await run(model)
+    assert flow.run.answer == "There it is."
+    assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
+
+
 async def test_an_answer_that_breaks_off_is_taken_back() -> None:
     """D02, S02: half an answer that was streamed is retracted before the summary is said."""
     policy = lambda *_: ModelError("broken", code="connection")  # noqa: E731

@@ -136,6 +136,8 @@ def test_json_that_is_no_decision_is_never_one(text: str) -> None:
     "text",
     [
         '{"action": "add", "args": {"a": 1',
+        '{"action": "add", "args": {"a": 1}',
+        '[{"action": "answer", "text": "a"}',
         '{"action": "finish_step", "result": "it is',
         '{"action": "add", "args": {"a": customer_id}}',
         'Now.\n{"action": "add", "a": ...}',
@@ -152,6 +154,26 @@ def test_a_decision_gone_wrong_is_a_correction(text: str) -> None:
     assert isinstance(found, Correction)
     assert "{" not in found.speech
     assert '{"action": "<name>", "arguments": {…}}' in found.text(EXECUTE)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"action": "answer", "text": "Paris."', "answer"),
+        ('```json\n{"action": "answer", "arguments": {"text": "Paris."}\n```', "answer"),
+        ('{"action": "submit_plan", "title": "t", "steps": [{"content": "a"}]', "submit_plan"),
+        ('{"action": "submit_plan", "title": "t", "steps": [{"content": "a", "done_when": ["x"]}', None),
+        ('{"action": "submit_plan", "title": "t", "steps": [{"content": "a"', None),
+        ('{"action": "answer", "text": "Par', None),
+    ],
+)
+def test_a_decision_that_lacks_only_braces_is_read(text: str, kind: str | None) -> None:
+    """P10: a truncated decision is read where nothing of it can be missing; a plan that may have had more steps is
+    not, and neither is anything that the provider says was cut off."""
+    found = reading(text, TRIAGE)
+    assert (found.kind if isinstance(found, Decision) else None) == kind
+    cut = read(AIMessage(text, response_metadata={"finish_reason": "length"}), TRIAGE)
+    assert isinstance(cut, Correction)
 
 
 def test_only_the_first_printed_decision_counts() -> None:
