@@ -16,6 +16,10 @@ from state.errors import ModelError
 from state.ledger import Amounts, add, exhausted
 
 
+_ONE_AT_A_TIME = threading.RLock()
+"""Tools that run side by side in threads share what is left; none may start a call on what another just took."""
+
+
 class Meter(BaseCallbackHandler):
     """Adds up model calls, tokens and money of everything that runs with it among its callbacks.
 
@@ -31,7 +35,6 @@ class Meter(BaseCallbackHandler):
         self._left = left
         self._pricing = pricing
         self._open: dict[UUID, tuple[int, str]] = {}
-        self._lock = threading.Lock()
 
     def on_chat_model_start(
         self, serialized: Any, messages: Sequence[Sequence[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -57,17 +60,18 @@ class Meter(BaseCallbackHandler):
         self._open.pop(run_id, None)
 
     def _start(self, run_id: UUID, size: int, facts: Mapping[str, Any]) -> None:
-        left = self._left()
-        if key := exhausted(left, ("model_calls",)):
-            raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
-        name = _name(facts)
-        if "cost_usd" in left and not is_priced(name, self._pricing):
-            raise ModelError(no_price(name), code="unpriced")
-        self._open[run_id] = (size, name)
-        self._add({"model_calls": 1})
+        with _ONE_AT_A_TIME:
+            left = self._left()
+            if key := exhausted(left, ("model_calls",)):
+                raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
+            name = _name(facts)
+            if "cost_usd" in left and not is_priced(name, self._pricing):
+                raise ModelError(no_price(name), code="unpriced")
+            self._open[run_id] = (size, name)
+            self._add({"model_calls": 1})
 
     def _add(self, amounts: Amounts) -> None:
-        with self._lock:
+        with _ONE_AT_A_TIME:
             self.spent = add(self.spent, amounts)
 
 
