@@ -91,12 +91,18 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     settings, planning = settings_of(runtime), state["planning"]
     if planning["rounds"] >= settings.plan_rounds:
         return _fail(state, runtime, "no_plan", f"planning used all its {settings.plan_rounds} rounds")
+    if settings.late():
+        return _fail(state, runtime, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(_left(state), ("model_calls",)):
         return _out_of_budget(state, runtime, key)
     reply = await ask(deps, settings, _question(state, runtime, deps))
     charged(runtime, None, reply.spent)
     counted = {**planning, "rounds": planning["rounds"] + 1}
-    update = _acted({**state, "planning": counted}, reply, runtime, deps)
+    now: Planning = {**state, "planning": counted, "spent": add(state.get("spent"), reply.spent)}
+    key = exhausted(_left(now), ("model_calls",))
+    if key and reply.error and reply.error.retryable:  # with more to spend it would have been asked again
+        return {"planning": counted, **_out_of_budget(now, runtime, key), "spent": reply.spent}
+    update = _acted(now, reply, runtime, deps)
     return {"planning": counted, **update, "spent": add(reply.spent, update.get("spent"))}
 
 
