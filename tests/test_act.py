@@ -224,6 +224,16 @@ async def test_an_edited_call_runs_as_edited_and_the_model_is_told() -> None:
     assert 'the user changed the arguments to {"to":"Bob"}' in last_told(model)
 
 
+async def test_what_a_person_approves_is_done_even_if_it_was_rejected_before() -> None:
+    """X15: the later word counts."""
+    desk = Desk()
+    model = one_step([call("send", to="Ann"), call("send", to="Bob"), finish_step("ok", "s1.2")])
+    edit = {"type": "edit", "edited_action": {"name": "send", "args": {"to": "Ann"}}}
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["not yet", {"decisions": [edit]}])
+    assert flow.status == "completed"
+    assert desk.calls == {"send Ann": 1}
+
+
 async def test_a_person_may_answer_in_place_of_a_tool() -> None:
     """X15"""
     desk = Desk()

@@ -117,6 +117,22 @@ async def test_several_printed_calls_come_back_in_one_message() -> None:
     assert "[s1.2] look ok" in messages[-1].text
 
 
+async def test_printed_calls_that_a_person_stops_come_back_in_one_message_too() -> None:
+    """X02, X15: what was done before the pause is told together with what is done after it."""
+
+    def send(to: str) -> str:
+        """Send a letter."""
+        return f"sent to {to}"
+
+    work = '[{"name": "look", "arguments": {"what": "a"}}, {"name": "send", "arguments": {"to": "Ann"}}]'
+    model = one_step([work, finish_step("ok", "s1.2")])
+    flow = await play(model, [look, send], effects=READ, answers=["approve"])
+    assert flow.status == "completed"
+    messages = requests(model, "s1")[-1].messages
+    assert [m.type for m in messages] == ["system", "human", "ai", "human"]
+    assert messages[-1].text.index("[s1.1] look ok") < messages[-1].text.index("[s1.2] send ok")
+
+
 async def test_finishing_early_skips_the_rest_and_says_so() -> None:
     """X04, D01: the outcome is partial, and the delivery lists what was skipped whatever the model writes."""
     plan = ["find it", "look elsewhere", "look everywhere"]
