@@ -5,6 +5,7 @@ nothing, or one that takes the key. Else the tool's probe is asked, and where th
 from what the call is, never from a random id.
 """
 
+import asyncio
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -20,6 +21,8 @@ from state.ledger import Amounts
 from state.run import Json
 
 NAMESPACE = ("donewhen", "effects")
+PATIENCE = 5.0
+"""Seconds that a call which changes something has to end after its run was cancelled."""
 UNSURE = ("timeout", "cancelled")
 """Errors after which nobody knows what a tool did."""
 
@@ -114,10 +117,25 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | None:
         if isinstance(probed, CallResult):
             return await _done(ledger, effect, Outcome(probed))
     await ledger.write(effect.key, _entry(ledger, effect, "intent"))
-    outcome = await run()
+    outcome = await _uncut(ledger, effect, run)
     if effect.kind == "write" and outcome.result.error in UNSURE:
         outcome = await _probed(effect, outcome)
     return await _done(ledger, effect, outcome)
+
+
+async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
+    """What the call comes to. Whoever cancels us waits a little for it, so that it is known whether it happened."""
+    call = asyncio.ensure_future(run())
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait({call}, timeout=PATIENCE)
+        if call.done() and not call.cancelled() and call.exception() is None:
+            await _done(ledger, effect, call.result())
+        elif not call.done():
+            call.cancel()
+            await asyncio.wait({call}, timeout=PATIENCE)
+        raise
 
 
 async def _probed(effect: Effect, outcome: Outcome) -> Outcome:

@@ -15,7 +15,6 @@ from graph.pricing import cost_of, is_priced, no_price
 from state.errors import ModelError
 from state.ledger import Amounts, add, exhausted
 
-
 _ONE_AT_A_TIME = threading.RLock()
 """Tools that run side by side in threads share what is left; none may start a call on what another just took."""
 
