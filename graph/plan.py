@@ -132,9 +132,11 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
         assert reply.error is not None
         return _fail(state, runtime, "model_error", str(reply.error))
     outcome = read(reply.message, PHASES[state["planning"]["phase"]].legal)
+    void = isinstance(outcome, Decision) and outcome.kind == "speak"
     if reply.speech:
-        reply.speech.finish(outcome.speech)
-    if isinstance(outcome, Decision) and outcome.kind == "speak":
+        # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
+        reply.speech.finish("" if void else outcome.speech)
+    if void:
         outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], printed=True)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":

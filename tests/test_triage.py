@@ -151,6 +151,20 @@ async def test_an_unknown_complexity_is_corrected() -> None:
     assert flow.run.plan["complexity"] == "moderate"
 
 
+async def test_an_answer_in_plain_text_is_not_said_twice() -> None:
+    """P02, S02: a text without a decision is a correction; what was said of it is taken back, for it comes again."""
+    model = planning("Paris is the capital of France.", answer("Paris is the capital of France."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    heard: list[str] = []
+    for event in flow.events:
+        if event["type"] == "speech_restarted":
+            heard.clear()
+        if event["type"] == "speech":
+            heard.append(event["text"])
+    assert "".join(heard) == flow.run.answer == "Paris is the capital of France."
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
