@@ -8,6 +8,8 @@ from importlib.metadata import version
 from typing import Any
 
 import psycopg
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.base import GetOp
 from langgraph.store.postgres.aio import AsyncPostgresStore
@@ -50,6 +52,24 @@ class _ReadingStore(AsyncPostgresStore):
             (query, (".".join(namespace), [key for _, key in items]), namespace, items)
             for namespace, items in wanted.items()
         ]
+
+
+class _TextSaver(AsyncPostgresSaver):
+    """Texts among the channel values stand in plain JSON, where PostgreSQL takes no NUL: it becomes U+FFFD."""
+
+    @override
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        values = {
+            name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
+            for name, value in checkpoint["channel_values"].items()
+        }
+        return await super().aput(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
 
 
 class PostgresDatabase:
@@ -114,7 +134,7 @@ class PostgresDatabase:
         return connection
 
     async def _prepared(self, connection: Connection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
-        saver = AsyncPostgresSaver(connection, serde=StrictSerializer())
+        saver = _TextSaver(connection, serde=StrictSerializer())
         store = _ReadingStore(connection)
         await stop_batching(store)
         store.lock = saver.lock  # pipelines of two tasks on one connection must not mix
