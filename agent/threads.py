@@ -7,6 +7,7 @@ from langgraph.store.base import BaseStore
 
 from agent.run import Json, ThreadInfo
 from agent.storage import Storage
+from graph.effects import label
 from state.errors import UnknownThread
 from state.settings import Settings
 
@@ -14,7 +15,7 @@ GOAL_CHARS = 500
 
 
 def _namespace(thread_id: str) -> tuple[str, ...]:
-    return ("donewhen", "threads", thread_id)
+    return ("donewhen", "threads", label(thread_id))
 
 
 async def note_thread(

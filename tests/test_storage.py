@@ -7,6 +7,7 @@ import pytest
 from langgraph.types import Command
 
 from agent.storage import Storage, open_storage
+from graph.effects import label
 from state.errors import ConfigError, StorageError, ThreadBusy
 from tests.storage_cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
 
@@ -15,6 +16,7 @@ THREAD_IDS = [
     "..",
     "../../etc/passwd",
     "a.b.c",
+    "a%2Eb%2Ec",
     "*",
     "100%25.*",
     "_",
@@ -94,8 +96,8 @@ async def test_any_text_is_a_thread_id(storage: Storage) -> None:
         async with storage.session(thread_id) as (saver, store):
             compiled = graph().compile(checkpointer=saver, store=store)
             await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="exit")
-            await store.aput(("donewhen", "observations", thread_id), "1:s1.1", {"text": thread_id})
-            await store.aput(("donewhen", "effects", thread_id), "k", {"text": thread_id})
+            await store.aput(("donewhen", "observations", label(thread_id)), "1:s1.1", {"text": thread_id})
+            await store.aput(("donewhen", "effects", label(thread_id)), "k", {"text": thread_id})
     assert await storage.thread_ids() == THREAD_IDS[::-1]
     assert await storage.thread_ids(limit=2) == THREAD_IDS[:-3:-1]
     for thread_id in THREAD_IDS[1::2]:
@@ -104,11 +106,11 @@ async def test_any_text_is_a_thread_id(storage: Storage) -> None:
     async with storage.reader() as (saver, store):
         for number, thread_id in enumerate(THREAD_IDS):
             found = await saver.aget_tuple(config(thread_id))
-            items = await store.asearch(("donewhen", "observations", thread_id))
-            items += await store.asearch(("donewhen", "effects", thread_id))
+            items = await store.asearch(("donewhen", "observations", label(thread_id)))
+            items += await store.asearch(("donewhen", "effects", label(thread_id)))
             expected = [] if number % 2 else [thread_id]
             assert [item.value["text"] for item in items] == expected * 2
-            assert [item.namespace[-1] for item in items] == expected * 2
+            assert [item.namespace[-1] for item in items] == [label(thread_id) for _ in expected * 2]
             assert (found.checkpoint["channel_values"]["goal"] if found else None) == next(iter(expected), None)
     for thread_id in THREAD_IDS[::2]:
         await storage.delete_thread(thread_id)

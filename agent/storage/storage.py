@@ -125,14 +125,13 @@ class Storage:
         return f"{number + 1:032}.{random.random():016}"
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints, its writes and its entries in `("donewhen", …, thread_id)`.
+        """Delete a thread's checkpoints, its writes and its entries in `("donewhen", …, label(thread_id))`.
 
         An unknown thread is no error; a thread that is being worked on is ThreadBusy.
         """
         async with self._opened(check_thread_id(thread_id), writes=True) as (checkpointer, store):
             await checkpointer.adelete_thread(thread_id)
-            for name in {thread_id, label(thread_id)}:
-                await store.forget(name)
+            await store.forget(label(thread_id))
 
     @asynccontextmanager
     async def _opened(
