@@ -26,7 +26,7 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
     edited = dict(answer.plan or {})
     steps = edited.get("steps") if isinstance(edited.get("steps"), list) else []
     given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
-    if touched := [id for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
+    if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
     if done:
         edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]

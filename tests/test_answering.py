@@ -37,7 +37,7 @@ def test_an_answer_is_the_result_of_the_call_that_asked() -> None:
     update = change("question", Answer("answer", "2022"), call="c9")
     (entry,) = update["journal"]
     assert (entry["id"], entry["source"], entry["ok"], entry["text"]) == ("s2.3", "user", True, "2022")
-    assert entry["arguments"] == {"question": "Which year?", "by": "user", "asked": "s2.q1"}
+    assert entry["arguments"].items() >= {"question": "Which year?", "by": "user", "asked": "s2.q1"}.items()
     (message,) = update["transcripts"]["s2"]
     assert (message.tool_call_id, message.text.split("\n")[0]) == ("c9", "[s2.3] user ok")
     assert update["steps"]["s2"] == {"status": "ready", "waiting": None, "observed": 3}
