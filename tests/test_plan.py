@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from agent import Settings
@@ -242,6 +243,7 @@ STEP = st.dictionaries(
 )
 
 
+@examples(deadline=None)
 @given(st.dictionaries(KEYS, JSON, max_size=7), st.lists(STEP | st.text(max_size=5), max_size=4) | JSON)
 def test_any_value_is_a_plan_or_a_list_of_problems(value: dict[str, Any], written: Any) -> None:
     """F10: nothing a model can write raises; what passes can be stored, hashed and read back as the same plan."""

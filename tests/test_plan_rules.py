@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from langchain_core.tools import StructuredTool
 
@@ -77,6 +78,7 @@ def _goes_in_a_circle(needs: Sequence[list[int] | None]) -> bool:
     return len(done) < len(needs)
 
 
+@examples(deadline=None)
 @given(NEEDS)
 def test_circles_are_found_exactly_where_there_are_any(needs: list[list[int] | None]) -> None:
     """P08: a plan is refused for a circle if and only if its steps cannot be put in an order."""

@@ -4,6 +4,7 @@ from time import process_time
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from state.language import other_script
@@ -52,6 +53,7 @@ def test_the_order_stays_and_ties_go_to_the_earlier() -> None:
     assert both == ["read_file", "sendMail"]
 
 
+@examples(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_has_terms(text: str) -> None:
     """P13: terms are never empty strings, and do not depend on case."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as examples
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -90,6 +91,7 @@ PARTS = st.sampled_from(
 )
 
 
+@examples(deadline=None)
 @given(st.lists(PARTS, max_size=30).map("".join), st.integers(1, 7))
 def test_any_text_is_said_exactly_once(text: str, size: int) -> None:
     """S02: for every text and every cut the pieces since the last retraction are the speech, character by character."""
