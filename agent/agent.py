@@ -179,7 +179,8 @@ class Agent:
         """What became of a thread. Raises UnknownThread."""
         async with self.storage.reader() as session:
             graph, settings = on_saver(self._compiled, *session), await thread_settings(session[1], thread_id)
-            return run_of(thread_id, known(thread_id, await graph.aget_state(_configured(thread_id, None))), settings)
+            snapshot = await graph.aget_state(_configured(thread_id, None), subgraphs=True)
+            return run_of(thread_id, known(thread_id, snapshot), settings)
 
     async def receipt(self, thread_id: str) -> Json | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
@@ -275,7 +276,7 @@ class Agent:
             pass
         finally:
             del self._controls[thread_id]
-        run = run_of(thread_id, await graph.aget_state(config), settings)
+        run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings)
         await note_thread(store, thread_id, status=run.status)
         yield terminal(run)
 

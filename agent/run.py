@@ -8,7 +8,7 @@ from langgraph.types import StateSnapshot
 
 from graph.pauses import open_pauses
 from state.errors import ThreadWaiting, UnknownThread
-from state.ledger import allowed
+from state.ledger import add, allowed
 from state.settings import Settings
 from state.versions import migrated
 
@@ -43,6 +43,7 @@ class Run:
 def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None) -> Run:
     """Read a run from a snapshot that holds one; `settings` tell its limits.
 
+    With the states of subgraphs, what steps at work have spent so far counts too.
     Raises StorageError for a version of the state unknown here.
     """
     values = migrated(snapshot.values)
@@ -62,10 +63,18 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         outcome["text"] if finished and outcome else "",
         outcome if finished else None,
         outcome["receipt"] if finished and outcome else None,
-        values.get("spent") or {},
+        _spent(values, snapshot),
         allowed(settings.limits, values.get("granted")) if settings else {},
         str(pending[0].get("problem") or "") if pending else "",
     )
+
+
+def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
+    spent: Mapping[str, float] = values.get("spent") or {}
+    for task in snapshot.tasks:
+        if task.result is None and isinstance(task.state, StateSnapshot):  # what has ended is in the values
+            spent = add(spent, task.state.values.get("spent"))
+    return spent
 
 
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Json, ...]:
