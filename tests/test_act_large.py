@@ -8,7 +8,7 @@ import pytest
 
 from agent import Agent
 from agent.testing import ScriptedModel, call, finish_step, recall, submit_plan
-from tests.flows import FREE, last_told, one_step, play, requests
+from tests.flows import FREE, last_told, one_step, play, requests, steps
 
 CAP = 1_000_000
 
@@ -65,6 +65,24 @@ async def test_the_end_of_a_text_is_said_and_reading_it_again_too() -> None:
     told = [r.messages[-1].text for r in requests(model, "s1")]
     assert "characters 6000 to 7000 of 7000; this is the end" in told[2]
     assert told[3].endswith("Note: you read this before.")
+
+
+async def test_what_other_steps_wrote_cannot_be_read() -> None:
+    """X01, X12: a step knows that they changed something, and no more."""
+
+    def note(path: str) -> str:
+        """Write a note."""
+        return "a secret"
+
+    plan = [{"content": "note", "tools": ["note"], "depends_on": []}, {"content": "read", "depends_on": []}]
+    replies = {
+        "s1": [call("note", path="a"), finish_step("ok", "s1.1")],
+        "s2": [recall("s1.1"), finish_step("ok", "s2.result")],
+    }
+    flow = await play(model := steps(plan, replies), [note], settings={**FREE, "max_parallel": 1})
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "There is no observation 's1.1' here" in last_told(model, "s2")
 
 
 async def test_what_is_recalled_cannot_speak_for_the_runtime() -> None:

@@ -146,16 +146,20 @@ async def test_evidence_of_a_step_it_builds_on_counts_and_of_others_not() -> Non
     assert "in the words of a model; cite the observation behind it" in told[2]
 
 
-async def test_a_step_that_worked_with_tools_cannot_prove_itself_by_its_words() -> None:
-    """F9: a skipped action is no evidence of itself."""
-    words = finish_step("I have read it", "s1.result")
-    replies = [words, call("read", path="a"), words, finish_step("read", ("s1.1", "text"))]
-    model = one_step(replies, tools=["read"])
+WORDS = finish_step("I have read it", "s1.result")
+
+
+@pytest.mark.parametrize(
+    ("tools", "before"), [(["read"], [WORDS, call("read", path="a"), WORDS]), (None, [call("read", path="a"), WORDS])]
+)
+async def test_a_step_that_works_with_tools_cannot_prove_itself_by_its_words(tools: Any, before: list[Any]) -> None:
+    """F9: a skipped action is no evidence of itself; neither if the plan lists tools, nor after one was used."""
+    model = one_step([*before, finish_step("read", ("s1.1", "text"))], tools=tools)
     flow = await play(model, Files(a="text").tools(), effects=EFFECTS)
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert flow.step("s1")["refused"] == 2
-    assert "this step's own claim" in requests(model, "s1")[1].messages[-1].text
+    assert flow.step("s1")["refused"] == before.count(WORDS)
+    assert "this step's own claim" in last_told(model)
 
 
 JUDGED = {"confirm": "never", "on_failure": "deliver", "verification": "judged"}
