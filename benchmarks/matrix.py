@@ -2,7 +2,7 @@
 
 import random
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,11 @@ from typing import Any
 from agent.testing import Trial, asked_again, kill_everywhere
 from agent.testing.comparing import differences, doubled, lost
 from agent.testing.crash import Mode, tool_boundaries
+from agent.testing.everywhere import Point
+from agent.testing.forks import ForkServer
 from benchmarks.scenario import UNSURE
 
+Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]
 TARGET = "benchmarks.scenario:scenario"
 TOOLS = [
     boundary for name in ("look", "save", "book", "send", "charge", "refund") for boundary in tool_boundaries(name)
@@ -50,16 +53,16 @@ def killed(
     folder: Path,
     storage: str = "",
     *,
-    points: Iterable[int | tuple[int, ...]] | None = None,
+    points: Points | None = None,
     only: Sequence[str] | None = None,
     mode: Mode = "kill",
     flaky: str = "",
-    processes: int = 1,
+    servers: Sequence[ForkServer] = (),
 ) -> Figures:
     """Kill the scenario at `points` (default: everywhere) and compare each run with the undisturbed one."""
     arguments = {"storage": storage, "flaky": flaky}
     whole, *trials = kill_everywhere(
-        TARGET, folder, points=points, only=only, mode=mode, arguments=arguments, processes=processes
+        TARGET, folder, points=points, only=only, mode=mode, arguments=arguments, servers=servers
     )
     if whole.error:
         raise RuntimeError(f"the scenario fails undisturbed:\n{whole.error}")
@@ -111,11 +114,21 @@ def _given_again(trial: Trial) -> int:
     return len(ids) - len(set(ids))
 
 
-def pairs(count: int, boundaries: int, seed: int = SEED) -> list[tuple[int, ...]]:
-    """Points for two deaths in a row: the second process dies while it goes on with the first one's work."""
-    drawn = random.Random(seed)
-    firsts = [drawn.randint(1, boundaries) for _ in range(count)]
-    return [(first, drawn.randint(1, max(2, boundaries - first))) for first in firsts]
+def in_a_row(deaths: int, count: int, seed: int = SEED) -> Callable[[Trial], list[Point]]:
+    """Draws points for so many deaths in a row: each process dies while it goes on with the work of the one before."""
+
+    def draw(whole: Trial) -> list[Point]:
+        drawn = random.Random(f"{seed} {deaths}")
+        points: list[Point] = []
+        for _ in range(count):
+            left, point = len(whole.trace), []
+            for _ in range(deaths):
+                point.append(drawn.randint(1, max(2, left - 10)))
+                left -= point[-1]
+            points.append(tuple(point))
+        return points
+
+    return draw
 
 
 def merged(figures: Sequence[Figures]) -> Figures:

@@ -134,8 +134,7 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
     """Questions that came back under a new id, or although their answer had reached the storage.
 
     An answer is lost with its process if nothing at all was written after it was given; then the same pause, under the
-    same id, is still open, and that is no second question. Neither is one about an effect that another crash left
-    unknown.
+    same id, is still open, and that is no second question. Neither is one about another attempt at the same call.
     """
     given: dict[str, str] = {}
     again = []
@@ -143,7 +142,7 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
         if "asked" not in row:
             continue
         asked = row["asked"]
-        what = asked["id"] if asked["kind"] == "effect" else asked["question"]
+        what = asked["id"] if asked["kind"] in ("effect", "tool") else asked["question"]
         name = canonical([asked["kind"], asked["step"], what or asked["id"]])
         if name in given and given[name] != asked["id"]:
             again.append(f"{asked['id']} asks again what {given[name]} asked")

@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 
 from agent.testing.script import Policy
 
-Mode = Literal["raise", "kill"]
+Mode = Literal["raise", "kill", "freeze"]
 Phase = Literal["before", "inside", "after"]
 STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
 """Boundaries of a storage; `.done` is right after the operation, when nobody was told of it yet."""
@@ -34,8 +34,9 @@ class Crashed(Exception):
 class Crash:
     """Counts the boundaries that a run reaches, from 1, and crashes at number `at`; None: never.
 
-    `kill` sends SIGKILL to the own process, `raise` raises `Crashed`, once. `only` names the boundaries that count
-    (default: all). With `log`, a crash leaves a line there: `{"crashed", "at", "written"}`.
+    `kill` sends SIGKILL to the own process, `freeze` SIGSTOP (whoever started it may send SIGCONT), `raise` raises
+    `Crashed`, once. `only` names the boundaries that count (default: all). With `log`, a crash leaves a line there:
+    `{"crashed", "at", "written"}`.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class Crash:
                 return
             if self.log is not None:
                 note(self.log, {"crashed": boundary, "at": self.at, "written": self.written})
-            if self.mode == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if self.mode != "raise":
+                os.kill(os.getpid(), signal.SIGKILL if self.mode == "kill" else signal.SIGSTOP)
+                return
         raise Crashed(f"simulated failure at boundary {self.at} ({boundary})")
 
     def policy(self, policy: Policy) -> Policy:

@@ -4,7 +4,7 @@ import inspect
 import queue
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from state.errors import StorageError
 
 DIARY = "diary.jsonl"
 """In a trial's folder: what people were asked and where processes died, in order."""
+PRELOAD = ("agent.testing.everywhere", "agent.agent", "agent.testing")
+"""What a fork server for trials should import, beside the scenario."""
 MOST = 10_000
 Point = int | tuple[int, ...]
 
@@ -51,11 +53,11 @@ def kill_everywhere(
     target: str,
     folder: Path,
     *,
-    points: Iterable[Point] | None = None,
+    points: Iterable[Point] | Callable[["Trial"], Iterable[Point]] | None = None,
     mode: Mode = "kill",
     only: Sequence[str] | None = None,
     arguments: Mapping[str, Any] | None = None,
-    processes: int = 1,
+    servers: Sequence[ForkServer] = (),
     seconds: float = 60.0,
 ) -> list[Trial]:
     """Run a scenario undisturbed, then once for every boundary it has, killed there and resumed in a new process.
@@ -63,9 +65,10 @@ def kill_everywhere(
     `target` is `"module:function"` of `(folder: Path, crash: Crash, **arguments) -> JSON`, coroutine function or not:
     it starts its run, or goes on with what it finds in `folder`, up to the end; `drive` does that. It wraps what it
     uses with `crash`, so that `crash` knows the boundaries. The first result is the undisturbed run, then come
-    boundaries 1, 2, … until a run survives; `points` names the boundaries to try instead, a tuple kills as many
-    processes in a row. In mode `raise` operations fail instead, and only a StorageError may come of it. `only` names
-    the boundaries that count.
+    boundaries 1, 2, … until a run survives; `points`, or what it makes of the first result, names the boundaries to
+    try instead, a tuple kills as many processes in a row. In mode `raise` operations fail instead, and only a
+    StorageError may come of it. `only` names the boundaries that count. Trials run side by side on `servers`, which
+    have been entered; default: one of its own.
     """
     common = {
         "target": target,
@@ -73,25 +76,26 @@ def kill_everywhere(
         "only": None if only is None else list(only),
         "arguments": dict(arguments or {}),
     }
-    preload = [target.partition(":")[0], "agent.testing.everywhere", "agent.agent"]
     with ExitStack() as stack:
-        servers: queue.Queue[ForkServer] = queue.Queue()
-        for _ in range(processes):
-            servers.put(stack.enter_context(ForkServer(preload)))
+        given = list(servers) or [stack.enter_context(ForkServer([target.partition(":")[0], *PRELOAD]))]
+        free: queue.Queue[ForkServer] = queue.Queue()
+        for server in given:
+            free.put(server)
 
         def trial(point: tuple[int, ...]) -> Trial:
-            server = servers.get()
+            server = free.get()
             try:
                 return _trial(server, common, point, folder, seconds)
             finally:
-                servers.put(server)
+                free.put(server)
 
         whole = trial(())
         if whole.error:
             return [whole]
-        with ThreadPoolExecutor(processes) as pool:
+        with ThreadPoolExecutor(len(given)) as pool:
             if points is not None:
-                return [whole, *pool.map(trial, [p if isinstance(p, tuple) else (p,) for p in points])]
+                named = points(whole) if callable(points) else points
+                return [whole, *pool.map(trial, [p if isinstance(p, tuple) else (p,) for p in named])]
             found = list(pool.map(trial, [(n,) for n in range(1, len(whole.trace) + 1)]))
         more = _until_one_survives(trial, len(whole.trace) + 1)
         return [whole, *(each for each in [*found, *more] if each.died or each.error)]

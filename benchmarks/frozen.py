@@ -1,0 +1,98 @@
+"""F4: a worker that is frozen while it holds the thread, and thawed when nobody expects it any more."""
+
+import asyncio
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.testing import Crash, drive
+from agent.testing.forks import ForkServer
+from benchmarks.scenario import GOAL, stage, truthful
+from benchmarks.workers import finish, forked_process, problems_of
+from state.errors import DoneWhenError
+
+Json = dict[str, Any]
+BOUNDARIES = ("model", "put", "put_writes.done", "store.done", "charge.before", "charge.inside", "send.inside")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What came of a worker that was frozen and thawed."""
+
+    boundary: str
+    """Where it was frozen."""
+    cut: bool
+    """Whether it lost its connection meanwhile, and another worker brought the thread to its end."""
+    second: str
+    """How the other worker's `resume` ended while the first was frozen."""
+    thawed: str
+    """How the first worker ended after it was thawed."""
+    problems: tuple[str, ...]
+
+
+def freeze(
+    server: ForkServer, folder: Path, boundary: str, like: Json, storage: str = "", *, cut: bool = False
+) -> Frozen:
+    """Freeze a worker at the boundary, let another one try, thaw the first, and bring the thread to its end."""
+    given = {"folder": str(folder), "storage": storage, "boundary": boundary, "cut": cut}
+    ran = server.run("benchmarks.frozen:frozen", given, folder, name="frozen", seconds=120)
+    if ran.code:
+        raise RuntimeError(f"frozen at {boundary}: {ran.output}")
+    return Frozen(boundary, cut, **ran.result, problems=problems_of(server, folder, like, storage))
+
+
+# In processes of their own -------------------------------------------------------------------------------------------
+
+
+def frozen(folder: str, storage: str, boundary: str, cut: bool) -> Json:
+    """How the second worker and the thawed first one ended."""
+    first = forked_process(_first, folder, storage, boundary)
+    _, status = os.waitpid(first, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        raise RuntimeError(f"the first worker never came to {boundary}: {status}")
+    if cut:
+        _cut_off(storage)
+    second = forked_process(_second, folder, storage, cut)
+    os.waitpid(second, 0)
+    os.kill(first, signal.SIGCONT)
+    os.waitpid(first, 0)
+    return {name: json.loads((Path(folder) / f"{name}.json").read_text()) for name in ("second", "thawed")}
+
+
+def _first(folder: str, storage: str, boundary: str) -> None:
+    # The 9th model call and the 60th operation are in the middle of the run.
+    at = {"model": 9, "put": 30, "put_writes.done": 30, "store.done": 8}.get(boundary, 1)
+    on = stage(Path(folder), Crash(at, mode="freeze", only=[boundary]), storage)
+    work = drive(on.agent, GOAL, on.thread, lambda pause: truthful(on.world, pause), patience=0.0)
+    _told(folder, "thawed", work)
+
+
+def _second(folder: str, storage: str, cut: bool) -> None:
+    if cut:
+        _told(folder, "second", finish(folder, storage))
+        return
+    on = stage(Path(folder), Crash(), storage)
+    _told(folder, "second", on.agent.resume(on.thread))
+
+
+def _told(folder: str, name: str, work: Any) -> None:
+    try:
+        result = asyncio.run(work)
+        said = result["ending"]["status"] if isinstance(result, dict) else result.status
+    except DoneWhenError as error:
+        said = type(error).__name__
+    (Path(folder) / f"{name}.json").write_text(json.dumps(said))
+
+
+def _cut_off(storage: str) -> None:
+    """End the frozen worker's connection, as a server does that hears nothing from it for long."""
+    import psycopg
+
+    with psycopg.connect(storage, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE application_name = 'donewhen' AND datname = current_database()"
+        )
