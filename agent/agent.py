@@ -94,9 +94,9 @@ class Agent:
     def graph(self) -> ThreadGraph:
         """The compiled graph on this agent's storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
 
-        Settings are passed as `context=`; without, the defaults hold. It is as strict as `resume`.
+        Settings are passed as `context=`; without, those of the run or of this agent hold. It is as strict as `resume`.
         """
-        return ThreadGraph.over(self._compiled, self.storage)
+        return ThreadGraph.over(self._compiled, self.storage, self.settings)
 
     # Runs ------------------------------------------------------------------------------------------------------
 

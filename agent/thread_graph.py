@@ -1,6 +1,6 @@
 """The compiled graph on a storage: all of LangGraph's verbs, with one worker per thread and strict resume."""
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self, cast
@@ -17,7 +17,7 @@ from agent.run import known, run_of
 from agent.storage import Storage
 from agent.storage.direct import direct, lent
 from agent.storage.storage import Opened
-from agent.threads import note_thread
+from agent.threads import note_thread, thread_settings
 from graph.sync import opened, wait
 from state.settings import Settings
 from state.versions import migrated
@@ -50,17 +50,19 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     """What a verb writes to a thread it writes as its only worker: while one runs, others get ThreadBusy.
 
     `Command(resume=…)` is taken as `Agent.resume` takes its answer: UnknownThread and StaleAnswer are raised before
-    anything happens. Checkpoints are written before the next step starts, unless `durability` says otherwise.
+    anything happens. Without `context` a run goes on with the settings it was started with, and a new one starts with
+    those of the agent. Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
     storage: Storage
+    settings: Settings
 
     @classmethod
-    def over(cls, graph: Compiled, storage: Storage) -> Self:
+    def over(cls, graph: Compiled, storage: Storage, settings: Settings) -> Self:
         """`graph` on `storage`; opens nothing yet."""
         saver, store = direct(storage)
         twin = object.__new__(cls)
-        vars(twin).update(vars(graph), checkpointer=saver, store=store, storage=storage)
+        vars(twin).update(vars(graph), checkpointer=saver, store=store, storage=storage, settings=settings)
         return twin
 
     def copy(self, update: dict[str, Any] | None = None) -> Self:
@@ -73,8 +75,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             async for part in super().astream(input, config, **options):
                 yield part
             return
-        async with self._working(thread, input, config) as (given, saver, store):
-            parts = on_saver(self, saver, store).astream(given, config, **_durable(options))
+        async with self._working(thread, input, config, options) as (given, chosen, session):
+            parts = on_saver(self, *session).astream(given, config, **chosen)
             async with aclosing(cast(Any, parts)):
                 async for part in parts:
                     yield part
@@ -83,8 +85,8 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if (thread := self._thread(config)) is None:
             yield from super().stream(input, config, **options)
             return
-        with opened(self._working(thread, input, config)) as (given, saver, store):
-            yield from on_saver(self, *lent(saver, store)).stream(given, config, **_durable(options))
+        with opened(self._working(thread, input, config, options)) as (given, chosen, session):
+            yield from on_saver(self, *lent(*session)).stream(given, config, **chosen)
 
     async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         if self._thread(config) is None:
@@ -125,31 +127,32 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 
     @asynccontextmanager
     async def _working(
-        self, thread: str, input: Any, config: RunnableConfig | None
-    ) -> AsyncIterator[tuple[Any, BaseCheckpointSaver[Any], BaseStore]]:
-        """The input as it may be given, and checkpointer and store to work on the thread with, alone."""
+        self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
+    ) -> AsyncIterator[tuple[Any, dict[str, Any], Opened]]:
+        """Input and options as they may be given, and checkpointer and store to work on the thread with, alone."""
         async with self.storage.session(thread) as session:
-            graph = on_saver(self, *session)
+            graph, store = on_saver(self, *session), session[1]
             where = merge_configs(self.config, config)
             snapshot = await graph.aget_state(where)
             migrated(snapshot.values)
+            given = _strict(thread, snapshot, input, where)
             if input is None and not where["configurable"].get("checkpoint_id"):
                 await found(graph, where)
-            yield _strict(thread, snapshot, input, where), *session
-            await _note(thread, await graph.aget_state({"configurable": {"thread_id": thread}}), session)
+            settings = await self._settings(options.get("context"), thread, snapshot, store)
+            await note_thread(store, thread, settings=settings)
+            yield given, {**options, "context": settings, "durability": options.get("durability") or "sync"}, session
+            run = run_of(thread, await graph.aget_state({"configurable": {"thread_id": thread}}))
+            await note_thread(store, thread, goal=run.goal, status=run.status)
+
+    async def _settings(self, context: Any, thread: str, snapshot: StateSnapshot, store: BaseStore) -> Settings:
+        """What the caller gives; else what a run under way was started with; else the agent's."""
+        if context is not None:
+            return context if isinstance(context, Settings) else Settings.model_validate(context)
+        remembered = await thread_settings(store, thread) if snapshot.tasks else None
+        return remembered or self.settings
 
 
 def _strict(thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig) -> Any:
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
         return input
     return replace(input, resume=resume_command(run_of(thread, known(thread, snapshot)), input.resume).resume)
-
-
-async def _note(thread: str, snapshot: StateSnapshot, session: Opened) -> None:
-    if snapshot.created_at:
-        run = run_of(thread, snapshot)
-        await note_thread(session[1], thread, goal=run.goal, status=run.status)
-
-
-def _durable(options: dict[str, Any]) -> dict[str, Any]:
-    return {**options, "durability": options.get("durability") or "sync"}

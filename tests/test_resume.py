@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from langgraph.types import Command
 
-from agent import Agent, Settings, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread
+from agent import Agent, Limits, Settings, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread
 from agent.run import Run
 from agent.storage import Storage, open_storage
 from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
@@ -241,8 +241,8 @@ async def test_another_process_resumes(tmp_path: Path) -> None:
 
 
 async def test_days_later_with_other_settings(storage: Storage) -> None:
-    """C06: settings are of the call, not of the thread; an agent made today answers what one made then asked."""
+    """C06: an agent made today answers what one made then asked, and the run keeps the settings of its start."""
     model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1")]})
     run = await Agent(model, storage=storage, settings=Settings(confirm="never")).start("do it")
-    ended = await Agent(model, storage=storage, settings=Settings(approvals="each")).resume(run, "this")
+    ended = await Agent(model, storage=storage, settings=Settings(limits=Limits(rounds=1))).resume(run, "this")
     assert ended.status == "completed"

@@ -111,6 +111,25 @@ async def test_a_run_of_the_graph_is_a_run_of_the_agent(storage: Storage) -> Non
     assert run.thread_id == "t"
 
 
+async def test_settings_of_the_agent_hold_and_stay() -> None:
+    """§9: a new run has the agent's settings, or those given; whoever goes on with it, however, goes on with them."""
+    asks = submit_plan([step("s1")])
+    model = scripted([asks, asks, asks], {"s1": [said("s1"), said("s1")]}, ["Done.", "Done."])
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    out = await agent.graph.ainvoke({"messages": "do it"}, config("a"))
+    assert out["outcome"]["status"] == "completed"
+    out = await agent.graph.ainvoke({"messages": "do it"}, config("b"), context={"confirm": "always", "max_steps": 1})
+    assert out["__interrupt__"][0].value["kind"] == "plan"
+    too_long = {"type": "edit", "plan": {"title": "Long", "steps": ["one", "two"]}}
+    assert "at most 1" in (await agent.resume("b", too_long)).problem
+    out = await agent.graph.ainvoke(Command(resume=too_long), config("b"))
+    assert "at most 1" in out["__interrupt__"][0].value["problem"]
+    assert (await agent.resume("b", "approve")).status == "completed"
+    started = await agent.start("do it", settings={"confirm": "always", "max_steps": 1})
+    out = await agent.graph.ainvoke(Command(resume=too_long), config(started.thread_id))
+    assert "at most 1" in out["__interrupt__"][0].value["problem"]
+
+
 async def test_resume_is_strict_here_too(storage: Storage) -> None:
     """C04, F3: unknown threads, stale interrupts, answers to nothing: refused, and no checkpoint is written."""
     graph = Agent(one_step(), storage=storage).graph
