@@ -186,7 +186,7 @@ _RULES = (
             r"\w*Connect(?:ion)?\w*(?:Error|Exception)|(?:Transport|Network|Protocol|RemoteProtocol|Decoding)Error",
             r"IncompleteRead|ChunkedEncodingError|gaierror|Server\w+Error|ClientPayloadError|ContentDecodingError",
             r"(?:Broken|Closed)ResourceError|EndOfStream|EOFError|SSLError|JSONDecodeError|APIResponseValidationError",
-            r"UnsupportedProtocol|InvalidURL",
+            r"UnicodeDecodeError|UnsupportedProtocol|InvalidURL",
         ),
     ),
 )

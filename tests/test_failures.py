@@ -199,6 +199,7 @@ OTHERS: list[tuple[BaseException, str]] = [
     (ValueError({"message": "Provider returned error", "code": 502}), "server_error"),
     (ValueError("No generations found in stream."), "server_error"),
     (json.JSONDecodeError("Expecting value", "", 0), "connection"),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "connection"),
     (GoogleError(429, QUOTA), "rate_limited"),
     (GoogleError(503, [{"error": {"code": 503, "status": "UNAVAILABLE"}}]), "overloaded"),
     (BotoError("ThrottlingException", 429, {}), "rate_limited"),
