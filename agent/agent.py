@@ -28,7 +28,7 @@ from graph.pauses import put_away
 from graph.receive import goal_problem
 from graph.toolbox import Effect
 from state.errors import GoalError
-from state.settings import Settings
+from state.settings import Settings, read_settings
 
 _MISSING: Any = object()
 _TRIES = 3
@@ -61,7 +61,7 @@ class Agent:
     ) -> None:
         config = config or read_config()
         self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
-        self.settings = _settings(settings)
+        self.settings = read_settings(settings)
         self.storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
@@ -152,7 +152,7 @@ class Agent:
         if problem := goal_problem(goal.strip()):
             raise GoalError(problem)
         thread_id = thread_id or str(uuid4())
-        chosen = self.settings if settings is None else _settings(settings)
+        chosen = self.settings if settings is None else read_settings(settings)
         async with aclosing(told(self._started(goal, thread_id, chosen, restart, extra, config))) as events:
             async for event in events:
                 yield event
@@ -168,7 +168,7 @@ class Agent:
         """As `resume`, giving events as they happen."""
         shown = thread_id if isinstance(thread_id, Run) else None
         id = shown.thread_id if shown else str(thread_id)
-        chosen = None if settings is None else _settings(settings)
+        chosen = None if settings is None else read_settings(settings)
         async with aclosing(told(self._resumed(id, answer, shown, chosen, config))) as events:
             async for event in events:
                 yield event
@@ -279,10 +279,6 @@ class Agent:
         run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings)
         await note_thread(store, thread_id, status=run.status)
         yield terminal(run)
-
-
-def _settings(given: Settings | Mapping[str, Any] | None) -> Settings:
-    return given if isinstance(given, Settings) else Settings.model_validate(given or {})
 
 
 def _configured(thread_id: str, config: RunnableConfig | None) -> RunnableConfig:

@@ -1,11 +1,14 @@
 """Run-scoped settings: the graph's `context_schema`. Defaults for everything, no secrets, nothing live."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from state.errors import ConfigError
 from state.ledger import Limits
+from state.plan import said_by
 
 LIMITS = Limits(rounds=100, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=15)
@@ -97,3 +100,13 @@ def moment(text: str) -> datetime:
     """The moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
     found = datetime.fromisoformat(text)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:
+    """The settings in `given`, None for all defaults. Raises ConfigError for values that cannot be."""
+    if isinstance(given, Settings):
+        return given
+    try:
+        return Settings.model_validate(given or {})
+    except ValidationError as error:
+        raise ConfigError(f"settings: {'; '.join(said_by(error))}") from None
