@@ -21,6 +21,8 @@ class Exit(IntEnum):
     """Some of it is done: partial, or out of budget."""
     INTERRUPTED = 130
     """Ctrl-C; what was done is kept."""
+    TERMINATED = 143
+    """SIGTERM; what was done is kept."""
 
 
 STATUSES: Mapping[str, Exit] = {

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from agent.agent import Agent
@@ -15,6 +16,7 @@ from agent.cli.exits import STATUSES, Exit
 from agent.cli.progress import Progress
 from agent.cli.result import SCHEMA_VERSION, print_json, resume_words, run_object, show_run
 from agent.cli.session import Opened
+from agent.cli.stopping import Terminated, Termination
 from agent.cli.terminal import Terminal
 from agent.cli.views import View, open_view
 from agent.run import Run
@@ -73,19 +75,25 @@ def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
 
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, Opened]]
+Carry = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a leg to its end."""
 Begin = Callable[[Agent, Progress], Coroutine[Any, Any, Events | Run]]
 
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, Termination() as termination:
         stack = AsyncExitStack()
         try:
             opened = runner.run(open_agent(stack))
             desk.confined = opened.confined
-            return _legs(runner, opened.agent, begin, desk)
-        except KeyboardInterrupt:
-            return _interrupted(desk)
+            carry = partial(termination.run, runner, drain=opened.agent.drain)
+            run = _legs(carry, opened.agent, begin, desk, lambda: termination.asked)
+            if termination.asked and run.status == "running":
+                raise Terminated
+            return desk.report(run)
+        except KeyboardInterrupt as stop:
+            return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
         except errors.DoneWhenError:
             if desk.progress.started:
                 desk.terminal.line(f"What was done is kept. Go on with: {_resume(desk)}")
@@ -94,24 +102,25 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
             runner.run(stack.aclose())
 
 
-def _legs(runner: asyncio.Runner, agent: Agent, begin: Begin, desk: Desk) -> Exit:
-    first = runner.run(begin(agent, desk.progress))
-    run = first if isinstance(first, Run) else _leg(runner, agent, first, desk)
+def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[[], bool]) -> Run:
+    """The run as it stands when nobody answers any more, or when the command was asked to end."""
+    first = carry(begin(agent, desk.progress))
+    run = first if isinstance(first, Run) else _leg(carry, agent, first, desk)
     desk.progress.take(run)
-    while (answers := desk.answers(run)) is not None:
-        run = _leg(runner, agent, agent.stream_resume(run.thread_id, answers), desk)
+    while not ended() and (answers := desk.answers(run)) is not None:
+        run = _leg(carry, agent, agent.stream_resume(run.thread_id, answers), desk)
         desk.progress.take(run)
-    return desk.report(run)
+    return run
 
 
-def _leg(runner: asyncio.Runner, agent: Agent, events: Events, desk: Desk) -> Run:
+def _leg(carry: Carry, agent: Agent, events: Events, desk: Desk) -> Run:
     with open_view(desk.terminal, desk.progress, quiet=desk.json) as view:
-        runner.run(_follow(events, view))
+        carry(_follow(events, view))
     end = desk.progress.end or {}
     if end.get("type") == "error":
         raise _error(end)
     ended = end.get("run")
-    return ended if isinstance(ended, Run) else runner.run(agent.get(desk.progress.thread_id))
+    return ended if isinstance(ended, Run) else carry(agent.get(desk.progress.thread_id))
 
 
 async def _follow(events: Any, view: View) -> None:
@@ -120,17 +129,18 @@ async def _follow(events: Any, view: View) -> None:
             view.show(event)
 
 
-def _interrupted(desk: Desk) -> Exit:
+def _interrupted(desk: Desk, code: Exit) -> Exit:
     thread = desk.progress.thread_id
     desk.terminal.line("")
     if not thread:
         desk.terminal.line("Interrupted before anything was started.", "yellow")
-        return Exit.INTERRUPTED
+        return code
     words = _resume(desk)
-    desk.terminal.line(f"Interrupted; what was done is kept. Go on with: {words}", "yellow")
+    said = "Terminated" if code is Exit.TERMINATED else "Interrupted"
+    desk.terminal.line(f"{said}; what was done is kept. Go on with: {words}", "yellow")
     if desk.json:
         print_json({"schema_version": SCHEMA_VERSION, "thread_id": thread, "status": "running", "resume": words})
-    return Exit.INTERRUPTED
+    return code
 
 
 def _resume(desk: Desk) -> str:
