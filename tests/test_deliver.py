@@ -6,12 +6,12 @@ import pytest
 from langgraph.runtime import Runtime
 
 from agent import Agent, Limits, Settings
-from agent.testing import ScriptedModel, call, finish_step, finish_task, give_up, submit_plan
+from agent.testing import ScriptedModel, call, finish_step, finish_task, give_up, reply, submit_plan
 from graph.context import Deps
 from graph.deliver import deliver
 from graph.toolbox import Toolbox
 from state.errors import ModelError
-from tests.flows import FREE, Flow, one_step, play, steps
+from tests.flows import FREE, Flow, play, steps
 
 TWO = [{"content": "look", "tools": ["look"]}, {"content": "write"}]
 LOOKED = [call("look"), finish_step("three apples", "s1.1")]
@@ -124,15 +124,20 @@ async def test_one_call_is_kept_for_the_delivery() -> None:
     ]
 
 
-@pytest.mark.parametrize("limit", [{"output_tokens": 10}, {"input_tokens": 50}])
-async def test_a_limit_of_tokens_is_not_broken_for_words(limit: Any) -> None:
-    """D03: when tokens are used up, no more are bought for the answer; code writes it."""
-    model = one_step([], deliver=[])
-    flow = await run(model, limits=Limits(**limit), on_exhausted="deliver")
+@pytest.mark.parametrize("key", ["output_tokens", "input_tokens", "cost_usd"])
+async def test_a_limit_of_tokens_or_money_is_not_broken_for_words(key: str) -> None:
+    """D03: when tokens or money are used up, no more are bought for the answer; code writes it."""
+    done = reply("", [finish_step("three apples", "s1.1")], usage={"input_tokens": 9000, "output_tokens": 9000})
+    model = steps(TWO, {"s1": [call("look"), done]}, deliver=[])
+    limits = Limits(**{key: {"cost_usd": 0.005}.get(key, 8000)})
+    prices = {"scripted": {"input": 0.3, "output": 0.3}}
+    settings = Settings(confirm="never", limits=limits, on_exhausted="deliver")
+    flow = await play(model, [look], effects={"look": "read"}, settings=settings, prices=prices)
     model.assert_exhausted()
     assert flow.status == "exhausted"
     assert flow.run.answer.startswith("The budget is used up.")
-    assert "Next would be: do it" in flow.run.answer
+    assert "- Done: look — three apples" in flow.run.answer
+    assert "Next would be: write" in flow.run.answer
 
 
 async def test_a_cancelled_run_needs_no_model() -> None:

@@ -73,6 +73,7 @@ def test_a_printed_call_is_read(written: Any) -> None:
         f"<think>maybe {{}} or [1]</think>\nAction:\n```\n{text}\n```\nObservation: 6",
         text.replace('"', "'") if "\\" not in text else text,
         f"<tool_call>{text}</tool_call>",
+        f"The file holds {{'rows': many, 'name': ...}}.\n{text}",
     ):
         assert decided(raw) == ("calls", ADD), raw
 

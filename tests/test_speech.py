@@ -161,6 +161,9 @@ async def test_a_reply_that_breaks_off_is_said_again() -> None:
         flow = await play(wired(server))
     assert [e["type"] for e in flow.events if e["type"] == "speech_restarted"] == ["speech_restarted"]
     assert said_by(flow, "s1") == text
+    kinds = [e["type"] for e in flow.events]
+    before = [e["text"] for e in flow.events[: kinds.index("speech_restarted")] if e["type"] == "speech"]
+    assert text.startswith("".join(before))
     assert flow.status == "completed"
 
 
