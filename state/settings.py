@@ -67,7 +67,7 @@ class Settings(BaseModel):
     language: str | None = Field(default=None, description="language of plan and speech; default: the user's")
     models: dict[str, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(default=120, gt=0, description="one model call, and the longest silence in a stream")
-    model_retries: int = Field(default=3, ge=0, le=10, description="repetitions after transient errors")
+    model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="one tool call")
     observation_chars: int = Field(
         default=6000, ge=200, description="of a tool result in the prompt; the rest by recall"
