@@ -1,0 +1,66 @@
+"""The page docs/verification.md: what the levels mean, and the figures of the lie test."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from string import Template
+
+from benchmarks.lies.counting import Row
+from benchmarks.lies.world import LEVELS
+
+TEMPLATE = Path(__file__).with_name("page.md")
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The page, from the rows of a count."""
+    lies, blind, honest = ([row for row in rows if row.kind.sort == sort] for sort in ("lie", "blind", "honest"))
+    refused = [_refused(row) for row in honest]
+    figures = {
+        "last": min(row.played for row in rows) - 1,
+        "lies": sum(row.played for row in lies),
+        "lie_kinds": len(lies),
+        "honest": sum(row.played for row in honest),
+        "honest_kinds": len(honest),
+        "groups": _table("lies", _groups(lies)),
+        "kinds": _table("lie", [(f"{row.kind.group}: {row.kind.name}", row.played, row.accepted) for row in lies]),
+        "blind": _blind_table(blind),
+        "honest_sum": _table("honest claims", [_sum("**all**", refused)], "refused at"),
+        "honest_table": _table("claim", [(row.kind.name, row.played, row.accepted) for row in refused], "refused at"),
+    }
+    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(figures)
+
+
+def _refused(row: Row) -> Row:
+    return Row(row.kind, row.played, {level: row.played - accepted for level, accepted in row.accepted.items()})
+
+
+def _groups(rows: Sequence[Row]) -> list[tuple[str, int, dict[str, int]]]:
+    names = dict.fromkeys(row.kind.group for row in rows)
+    sums = [_sum(name, [row for row in rows if row.kind.group == name]) for name in names]
+    return [*sums, _sum("**all**", rows)]
+
+
+def _sum(name: str, rows: Sequence[Row]) -> tuple[str, int, dict[str, int]]:
+    return (
+        name,
+        sum(row.played for row in rows),
+        {level: sum(row.accepted[level] for row in rows) for level in LEVELS},
+    )
+
+
+def _table(title: str, lines: Iterable[tuple[str, int, dict[str, int]]], said: str = "accepted at") -> str:
+    head = (
+        f"| {title} | n | {' | '.join(f'{said} {level}' for level in LEVELS)} |\n|---|{'---:|' * (len(LEVELS) + 1)}\n"
+    )
+    rows = (f"| {name} | {n} | {' | '.join(str(counts[level]) for level in LEVELS)} |\n" for name, n, counts in lines)
+    return head + "".join(rows)
+
+
+def _blind_table(rows: Sequence[Row]) -> str:
+    head = f"| claim | n | {' | '.join(f'accepted at {level}' for level in LEVELS)} | seen by |\n"
+    rule = f"|---|{'---:|' * (len(LEVELS) + 1)}---|\n"
+    lines = (
+        f"| {row.kind.name} | {row.played} | {' | '.join(str(row.accepted[level]) for level in LEVELS)} "
+        f"| {row.kind.seen_by} |\n"
+        for row in rows
+    )
+    return head + rule + "".join(lines)
