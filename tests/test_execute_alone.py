@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
@@ -114,6 +114,19 @@ async def test_an_executor_that_fails_is_an_observation(work: dict[str, Any], sa
     assert flow.step("s1")["status"] == "failed"
     assert not flow.journal[0]["ok"]
     assert said in flow.journal[0]["text"]
+
+
+async def test_graphs_inside_of_it_are_graphs_of_their_own() -> None:
+    """DESIGN 8: a pause in there is its own affair and no pause of this run."""
+    inner = StateGraph(MessagesState).add_node("a", asks).add_edge(START, "a").compile()
+
+    async def work(brief: str) -> str:
+        output = await inner.ainvoke({"messages": [HumanMessage(brief)]})
+        return f"three papers, {len(output['__interrupt__'])} question"
+
+    flow = await play(one_step([PROOF], executor="worker"), executors={"worker": Executor("works", work=work)})
+    assert flow.status == "completed"
+    assert flow.journal[0]["text"] == "three papers, 1 question"
 
 
 async def test_it_works_once_however_often_the_step_goes_on() -> None:
