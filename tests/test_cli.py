@@ -218,7 +218,7 @@ def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
 def test_out_of_budget_asks_and_delivers_what_there_is(shell: Shell) -> None:
     """D03: exit 4, the answer says what is not done."""
     with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=[[call("list_files")]]):
-        first = shell.run("--yes", "--max-rounds", "1")
+        first = shell.run("--yes", "--max-rounds", "1", "--on-exhausted", "ask")
         assert first.exit_code == Exit.WAITING, first.stderr
         assert "extend" in first.stderr
         last = shell("resume", "--answer", "deliver", "--json")

@@ -31,6 +31,7 @@ Yes = Annotated[
     typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
 ]
 Confirm = Literal["always", "complex", "never"]
+Exhausted = Literal["ask", "deliver", "stop"]
 Proof = Literal["claimed", "grounded", "judged"]
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id.")]
 
@@ -50,6 +51,17 @@ def run(
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
     verification: Annotated[Proof | None, typer.Option(help="What proves a step. [default: grounded]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=AMOUNT", help="What the run may spend, such as cost_usd=0.50; repeat for more."),
+    ] = None,
+    on_exhausted: Annotated[
+        Exhausted | None,
+        typer.Option(help="At a limit. [default: ask; deliver with --yes where nobody can be asked]"),
+    ] = None,
+    deadline: Annotated[
+        str | None, typer.Option(metavar="TIME", help="ISO 8601 moment after which no new round starts.")
+    ] = None,
     allow_command: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
     ] = None,
@@ -60,7 +72,13 @@ def run(
     def command() -> int:
         from agent.cli.running import Request, run_goal
 
-        settings = {"confirm": confirm, "verification": verification, "max_rounds": max_rounds}
+        settings = {
+            "confirm": confirm,
+            "verification": verification,
+            "limits": [*(limit or []), *([f"rounds={max_rounds}"] if max_rounds else [])],
+            "on_exhausted": on_exhausted,
+            "deadline": deadline,
+        }
         request = Request(goal, dir, model, thread, allow_command or [], mcp, stdin, settings)
         return run_goal(request, storage=storage, yes=yes, json=json)
 

@@ -1,6 +1,7 @@
 """`donewhen run` and `donewhen resume`: from options to a run carried through at this terminal."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from agent.cli.terminal import Terminal, open_terminal
 from agent.cli.work import Begin, Desk, work
 from agent.config import OFFLINE, Config, read_config
 from state.errors import ConfigError, GoalError
-from state.settings import Settings
+from state.ledger import KEYS, Limits
 
 NO_ANSWER: Any = object()
 
@@ -65,8 +66,8 @@ def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) ->
     """Start a run and carry it as far as it goes at this terminal."""
     config = configured(storage)
     goal = _goal(request)
-    choices = _choices(request, config)
     terminal = _terminal(config, json)
+    choices = _choices(request, config, unattended=yes and not terminal.interactive)
     if choices.model == OFFLINE:
         _say_offline(terminal, config)
 
@@ -122,18 +123,31 @@ def _goal(request: Request) -> str:
     return goal
 
 
-def _choices(request: Request, config: Config) -> Choices:
+def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
     if not request.folder.is_dir():
         raise ConfigError(f"--dir {str(request.folder)!r} is not a folder")
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
     settings = {key: value for key, value in request.settings.items() if value is not None}
-    if (rounds := settings.pop("max_rounds", None)) is not None:
-        limits = Settings().limits.model_copy(update={"rounds": rounds})
-        settings["limits"] = limits.model_dump(exclude_none=True)
+    settings["limits"] = _limits(settings.get("limits") or ())
+    if unattended:
+        settings.setdefault("on_exhausted", "deliver")
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model
     return Choices(str(request.folder.resolve()), model, request.commands, mcp, settings)
+
+
+def _limits(given: Sequence[str]) -> dict[str, float]:
+    """Limits as they are written on the command line: `cost_usd=0.5`. Raises ConfigError."""
+    amounts: dict[str, float] = {}
+    for text in given:
+        key, _, amount = text.partition("=")
+        try:
+            amounts[key.strip()] = float(amount.strip().lstrip("$"))
+            Limits.model_validate(amounts)
+        except ValueError:  # pydantic's errors are ValueErrors
+            raise ConfigError(f"--limit {text!r} is no limit; write KEY=AMOUNT, KEY one of {', '.join(KEYS)}") from None
+    return amounts
 
 
 def _say_offline(terminal: Terminal, config: Config) -> None:
