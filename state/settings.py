@@ -98,7 +98,10 @@ class Settings(BaseModel):
 
 def moment(text: str) -> datetime:
     """The moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
-    found = datetime.fromisoformat(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no ISO 8601 moment, such as 2026-12-01T18:00+01:00") from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
