@@ -11,8 +11,6 @@ from agent.run import Run
 from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from agent.testing.calls import Call
 
-ALL = {"messages": "do it"}
-
 
 def step(id: str, content: str = "", *, tools: Sequence[str] = (), **more: Any) -> dict[str, Any]:
     """A step with one criterion; without tools its own text proves it."""
