@@ -118,6 +118,14 @@ async def test_a_draft_out_of_rounds_or_budget_keeps_the_quick_plan() -> None:
     assert any("model_calls was reached" in event["text"] for event in flow.told("note"))
 
 
+async def test_no_round_of_planning_starts_after_the_deadline() -> None:
+    """P12: after the deadline nothing is asked any more, and the run says why it ended."""
+    flow = await play(ScriptedModel(), settings=Settings(deadline="2020-01-01T00:00"))
+    assert flow.status == "exhausted"
+    assert "the deadline passed while planning" in flow.run.answer
+    assert flow.run.spent.get("model_calls", 0) == 0
+
+
 async def test_a_refused_plan_is_never_what_is_fallen_back_on() -> None:
     """P04: after "no" to a plan, a failing draft does not bring the same plan again."""
     model = steps([], {}, triage=[submit_plan(["bad idea"]), SKETCH], draft=["hm", "hm", "hm"], deliver=[])
