@@ -12,6 +12,7 @@ from graph.pauses import typed_reply
 from graph.planning import fresh_planning
 from graph.pricing import unpriced
 from graph.proposal import plan_rules, propose
+from state.ledger import meter
 from state.plan import read_plan
 from state.run import VERSION, Json, Run
 from state.settings import Settings
@@ -31,6 +32,7 @@ async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json
         return {**update, "ending": {"code": "model_error", "reason": problem}}
     named = deps.executors.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
+    emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if named and named.passthrough:
         return {**update, **_whole(goal, settings, deps)}
     return update

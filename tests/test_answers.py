@@ -214,9 +214,7 @@ def test_answers_to_an_unknown_effect(value: Any, answer: Answer) -> None:
     assert read_answer(value, pending("effect")) == answer
 
 
-@pytest.mark.parametrize(
-    "value", ["maybe it happened", {"type": "approve"}, "", 9, {"happened": "perhaps"}], ids=repr
-)
+@pytest.mark.parametrize("value", ["maybe it happened", {"type": "approve"}, "", 9, {"happened": "perhaps"}], ids=repr)
 def test_an_effect_is_not_guessed(value: Any) -> None:
     """C02: a button that does not say whether it happened decides nothing."""
     assert isinstance(read_answer(value, pending("effect")), str)

@@ -104,7 +104,7 @@ async def test_what_stays_is_never_asked_again(kind: str) -> None:
 async def test_retries_are_counted_and_end() -> None:
     """R01: after `model_retries` repetitions the error is the answer; a limit of model calls ends them sooner."""
     busy = [fault(status=503, headers=NOW)] * 5
-    got, requests = await over_the_wire(*busy, settings=Settings(model_retries=3))
+    got, requests = await over_the_wire(*busy)
     assert (requests, got.spent["model_calls"]) == (5, 5)
     assert got.error is not None
     assert got.error.code == "overloaded"

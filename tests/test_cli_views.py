@@ -10,7 +10,8 @@ from pauses import PLAN, pending
 from rich.console import Console
 
 from agent.cli.asking import Later, Person
-from agent.cli.progress import Progress, call_text, meter_text
+from agent.cli.meter import meter_text
+from agent.cli.progress import Progress, call_text
 from agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, shorten
 from agent.cli.views import open_view
 from state.human import Answer, read_answer

@@ -29,16 +29,8 @@ CHANGED = with_step(1, content="Write the sum to out.txt")
         {"patch": [{"op": "replace", "path": "/steps/1/content", "value": "Write the sum to out.txt"}]},
         hitl("plan", plan=json.dumps(CHANGED)),
         hitl("plan", plan=edited_text("Write the total - to", "Write the sum to")),
-        {
-            "decisions": [
-                {"type": "edit", "editedAction": {"name": "confirm_plan", "args": {"plan": CHANGED}}}
-            ]
-        },
-        {
-            "decisions": [
-                {"type": "edit", "edited_action": {"name": "confirm_plan", "arguments": {"plan": CHANGED}}}
-            ]
-        },
+        {"decisions": [{"type": "edit", "editedAction": {"name": "confirm_plan", "args": {"plan": CHANGED}}}]},
+        {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "arguments": {"plan": CHANGED}}}]},
         [{"type": "edit", "args": {"action": "confirm_plan", "args": {"plan": json.dumps(CHANGED)}}}],
         {
             "type": "edit",
@@ -111,15 +103,11 @@ def test_an_edit_that_changes_nothing_is_an_approval() -> None:
 )
 def test_one_edited_line_of_the_shown_text(before: str, after: str, expected: dict[str, Any]) -> None:
     """C02: what was not touched keeps its value, checks included."""
-    assert read_answer(hitl("plan", plan=edited_text(before, after)), pending("plan")) == Answer(
-        "edit", plan=expected
-    )
+    assert read_answer(hitl("plan", plan=edited_text(before, after)), pending("plan")) == Answer("edit", plan=expected)
 
 
 def test_a_step_written_by_hand_is_new() -> None:
-    text = edited_text(
-        "3. [s3] Tell the user\n", "3. [s3] Tell the user\n4. Mail it\n   - done when: it was sent\n"
-    )
+    text = edited_text("3. [s3] Tell the user\n", "3. [s3] Tell the user\n4. Mail it\n   - done when: it was sent\n")
     answer = read_answer(hitl("plan", plan=text), pending("plan"))
     assert isinstance(answer, Answer)
     assert answer.plan is not None
@@ -161,12 +149,8 @@ TEXT = st.text(min_size=1, max_size=60).filter(lambda text: text.strip())
 STEP = st.fixed_dictionaries(
     {
         "content": TEXT
-        | st.sampled_from(
-            ["a\n- done when: b", "x\n2. [s1] y", "a\n# b", "_3 steps_", "[s1] c", "**Limits:** 1"]
-        ),
-        "done_when": st.lists(
-            TEXT | st.fixed_dictionaries({"text": TEXT, "judge": st.booleans()}), max_size=2
-        ),
+        | st.sampled_from(["a\n- done when: b", "x\n2. [s1] y", "a\n# b", "_3 steps_", "[s1] c", "**Limits:** 1"]),
+        "done_when": st.lists(TEXT | st.fixed_dictionaries({"text": TEXT, "judge": st.booleans()}), max_size=2),
         "tools": st.none() | st.lists(st.sampled_from(["a", "b-c"]), min_size=1, max_size=2),
     }
 )

@@ -146,7 +146,5 @@ def test_endless_nesting_is_cut() -> None:
 
 
 def test_names_of_secrets() -> None:
-    assert all(
-        secret_name(name) for name in ("api_key", "X-Api-Key", "clientSecret", "PGPASSWORD", "Set-Cookie")
-    )
+    assert all(secret_name(name) for name in ("api_key", "X-Api-Key", "clientSecret", "PGPASSWORD", "Set-Cookie"))
     assert not any(secret_name(name) for name in ("key", "tokens", "monkey", "path", "passage", "x" * 5000))

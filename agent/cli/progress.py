@@ -1,11 +1,12 @@
 """What is known about a run while it works: events in, the current picture out. Draws nothing."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.run import Run
+from state.ledger import add
 
 TERMINAL = ("waiting", "outcome", "error")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
@@ -39,7 +40,7 @@ class Progress:
     def take(self, run: Run) -> None:
         """Start from a run as it stands."""
         self.thread_id = run.thread_id
-        self.spent = dict(run.spent)
+        self.spent, self.limits = dict(run.spent), dict(run.limits)
         if run.plan:
             self.show_plan(run.plan, run.steps)
 
@@ -54,6 +55,8 @@ class Progress:
             self.show_plan(event.get("plan") or {})
         elif kind == "todos":
             self._show_todos(event.get("todos") or [])
+        elif kind == "charged":
+            self.spent = add(self.spent, event.get("spent") or {})
         elif kind == "spent":
             self._show_spent(event)
         elif event.get("step") in self.rows:
@@ -106,23 +109,3 @@ def call_text(tool: str, arguments: Any) -> str:
         return f"{tool}()"
     pairs = (f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items())
     return f"{tool}({', '.join(pairs)})"
-
-
-def meter_text(spent: Mapping[str, float], limits: Mapping[str, float], dot: str = "·") -> str:
-    """What was spent, and of how much where there is a limit; "" when nothing was."""
-    return f" {dot} ".join(_meter_parts(spent, limits))
-
-
-def _meter_parts(spent: Mapping[str, float], limits: Mapping[str, float]) -> Iterator[str]:
-    for key, name in (("rounds", "rounds"), ("model_calls", "model calls"), ("tool_calls", "tool calls")):
-        if spent.get(key) or key in limits:
-            of = f"/{limits[key]:g}" if key in limits else ""
-            yield f"{spent.get(key, 0):g}{of} {name}"
-    tokens = spent.get("input_tokens", 0) + spent.get("output_tokens", 0)
-    if tokens:
-        yield f"{tokens / 1000:.1f}k tokens" if tokens >= 1000 else f"{tokens:g} tokens"
-    if spent.get("cost_usd") or "cost_usd" in limits:
-        of = f"/${limits['cost_usd']:g}" if "cost_usd" in limits else ""
-        yield f"${spent.get('cost_usd', 0):.4f}{of}"
-    if spent.get("active_seconds"):
-        yield f"{spent['active_seconds']:.1f} s"

@@ -6,7 +6,8 @@ from dataclasses import asdict
 
 from agent.agent import Agent
 from agent.cli.exits import Exit
-from agent.cli.progress import Progress, meter_text
+from agent.cli.meter import table
+from agent.cli.progress import Progress
 from agent.cli.result import SCHEMA_VERSION, print_json, receipt_lines, resume_command, run_object
 from agent.cli.running import configured
 from agent.cli.session import reader
@@ -72,8 +73,9 @@ def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str,
         lines += [("", ""), (f"Waiting for you: {pending['id']}", "bold"), (question_text(pending), "")]
     if run.answer:
         lines += [("", ""), (run.answer, "")]
-    if meter := meter_text(run.spent, {}, terminal.marks["dot"]):
-        lines += [("", ""), (f"Spent: {meter}", "dim")]
+    if rows := table(run.spent, run.limits):
+        lines += [("", ""), ("Spent", "bold")]
+        lines += [(f"  {row.name:11} {row.text}", row.style) for row in rows]
     if hint := resume_command(run, storage):
         lines.append((f"Go on with: {hint}", ""))
     return lines

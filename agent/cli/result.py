@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.cli.progress import meter_text
+from agent.cli.meter import meter_text
 from agent.cli.terminal import STYLES, Terminal, clean, shorten
 from agent.run import Run
 from state.human import question_text

@@ -7,7 +7,8 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from agent.cli.progress import TERMINAL, Progress, call_text, meter_text
+from agent.cli.meter import meter_parts
+from agent.cli.progress import TERMINAL, Progress, call_text
 from agent.cli.terminal import STYLES, Terminal, clean, shorten
 
 REDRAWS = 8
@@ -66,7 +67,7 @@ class _Lines(_Quiet):
         if event.get("type") == "speech_restarted":
             self.said, self.speaker = "", None
             return
-        if event.get("type") not in TERMINAL and event.get("type") != "spent":
+        if event.get("type") not in (*TERMINAL, "spent", "charged"):
             self._finish_speech()
         for text, style in lines_of(event, self.terminal):
             self._print(text, style)
@@ -163,8 +164,15 @@ class _Checklist(_Lines):
             rows.insert(0, Text(shorten(self.progress.title, width), style="bold"))
         if self.said.strip():
             rows.append(Text(shorten(self._speech(self.said), width), style="italic"))
-        meter = meter_text(self.progress.spent, self.progress.limits, self.terminal.marks["dot"])
-        return Group(*rows, *([Text(meter, style="dim")] if meter else []))
+        return Group(*rows, *self._meter())
+
+    def _meter(self) -> list[Text]:
+        """What was spent, of how much; limits that are near stand out."""
+        parts, meter = list(meter_parts(self.progress.spent, self.progress.limits)), Text(style="dim")
+        for number, part in enumerate(parts):
+            meter.append(f" {self.terminal.marks['dot']} " if number else "")
+            meter.append(part.text, part.style or None)
+        return [meter] if parts else []
 
     def _row(self, id: str, content: str, width: int) -> list[Text]:
         row = self.progress.rows[id]
