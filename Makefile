@@ -45,7 +45,7 @@ lint: .venv/ready-dev ## style, and that imports only go down
 typecheck: .venv/ready-dev ## mypy strict, pyright standard
 	@$(BIN)/mypy && $(BIN)/pyright
 
-check: lint typecheck test ## everything CI checks
+check: lint typecheck test ## style, types and all tests
 
 verification: .venv/ready-dev ## lies against proofs: regenerates docs/verification.md
 	@$(BIN)/python -m benchmarks.lies
@@ -53,10 +53,7 @@ verification: .venv/ready-dev ## lies against proofs: regenerates docs/verificat
 reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reliability.md
 	@$(BIN)/python -m benchmarks.reliability
 
-faults: .venv/ready-dev ## bad models, tools and disks: regenerates docs/faults.md
-	@$(BIN)/python -m benchmarks.faults
-
 clean: ## remove what was built
 	@rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: help install run studio test format lint typecheck check verification reliability faults clean
+.PHONY: help install run studio test format lint typecheck check verification reliability clean
