@@ -93,8 +93,6 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
         return _fail(state, runtime, "no_plan", f"planning used all its {settings.plan_rounds} rounds")
     if settings.late():
         return _fail(state, runtime, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
-    if settings.late():
-        return _fail(state, runtime, "out_of_budget", "the deadline passed while planning")
     if key := exhausted(_left(state), ("model_calls",)):
         return _out_of_budget(state, runtime, key)
     reply = await ask(deps, settings, _question(state, runtime, deps))

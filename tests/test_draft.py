@@ -122,7 +122,7 @@ async def test_no_round_of_planning_starts_after_the_deadline() -> None:
     """P12: after the deadline nothing is asked any more, and the run says why it ended."""
     flow = await play(ScriptedModel(), settings=Settings(deadline="2020-01-01T00:00"))
     assert flow.status == "exhausted"
-    assert "the deadline passed while planning" in flow.run.answer
+    assert "the deadline, 2020-01-01T00:00, has passed" in flow.run.answer
     assert flow.run.spent.get("model_calls", 0) == 0
 
 
