@@ -7,6 +7,7 @@ from graph.answering import decision_row
 from graph.context import Deps
 from graph.planning import fresh_planning
 from graph.proposal import consent, plan_rules, propose, with_finished
+from state.channels import merge_records
 from state.human import Answer
 from state.plan import read_plan, revision
 from state.run import Json
@@ -94,7 +95,10 @@ def put_to_work(values: Mapping[str, Any], at: str) -> Json:
     ids = {step["id"] for step in plan["steps"]}
     over: Json = {"status": "skipped", "reason": "not in the plan any more", "waiting": None, "calls": []}
     gone = {id: over for id, record in records.items() if id not in ids and record.get("status") in UNDER_WAY}
-    update: Json = {"steps": {**steps, **gone}, "approval": {**approval, "before": None, "at_work": True}}
+    update: Json = {
+        "steps": merge_records({**steps, **gone}, _replaced(approval, records)),
+        "approval": {**approval, "before": None, "at_work": True},
+    }
     said = [row.get("approved_revision") for row in values.get("approvals") or ()]
     if approval["revision"] not in said:
         shown = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
@@ -102,3 +106,15 @@ def put_to_work(values: Mapping[str, Any], at: str) -> Json:
         row = {**decision_row(shown, decision, "", approval["by"], at), "revision": approval["revision"]}
         update["approvals"] = [{**row, "approved_revision": approval["revision"]}]
     return update
+
+
+def _replaced(approval: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
+    """Steps of the plan before that are not done and not in this one: what they were, and by what they were replaced.
+
+    A failed step that is gone from the plan must not be gone from the receipt.
+    """
+    plan, before = approval["plan"], approval.get("before") or {"steps": []}
+    ids, old = {step["id"] for step in plan["steps"]}, {step["id"]: step for step in before["steps"]}
+    instead = [step["id"] for step in plan["steps"] if old.get(step["id"]) != step]
+    gone = [step for id, step in old.items() if id not in ids and records.get(id, {}).get("status") != "done"]
+    return {s["id"]: {"replaced": {"content": s["content"], "by": approval["by"], "instead": instead}} for s in gone}

@@ -216,7 +216,7 @@ def enough(verdict: str, level: str) -> bool:
 
 
 def level_of(criterion: Mapping[str, Any], level: str) -> str:
-    """What a criterion demands: one with a check is decided by it at every level; one may ask for a judge of its own."""
+    """What a criterion demands: one with a check is decided by it at every level; one may ask for its own judge."""
     if criterion.get("check"):
         return "judged"
     return "judged" if criterion.get("judge") and level != "claimed" else level

@@ -45,7 +45,9 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
     rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
     good = [proven(step, record, settings.verification) for step, record in rows]
     if rows and all(good) and code == "worked":
-        return "completed"
+        # What nobody but a policy dropped, with nothing in its place, was part of the work.
+        dropped = any(row["by"] == "policy" and not row["instead"] for row in _replaced(plan or {}, steps))
+        return "partial" if dropped else "completed"
     if any(record.get("status") == "exhausted" for _, record in rows):
         return "exhausted"
     return "partial" if any(good) else "failed"
@@ -64,12 +66,23 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
         "schedule": schedule_of(values),
         "verification": settings.verification,
         "steps": [_step_row(step, records.get(step["id"], {})) for step in plan.get("steps", ())],
+        "replaced": _replaced(plan, records),
         "approvals": list(values.get("approvals") or ()),
         "questions": [_said(e) for e in journal if e["source"] == "user"],
         "effects": [{k: e[k] for k in ("id", "tool", "arguments", "ok", "effect")} for e in effects],
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
+
+
+def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Steps of earlier plans of this request that were not done and are not in the last one."""
+    ids = {step["id"] for step in plan.get("steps", ())}
+    return [
+        {"id": id, "status": record.get("status"), "reason": record.get("reason", ""), **record["replaced"]}
+        for id, record in records.items()
+        if id not in ids and record.get("replaced")
+    ]
 
 
 def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -126,12 +139,15 @@ def summary(receipt: Mapping[str, Any], reason: str = "") -> str:
 
 
 def left_over(receipt: Mapping[str, Any]) -> list[str]:
-    """A line for every step that is not done."""
+    """A line for every step that is not done, also if a later plan left it out."""
     lines = []
     for row in receipt["steps"]:
         if row["status"] != "done":
             status = "not started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
             lines.append(f"- Not done ({status}): {row['content']}" + (f" — {row['reason']}" if row["reason"] else ""))
+    for row in receipt.get("replaced", ()):
+        how = f"replaced by {', '.join(row['instead'])}" if row["instead"] else "taken out of the plan"
+        lines.append(f"- Not done ({row['status']}, then {how}): {row['content']} — {row['reason']}")
     return lines
 
 
