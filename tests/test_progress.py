@@ -246,6 +246,16 @@ def test_after_the_deadline_nothing_is_started() -> None:
     assert (move.kind, move.key) == ("budget", "deadline")
 
 
+def test_what_is_only_told_needs_no_budget() -> None:
+    """X15, X08: a call that a person refused, or answered, is not made."""
+    calls = [{"name": "send", "args": {}}]
+    assert next_needs({"calls": calls}) == ("tool_calls",)
+    for settled in ({"refused": "no"}, {"response": "done by phone"}):
+        record = {"status": "ready", "calls": [{**calls[0], **settled}], "spent": {"tool_calls": 1}}
+        move = _move([{"id": "s1"}], {"s1": record}, settings=Settings(step_limits=Limits(tool_calls=1)))
+        assert (move.kind, move.steps) == ("dispatch", ("s1",))
+
+
 def test_a_new_attempt_counts_on_and_forgets_no_rejection() -> None:
     """X15: ids and keys are never used twice, and what a person rejected stays rejected."""
     record = fresh_record({**fresh_record(), "observed": 7, "rejected": ["abc"], "rounds": 4})
