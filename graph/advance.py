@@ -149,9 +149,9 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     reason = f"the limit of {move.key} for {f'step {scope}' if scope else 'the run'} was reached"
     if move.key == "deadline":
         reason = f"the deadline, {settings.deadline}, has passed"
-    emit(runtime, "note", text=f"Out of budget: {reason}.")
     if settings.on_exhausted == "ask" and move.key != "deadline":
         return _pause(values, _budget_pause(values, move, settings))
+    emit(runtime, "note", text=f"Out of budget: {reason}.")
     ended = {id: {"status": "exhausted", "reason": reason, "handled": True} for id in move.steps}
     for id in move.steps:
         emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=reason)

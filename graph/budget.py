@@ -13,6 +13,8 @@ from state.settings import Settings
 
 OPTIONS = ["extend", "deliver what there is", "replan cheaper", "stop"]
 CONTENT_CHARS = 100
+SELDOM = ("questions", "replans", "cached_tokens")
+"""What steps do not take as a matter of course."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def _row(row: Json) -> Json:
 def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Json:
     """The pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
     keys = account.keys or (key,)
-    suggested = {each: _suggested(account, each) for each in keys}
+    suggested = {each: _suggested(account, each) for each in (*keys, *_short_soon(account, keys))}
     free = {} if account.step else suggested
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
     return {
@@ -96,20 +98,33 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
     }
 
 
+def _short_soon(account: Account, keys: Sequence[str]) -> list[str]:
+    """Other limits that would not last for what is left, so that the next question is not about them."""
+    left = remaining(account.limits, account.granted, account.spent)
+    others = {key: amount - account.reserve.get(key, 0) for key, amount in left.items() if key not in (*keys, *SELDOM)}
+    return [key for key, free in others.items() if (need := _needed(account, key)) is not None and free < need]
+
+
+def _needed(account: Account, key: str) -> float | None:
+    """What the steps left will take, if each takes as much as those done did on average; None if none is done."""
+    each = [row["spent"].get(key, 0) for row in account.done]
+    steps = 1 if account.step or account.unplanned else max(len(account.left), 1)
+    return steps * sum(each) / len(each) if any(each) else None
+
+
 def _suggested(account: Account, key: str) -> float:
-    """What it would take: to make up for what is overspent, and as much for each step left as one took so far."""
-    limit, each = account.total(key), [row["spent"].get(key, 0) for row in account.done]
-    over = max(0.0, account.spent.get(key, 0) + account.reserve.get(key, 0) - limit)
-    open_steps = 1 if account.step or account.unplanned else max(len(account.left), 1)
-    need = open_steps * sum(each) / len(each) if any(each) else limit / 2
+    """What it would take: to make up for what is overspent, and what the steps left need; else half the limit."""
+    limit, needed = account.total(key), _needed(account, key)
+    over = account.spent.get(key, 0) + account.reserve.get(key, 0) - limit
+    need = limit / 2 if needed is None else needed
     if key == "cost_usd":
-        return math.ceil((over + max(need, 0.01)) * 100) / 100
-    return math.ceil(over + max(need, 1))
+        return math.ceil(max(over + need, 0.01) * 100) / 100
+    return math.ceil(max(over + need, over + 1, 1))
 
 
 def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
     whose = f"Step {account.step}" if account.step else "The run"
-    used = ", ".join(f"{figure(account.spent.get(key, 0))} of {figure(account.total(key))} {key}" for key in keys)
+    used = " and ".join(_used(account, key) for key in keys)
     kept = " (one model call is kept for the answer)" if account.reserve and "model_calls" in keys else ""
     parts = [f"Out of budget. {whose} has used {used}{kept}.", _listed("Done", account.done)]
     parts.append(_listed("Not done", account.left))
@@ -118,6 +133,11 @@ def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> st
     if with_replan:
         parts.append(f"“replan cheaper” adds {amounts_text(with_replan)} and plans the rest anew.")
     return "\n\n".join(part for part in parts if part)
+
+
+def _used(account: Account, key: str) -> str:
+    spent, total = figure(account.spent.get(key, 0)), figure(account.total(key))
+    return f"${spent} of ${total}" if key == "cost_usd" else f"{spent} of {total} {key.replace('_', ' ')}"
 
 
 def _listed(title: str, rows: Sequence[Json]) -> str:

@@ -39,7 +39,7 @@ def meter_parts(spent: Amounts, limits: Amounts) -> Iterator[Part]:
     """The parts of the one line."""
     for key, name in COUNTED.items():
         if spent.get(key) or key in limits:
-            yield Part(f"{_of(key, spent, limits)} {name}", _share(key, spent, limits))
+            yield Part(f"{_of(key, spent, limits)} {_named(key, name, spent, limits)}", _share(key, spent, limits))
     yield from _tokens(spent, limits)
     yield from _money(spent, limits)
     if spent.get("active_seconds") or "active_seconds" in limits:
@@ -48,8 +48,11 @@ def meter_parts(spent: Amounts, limits: Amounts) -> Iterator[Part]:
         yield Part(text, _share("active_seconds", spent, limits))
     for key, name in SELDOM.items():
         if spent.get(key):
-            named = name[:-1] if spent[key] == 1 and key not in limits else name
-            yield Part(f"{_of(key, spent, limits)} {named}", _share(key, spent, limits))
+            yield Part(f"{_of(key, spent, limits)} {_named(key, name, spent, limits)}", _share(key, spent, limits))
+
+
+def _named(key: str, name: str, spent: Amounts, limits: Amounts) -> str:
+    return name[:-1] if spent.get(key) == 1 and key not in limits else name
 
 
 def table(spent: Amounts, limits: Amounts) -> list[Part]:
