@@ -1,21 +1,23 @@
 """F1, F2 and F5 of the scenario: processes killed at its boundaries, operations that fail, and what came of it."""
 
 import random
+import signal
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agent.testing import Trial, asked_again, kill_everywhere
 from agent.testing.comparing import differences, doubled, lost
-from agent.testing.crash import Mode, tool_boundaries
-from agent.testing.everywhere import Point
+from agent.testing.crash import Mode, note, tool_boundaries
+from agent.testing.everywhere import DIARY, Point
 from agent.testing.forks import ForkServer
 from benchmarks.scenario import UNSURE
 
 Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]
 TARGET = "benchmarks.scenario:scenario"
+LIVE = "agent.testing.everywhere:live"
 TOOLS = [
     boundary for name in ("look", "save", "book", "send", "charge", "refund") for boundary in tool_boundaries(name)
 ]
@@ -46,6 +48,8 @@ class Figures:
     pick_up: float
     """Median of the seconds from the start of the last process to its first write."""
     slowest: float
+    places: dict[str, int]
+    """Deaths by what was going on: storage, tool, model, back-off, nothing (a person is asked), or unknown."""
     problems: tuple[str, ...]
 
 
@@ -66,6 +70,34 @@ def killed(
     )
     if whole.error:
         raise RuntimeError(f"the scenario fails undisturbed:\n{whole.error}")
+    return judge(whole, trials)
+
+
+def at_moments(server: ForkServer, folder: Path, runs: int, storage: str = "", seed: int = SEED) -> Figures:
+    """Kill the scenario again and again, wherever it happens to be, until it has ended; so many runs."""
+    arguments = {"storage": storage, "flaky": ""}
+    (whole,) = kill_everywhere(TARGET, folder, points=[], arguments=arguments, servers=[server])
+    drawn = random.Random(f"{seed} moments")
+    trials = []
+    for number in range(runs):
+        place, died = folder / f"moments{number}", 0
+        given = {
+            "target": TARGET,
+            "folder": str(place),
+            "at": None,
+            "mode": "kill",
+            "only": None,
+            "arguments": arguments,
+        }
+        while True:
+            ended = server.run(LIVE, given, place, name=f"process{died}", seconds=drawn.uniform(0.05, 0.5 + died))
+            if ended.code != -signal.SIGALRM:
+                break
+            died += 1
+            note(place / DIARY, {"crashed": "a moment", "written": None})
+        error = ended.output if ended.code else ""
+        result = (ended.result or {}).get("result")
+        trials.append(Trial((), ("a moment",) * died, place, result, (), 0.0, 0.0, error))
     return judge(whole, trials)
 
 
@@ -95,8 +127,17 @@ def judge(whole: Trial, trials: Sequence[Trial]) -> Figures:
         again=sum(_given_again(trial) for trial in trials),
         pick_up=round(statistics.median(picked), 3) if picked else 0.0,
         slowest=round(max(picked, default=0.0), 3),
+        places=dict(Counter(_place(boundary) for trial in trials for boundary in trial.died)),
         problems=tuple(problems),
     )
+
+
+def _place(boundary: str) -> str:
+    if boundary in ("model", "back-off", "a moment"):
+        return boundary
+    if boundary in ("open", "close"):
+        return "nothing"
+    return "tool" if boundary.endswith((".before", ".inside", ".after")) else "storage"
 
 
 def _about_effects(trial: Trial) -> list[str]:
@@ -129,28 +170,3 @@ def in_a_row(deaths: int, count: int, seed: int = SEED) -> Callable[[Trial], lis
         return points
 
     return draw
-
-
-def merged(figures: Sequence[Figures]) -> Figures:
-    """Several series as one."""
-    summed: dict[str, Any] = {
-        name: sum(getattr(one, name) for one in figures)
-        for name in (
-            "trials",
-            "deaths",
-            "doubled",
-            "lost",
-            "unlike",
-            "asked_twice",
-            "needless",
-            "silent",
-            "asked",
-            "again",
-        )
-    }
-    return Figures(
-        **summed,
-        pick_up=statistics.median(one.pick_up for one in figures),
-        slowest=max(one.slowest for one in figures),
-        problems=tuple(problem for one in figures for problem in one.problems),
-    )

@@ -1,72 +1,155 @@
-"""Kills the scenario at every boundary on SQLite and PostgreSQL and writes docs/reliability.md. `--quick`: a few."""
+"""Measures what a crash, a wrong answer or a second worker can do, and writes docs/reliability.md. Some 30 minutes.
 
+`python -m benchmarks.reliability deaths answers workers retail` measures only what is named and prints its tables.
+"""
+
+import asyncio
 import shutil
 import sys
 import tempfile
-from dataclasses import asdict
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from agent.testing.everywhere import PRELOAD
 from agent.testing.forks import ForkServer
-from benchmarks.matrix import SEED, Figures, in_a_row, killed
+from benchmarks import report
+from benchmarks.answers import Misuse, misuses
+from benchmarks.frozen import BOUNDARIES, Frozen, freeze
+from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
+from benchmarks.retail import Score, Way, score
+from benchmarks.retail_world import FULL
+from benchmarks.workers import MOMENTS, Race, race, undisturbed
 from tests.storage_servers import fresh_postgres_url
 
-DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "reliability.md"
-ROWS = {
-    "trials": "crash points tried",
-    "deaths": "processes killed",
-    "doubled": "effects doubled",
-    "lost": "effects lost",
-    "unlike": "runs that ended unlike the undisturbed one",
-    "asked_twice": "questions asked twice",
-    "needless": "questions about an effect that a key or a probe could settle",
-    "asked": "questions about a write of unknown outcome",
-    "pick_up": "seconds from the start of the next process to its first write, median",
-    "slowest": "the same, slowest",
+ROUNDS = 3
+"""Races of each kind."""
+WAYS = (("clean", 0.0, 0), ("killed 5 times each", 0.0, 5), ("killed 3 times each, 30 % of calls fail", 0.3, 3))
+"""How recorded tasks are run: in words, share of calls that fail, deaths."""
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where measurements happen: two fork servers for two cores, and a folder that needs no disk."""
+
+    servers: Sequence[ForkServer]
+    folder: Path
+    storages: Mapping[str, str]
+    """Name → URL; "": a SQLite file per run."""
+
+    def fresh(self) -> Path:
+        """A new folder."""
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+    def told(self, what: str, work: Callable[[], Any]) -> Any:
+        """Do the work, and say on standard error how long it took and what went wrong."""
+        started = time.monotonic()
+        result = work()
+        print(f"{time.monotonic() - started:6.0f} s  {what}", file=sys.stderr, flush=True)
+        for problem in getattr(result, "problems", ()):
+            print(f"          {problem}", file=sys.stderr, flush=True)
+        return result
+
+
+def deaths(bench: Bench) -> list[tuple[str, str, Figures]]:
+    """F1, F2, F5: rows of storage, what was done, and what came of it."""
+    rows = []
+    for name, storage in bench.storages.items():
+        count = 100 if name == "SQLite" else 50
+        ways: list[tuple[str, Json]] = [
+            ("killed at every boundary", {}),
+            ("killed twice in a row, drawn", {"points": in_a_row(2, count)}),
+            ("killed three times in a row, drawn", {"points": in_a_row(3, count // 2)}),
+            ("killed twice around tools, drawn", {"points": in_a_row(2, count // 2), "only": TOOLS}),
+            *((f"killed in a back-off of {who}", _backing_off(who)) for who in ("triage", "s3", "deliver")),
+            ("every operation fails", {"only": OPERATIONS, "mode": "raise"}),
+        ]
+        for what, options in ways:
+            given = {"servers": bench.servers, **options}
+            found = bench.told(f"{name}: {what}", partial(killed, bench.fresh(), storage, **given))
+            rows.append((name, what, found))
+    return rows
+
+
+def _backing_off(who: str) -> Json:
+    return {"points": [1, (1, 1)], "only": ["back-off"], "flaky": who}
+
+
+def answers(bench: Bench) -> list[tuple[str, Misuse]]:
+    """F3: every wrong answer, at a pause of every kind and after the end."""
+    found = []
+    for name, storage in bench.storages.items():
+        tried = bench.told(f"{name}: wrong answers", partial(asyncio.run, misuses(bench.fresh(), storage)))
+        found += [(name, one) for one in tried]
+    return found
+
+
+def workers(bench: Bench) -> tuple[list[tuple[str, Race]], list[tuple[str, Frozen]]]:
+    """F4: races of 2, 8 and 32 workers, and frozen ones."""
+    races: list[tuple[str, Race]] = []
+    stopped: list[tuple[str, Frozen]] = []
+    server = bench.servers[0]
+    for name, storage in bench.storages.items():
+        like = undisturbed(server, bench.fresh(), storage)
+        for moment in MOMENTS:
+            for count in (2, 8, 32):
+                work = partial(_races, bench, moment, count, like, storage)
+                races += [(name, one) for one in bench.told(f"{name}: {count} workers, {moment}", work)]
+        cuts = (False, True) if storage else (False,)
+        stopped += [(name, freeze(server, bench.fresh(), b, like, storage, cut=c)) for c in cuts for b in BOUNDARIES]
+        if storage:
+            stopped.append((name, freeze(server, bench.fresh(), "send.before", like, storage, cut=True)))
+    return races, stopped
+
+
+def _races(bench: Bench, moment: str, count: int, like: Json, storage: str) -> list[Race]:
+    return [race(bench.servers[0], bench.fresh(), moment, count, like, storage) for _ in range(ROUNDS)]
+
+
+def retail(bench: Bench) -> list[tuple[str, Score]]:
+    """The recorded tasks: clean, killed, and with tools that fail."""
+    rows = []
+    for keyed in (False, True):
+        kind = "tools that take a key" if keyed else "plain tools"
+        for what, errors, times in WAYS:
+            way = Way(keyed, errors, full=FULL.exists())
+            work = partial(score, bench.servers, bench.fresh(), way, times)
+            rows.append((f"{kind}, {what}", bench.told(f"retail: {kind}, {what}", work)))
+    return rows
+
+
+SECTIONS: dict[str, tuple[Callable[[Bench], Any], Callable[[Any], str]]] = {
+    "deaths": (deaths, report.deaths),
+    "answers": (answers, report.answers),
+    "workers": (workers, report.workers),
+    "retail": (retail, report.retail),
 }
-HEAD = f"""# Reliability: killed anywhere, nothing twice, nothing lost
-
-*Regenerated by `make reliability` (`python -m benchmarks.reliability`); a sample of it runs in the suite
-(`tests/test_crash.py`). Seed {SEED}.*
-
-The scenario (`benchmarks/scenario.py`) is one run with reads, idempotent calls, plain writes, a write whose tool
-honours an `idempotency_key`, a write with a `probe`, a question, a tool approval and two parallel steps. A real
-process works on it and is killed with SIGKILL at a boundary: before or after a checkpoint, its writes or a store
-entry, before, inside or after a tool, while a model is asked. A new process resumes the run to its end, and the
-run is compared with an undisturbed one. "in a row": each process that goes on is killed as well, at points drawn
-at random.
-
-"""
 
 
-def main() -> None:
-    """Measure and write."""
-    quick = "--quick" in sys.argv
-    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    columns: dict[str, Figures] = {}
-    modules = ["benchmarks.scenario", *PRELOAD]
-    with ForkServer(modules) as one, ForkServer(modules) as two:
-        servers = [one, two]
-        for name in ("SQLite", "PostgreSQL"):
-            storage = "" if name == "SQLite" else f"{fresh_postgres_url()}&options=-csynchronous_commit%3Doff"
-            every = range(1, 340, 34) if quick else None
-            columns[f"{name}, every boundary"] = killed(folder / name, storage, points=every, servers=servers)
-            draws = in_a_row(3, 3 if quick else 50)
-            columns[f"{name}, three in a row"] = killed(folder / f"{name}3", storage, points=draws, servers=servers)
-    shutil.rmtree(folder)
-    DOCUMENT.write_text(HEAD + table(columns), encoding="utf-8")
-    problems = [problem for figures in columns.values() for problem in figures.problems]
-    print("\n".join(problems[:20]) or f"no problem; wrote {DOCUMENT.name}")
-    sys.exit(bool(problems))
-
-
-def table(columns: dict[str, Figures]) -> str:
-    """The figures as Markdown, a column per series."""
-    lines = ["| | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
-    for key, words in ROWS.items():
-        lines.append(f"| {words} | " + " | ".join(str(asdict(figures)[key]) for figures in columns.values()) + " |")
-    return "\n".join(lines) + "\n"
+def main(names: Sequence[str]) -> None:
+    """Measure the sections that are named and print them; without names all, and write the document."""
+    where = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    folder = Path(tempfile.mkdtemp(dir=where))
+    try:
+        with ExitStack() as stack:
+            modules = ["benchmarks.frozen", "benchmarks.retail", "agent.storage.sqlite", "agent.storage.postgres"]
+            servers = [stack.enter_context(ForkServer([*modules, *PRELOAD])) for _ in range(2)]
+            # The server may lose its last commits if it dies; only its clients die here.
+            storages = {"SQLite": "", "PostgreSQL": f"{fresh_postgres_url()}&options=-csynchronous_commit%3Doff"}
+            bench = Bench(servers, folder, storages)
+            tables = {name: SECTIONS[name][1](SECTIONS[name][0](bench)) for name in names or SECTIONS}
+    finally:
+        shutil.rmtree(folder)
+    if names:
+        print("\n\n".join(tables.values()))
+    else:
+        report.write(tables)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.tools import BaseTool, StructuredTool
 
 from agent import Agent
+from agent.storage import open_storage
 from agent.testing import (
     Crash,
     EffectLedger,
@@ -66,10 +67,12 @@ class Stage:
 
 
 def stage(folder: Path, crash: Crash, storage: str = "", *, flaky: str = "") -> Stage:
-    """The agent and its world. `storage`: a database's URL; "": a SQLite file in `folder`."""
+    """The agent and its world. `storage`: a URL; "": a SQLite file in `folder`; "sealed": an encrypted one."""
     world = EffectLedger(folder / "world.jsonl")
-    url = storage or f"sqlite:///{folder}/runs.db"
-    agent = Agent(_model(crash, flaky), _tools(world, crash), storage=crashing(url, crash))
+    sealed = storage == "sealed"
+    url = f"sqlite:///{folder}/runs.db" if sealed or not storage else storage
+    opened = open_storage(url, key=bytes(range(32)) if sealed else None)
+    agent = Agent(_model(crash, flaky), _tools(world, crash), storage=crashing(opened, crash))
     return Stage(agent, world, f"{folder.parent.name}-{folder.name}")
 
 

@@ -11,7 +11,7 @@ from graph.forms import from_text
 from graph.pauses import closing
 from prompts import render
 from state.ledger import Amounts, add, exhausted, remaining
-from state.outcome import left_over, receipt, status_of, summary, what_next
+from state.outcome import left_over, not_asked, receipt, status_of, summary, what_next
 from state.run import Json, Run, todos
 from state.settings import Settings
 from state.values import whole
@@ -117,6 +117,6 @@ def _said(runtime: Runtime[Settings], text: str) -> str:
 
 
 def _unsaid(draft: Json) -> list[str]:
-    """Whatever the model wrote, what is not done is listed, and what would come next (D03)."""
-    lines = left_over(draft)
+    """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
+    lines = [*not_asked(draft), *left_over(draft)]
     return ["", *lines, *what_next(draft)] if lines else []

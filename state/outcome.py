@@ -98,6 +98,7 @@ def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
         "question": asked.get("question"),
         "answer": entry["text"],
         "by": asked.get("by", "user"),
+        "assumed": asked.get("by") == "policy" and not entry["ok"],
     }
 
 
@@ -110,6 +111,7 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, A
         "reason": record.get("reason", ""),
         "result": record.get("result", ""),
         "rounds": record.get("rounds", 0),
+        "spent": dict(record.get("spent") or {}),
         "criteria": [
             {
                 "criterion": number,
@@ -134,7 +136,7 @@ def summary(receipt: Mapping[str, Any], reason: str = "") -> str:
         lines.append(f"{len(done)} of {len(rows)} steps done.")
     for row in done:
         lines.append(f"- Done: {row['content']}" + (f" — {row['result']}" if row["result"] else ""))
-    lines += [*left_over(receipt), *what_next(receipt)]
+    lines += [*not_asked(receipt), *left_over(receipt), *what_next(receipt)]
     return "\n".join(lines) or "Nothing was done."
 
 
@@ -149,6 +151,17 @@ def left_over(receipt: Mapping[str, Any]) -> list[str]:
         how = f"replaced by {', '.join(row['instead'])}" if row["instead"] else "taken out of the plan"
         lines.append(f"- Not done ({row['status']}, then {how}): {row['content']} — {row['reason']}")
     return lines
+
+
+def not_asked(receipt: Mapping[str, Any]) -> list[str]:
+    """A line for every question that no person answered, though the work went on."""
+    rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
+    return [
+        f"- Assumed, since nobody answered: {row['question']}"
+        if row["assumed"]
+        else f"- Answered by default, not by you: {row['question']} — {row['answer']}"
+        for row in rows
+    ]
 
 
 def what_next(receipt: Mapping[str, Any]) -> list[str]:

@@ -46,6 +46,8 @@ class StepRow(TypedDict):
     result: str
     """In the model's words; what proves it stands in `criteria`."""
     rounds: int
+    spent: dict[str, float]
+    """By ledger key, all attempts of this plan together."""
     criteria: list[CriterionRow]
 
 
@@ -88,6 +90,9 @@ class QuestionRow(TypedDict):
     question: str | None
     answer: str
     by: str
+    """Who answered: user or policy."""
+    assumed: bool
+    """Whether nobody did, and the work went on by an assumption, which the step's result says."""
 
 
 class EffectRow(TypedDict):

@@ -2,7 +2,9 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from agent.agent import Agent
 from agent.cli.exits import Exit
@@ -69,6 +71,7 @@ def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str,
         lines += [
             (f"{terminal.mark(row.status)} {id} {shorten(row.content, 100)}", "") for id, row in progress.rows.items()
         ]
+    lines += [_question_line(row) for row in (run.receipt or {}).get("questions", ())]
     for pending in run.pending:
         lines += [("", ""), (f"Waiting for you: {pending['id']}", "bold"), (question_text(pending), "")]
     if run.answer:
@@ -79,6 +82,15 @@ def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str,
     if hint := resume_command(run, storage):
         lines.append((f"Go on with: {hint}", ""))
     return lines
+
+
+def _question_line(row: Mapping[str, Any]) -> tuple[str, str]:
+    """A question and its answer; what no person answered stands out."""
+    asked = f"? {shorten(str(row['question']), 100)}"
+    if row.get("assumed"):
+        return f"{asked}  (nobody answered; assumed)", "yellow"
+    said = f"{asked}  {shorten(str(row['answer']), 100)}"
+    return (said, "") if row["by"] == "user" else (f"{said}  (by default)", "yellow")
 
 
 def print_graph() -> int:

@@ -134,7 +134,8 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
     """Questions that came back under a new id, or although their answer had reached the storage.
 
     An answer is lost with its process if nothing at all was written after it was given; then the same pause, under the
-    same id, is still open, and that is no second question. Neither is one about another attempt at the same call.
+    same id, is still open, and that is no second question. Neither is one about another plan, or another attempt at
+    the same call.
     """
     given: dict[str, str] = {}
     again = []
@@ -142,8 +143,8 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
         if "asked" not in row:
             continue
         asked = row["asked"]
-        what = asked["id"] if asked["kind"] in ("effect", "tool") else asked["question"]
-        name = canonical([asked["kind"], asked["step"], what or asked["id"]])
+        turn = asked["id"].rpartition(":")[0]
+        name = canonical([turn, asked["step"], asked["question"]]) if asked["kind"] == "question" else asked["id"]
         if name in given and given[name] != asked["id"]:
             again.append(f"{asked['id']} asks again what {given[name]} asked")
         elif asked["id"] in given.values() and not _lost(diary, place, asked["id"]):
@@ -156,4 +157,4 @@ def _lost(diary: Sequence[Mapping[str, Any]], place: int, id: str) -> bool:
     """Whether the last answer to `id` before `place` died with its process before anything of it was written."""
     last = max(n for n in range(place) if diary[n].get("asked", {}).get("id") == id)
     after = diary[last + 1] if last + 1 < place else {}
-    return "crashed" in after and after["written"] == diary[last]["written"]
+    return "crashed" in after and after["written"] in (diary[last]["written"], None)
