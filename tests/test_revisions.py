@@ -134,7 +134,8 @@ def test_a_judge_less_asks(plan: Plan) -> None:
     """C04: a criterion that nobody judges any more is easier to meet."""
     plan["steps"][0]["done_when"][0]["judge"] = True
     changed = copy.deepcopy(plan)
-    changed["steps"][0]["done_when"][0]["judge"] = False
+    for criterion in changed["steps"][0]["done_when"]:
+        criterion["judge"] = False
     assert difference(plan, changed) != []
 
 
