@@ -1,14 +1,13 @@
 """Tools as people have them, made into LangChain tools: functions, MCP-style and OpenAI-style descriptions."""
 
-import functools
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from pydantic import Field
 
+from graph.functions import from_function, is_async
 from state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]
@@ -70,7 +69,7 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
         elif isinstance(entry, Mapping) or hasattr(entry, "inputSchema"):
             made.extend(described_tool(each, caller) for each in _descriptions(entry))
         elif callable(entry) and not isinstance(entry, type):
-            made.append(_from_function(entry))
+            made.append(from_function(entry))
         else:
             raise ToolError(f"{str(entry)[:80]!r} cannot be used as a tool: {_WHAT_TO_PASS}")
     return made
@@ -82,7 +81,7 @@ def described_tool(about: Description, caller: Caller | None, name: str | None =
         raise ToolError(
             f"the tool {about.name!r} is only a description: pass caller=, a function (name, arguments) → result"
         )
-    kind = AsyncDescribedTool if _is_async(caller) else DescribedTool
+    kind = AsyncDescribedTool if is_async(caller) else DescribedTool
     return kind(
         name=name or about.name,
         description=about.text,
@@ -120,25 +119,3 @@ def description_of(name: str, about: Mapping[str, Any]) -> Description:
     if about.get("effect") is not None:
         metadata["effect"] = about["effect"]
     return Description(name, str(about.get("description") or ""), dict(schema), metadata)
-
-
-def _from_function(function: Callable[..., Any]) -> BaseTool:
-    name = getattr(function, "__name__", "<nameless>")
-    if name.startswith("<"):
-        raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
-    if not (text := inspect.getdoc(function)):
-        raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
-    body: dict[str, Any] = {"coroutine" if _is_async(function) else "func": function}
-    try:
-        tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
-    except Exception as error:
-        raise ToolError(f"the function {name!r} cannot be used as a tool: {error}; annotate its parameters") from error
-    if not tool.description.strip():
-        tool.description = text
-    return tool
-
-
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -172,14 +172,16 @@ def _budget_pause(values: Json, move: Move, settings: Settings) -> Json:
 
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    return {"ending": {"code": move.key, "reason": _reason(values["steps"])}}
+    return {"ending": {"code": move.key, "reason": _reason(values["plan"], values["steps"])}}
 
 
-def _reason(records: Mapping[str, Mapping[str, Any]]) -> str:
+def _reason(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the steps of the plan say themselves; those of a plan before it no longer count."""
+    present = (records.get(step["id"], {}) for step in plan["steps"])
     said = (
-        r.get("finished_task") or r.get("reason")
-        for r in records.values()
-        if r.get("status") != "done" or r.get("finished_task")
+        record.get("finished_task") or record.get("reason")
+        for record in present
+        if record.get("status") != "done" or record.get("finished_task")
     )
     return "; ".join(dict.fromkeys(text for text in said if text))[:1000]
 

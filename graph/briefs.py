@@ -6,7 +6,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from graph.context import Deps
+from graph.context import Deps, Executor
 from graph.toolbox import Toolbox
 from prompts import brief, escape, section
 from state.evidence import criteria_of
@@ -51,11 +51,11 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, 
 
     Triage sees one line per tool; the draft (`full`) sees the names of arguments and what can check too.
     """
-    toolbox = deps.tools_for(None, settings)
+    toolbox = deps.all_tools(settings)
     described = {name: f"{name} {toolbox.one_line(name)}" for name in toolbox.names}
     names = most_relevant(facts["goal"], described, settings.tool_selection)
     checks = [name for name in names if toolbox.effect(name) == "read"] if full else []
-    executors = [f"- {name}: {e.description}" for name, e in deps.executors.items()]
+    executors = [_executor_line(name, executor) for name, executor in deps.executors.items()]
     return brief(
         section("tools", "\n".join(_tool_line(toolbox, name, full) for name in names) or "(none)"),
         section("checks", ", ".join(checks)),
@@ -81,6 +81,11 @@ def _sparse(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _sparse(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
     return [_sparse(item) for item in value] if isinstance(value, list) else value
+
+
+def _executor_line(name: str, executor: Executor) -> str:
+    own = "" if executor.tools is None else f" Its tools: {', '.join(tool.name for tool in executor.tools) or 'none'}."
+    return f"- {name}: {executor.description}{own}"
 
 
 def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:

@@ -1,11 +1,10 @@
 """The wiring: every node and every edge of the runtime, on one screen."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
 from graph.advance import advance
@@ -15,6 +14,7 @@ from graph.confirm import confirm
 from graph.context import Deps, Executor, ModelSource, Pricing
 from graph.deliver import deliver
 from graph.execute import build_execute
+from graph.functions import from_function
 from graph.plan import build_plan
 from graph.receive import receive
 from graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
@@ -40,7 +40,8 @@ def build_graph(
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for tools that cannot be offered. Input: `{"messages": [...]}`; context: `Settings`.
     """
-    deps = Deps(_source(model, models or {}), _toolbox(tools, executors or {}, effects), executors or {}, pricing)
+    toolbox, private = _toolbox(tools, executors or {}, effects)
+    deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, pricing)
     graph = StateGraph(Run, context_schema=Settings, input_schema=Input, output_schema=Output)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))
@@ -77,18 +78,10 @@ def _toolbox(
     tools: Sequence[BaseTool | Callable[..., Any]],
     executors: Mapping[str, Executor],
     effects: Mapping[str, Effect] | None,
-) -> Toolbox:
-    """All tools there are, the executors' own included; the same tool may be given twice."""
-    found: list[BaseTool] = []
+) -> tuple[Toolbox, set[str]]:
+    """All tools there are, and the names of those that only executors have; the same tool may be given twice."""
+    common = [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in tools]
     own = [tool for executor in executors.values() for tool in executor.tools or ()]
-    for tool in [*tools, *own]:
-        made = tool if isinstance(tool, BaseTool) else _from_function(tool)
-        if not any(made is other for other in found):
-            found.append(made)
-    return Toolbox(found, effects=effects, reserved=NAMES)
-
-
-def _from_function(function: Callable[..., Any]) -> BaseTool:
-    if inspect.iscoroutinefunction(function):
-        return StructuredTool.from_function(coroutine=function)
-    return StructuredTool.from_function(func=function)
+    found = {id(tool): tool for tool in [*common, *own]}.values()
+    names = {tool.name for tool in common}
+    return Toolbox([*found], effects=effects, reserved=NAMES), {tool.name for tool in own} - names

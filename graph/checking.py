@@ -30,7 +30,7 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     """Run a check as observation `number` of the step. The caller sees to it that the budget has a tool call."""
     settings, state = settings_of(site.runtime), site.state
     name, arguments = check["tool"], check["arguments"]
-    toolbox = site.deps.tools_for(None, settings)
+    toolbox = site.deps.all_tools(settings)
     tool = toolbox.get(name)
     if tool is None or toolbox.effect(name) != "read":
         return Check(None, "unverified", f"the check's tool {name} is not available as a read-only tool")

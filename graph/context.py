@@ -1,6 +1,6 @@
 """What nodes need and do not own: models, tools, executors, prices. Built once by `build_graph`."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,8 @@ Pricing = Callable[[str, Mapping[str, float]], float | None]
 class Executor:
     """Who works on a step: a profile, a model, tools; `None` means the default.
 
-    With `passthrough`, a run that names this executor in `Settings.executor` skips planning.
+    Its `tools` are its only ones, and only its own unless the graph was given them too. With `passthrough`, a run that
+    names this executor in `Settings.executor` skips planning.
 
     With `work` or `graph` it works by itself first: its whole output becomes one observation, made once like any
     write, and the models it calls are charged to the run. Then `model` goes on and proves the step with it.
@@ -59,18 +60,25 @@ class Deps:
     models: ModelSource
     toolbox: Toolbox
     executors: Mapping[str, Executor] = field(default_factory=dict)
+    private: Collection[str] = frozenset()
+    """Names of tools that only executors were given."""
     pricing: Pricing | None = None
     mute: set[str] = field(default_factory=set)
     """Names of models whose servers refuse to report what a streamed reply used."""
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
-        """The tools an executor may use: its own or all, less what the profile forbids."""
-        toolbox = self.toolbox
+        """The tools an executor may use: its own, else those that are everybody's; less what the profile forbids."""
         named = self.executors.get(executor or "")
         if named and named.tools is not None:
-            toolbox = toolbox.subset([tool.name for tool in named.tools])
-        forbidden = settings.profile.forbidden_tools
-        return toolbox.subset([name for name in toolbox.names if name not in forbidden]) if forbidden else toolbox
+            return self._allowed([tool.name for tool in named.tools], settings)
+        return self._allowed([name for name in self.toolbox.names if name not in self.private], settings)
+
+    def all_tools(self, settings: Settings) -> Toolbox:
+        """What a plan and its checks may refer to: the tools of all executors, less what the profile forbids."""
+        return self._allowed(self.toolbox.names, settings)
+
+    def _allowed(self, names: Sequence[str], settings: Settings) -> Toolbox:
+        return self.toolbox.subset([name for name in names if name not in settings.profile.forbidden_tools])
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
         """The model for a role; an executor's own model comes first."""

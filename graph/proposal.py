@@ -18,14 +18,14 @@ def plan_rules(
     deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None, before: Json | None = None
 ) -> Rules:
     """What a plan may refer to in this run, whoever proposes it. `before` is the plan that it takes the place of."""
-    toolbox = deps.tools_for(None, settings)
+    toolbox = deps.all_tools(settings)
     paths = settings.profile.allowed_paths
     checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
-    own = {name: [tool.name for tool in e.tools] for name, e in deps.executors.items() if e.tools is not None}
     return Rules(
         tools=frozenset(deps.toolbox.names),
         executors=deps.executors,
-        executor_tools=own,
+        executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors)},
+        executor=settings.executor,
         checks=checks,
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,

@@ -108,6 +108,8 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     except ValidationError as error:
         return said_by(error)
     data = plan.model_dump(mode="json")
+    for step in data["steps"]:
+        step["executor"] = step["executor"] or rules.executor
     _assign_ids(data["steps"], {*rules.finished, *rules.used})
     if problems := broken_rules(data["steps"], rules):
         return problems

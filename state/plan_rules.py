@@ -21,7 +21,9 @@ class Rules:
     tools: Collection[str] = ()
     executors: Collection[str] = ()
     executor_tools: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Executor → its own tools; one that is not named here has all."""
+    """Executor ("": the default one) → its tools; one that is not named here has all."""
+    executor: str | None = None
+    """Who works on the steps that name nobody."""
     checks: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
     """Read-only tool → function(arguments) listing what is wrong with them."""
     max_steps: int = 20
@@ -105,7 +107,17 @@ def _hands(step: Step, rules: Rules) -> Iterator[str]:
         elif tool not in rules.tools:
             yield f"lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
         elif own is not None and tool not in own:
-            yield f"lists the tool {tool!r}, which its executor {executor!r} does not have{near(tool, own)}"
+            yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_who_has(tool, own, rules)}"
+
+
+def _who(executor: str | None) -> str:
+    return f"its executor {executor!r}" if executor else "the default executor"
+
+
+def _who_has(tool: str, own: Collection[str], rules: Rules) -> str:
+    """Who to give the step to, else what may have been meant."""
+    having = [name for name, tools in rules.executor_tools.items() if name and tool in tools]
+    return f"; give the step the executor {' or '.join(map(repr, having))}" if having else near(tool, own)
 
 
 def _check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:

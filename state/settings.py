@@ -63,7 +63,10 @@ class Settings(BaseModel):
     )
     deadline: str | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
     profile: Profile = Profile()
-    executor: str | None = Field(default=None, description="an executor that takes the whole goal, without planning")
+    executor: str | None = Field(
+        default=None,
+        description="who works on steps that name nobody; a passthrough executor takes the goal, unplanned",
+    )
     language: str | None = Field(default=None, description="language of plan and speech; default: the user's")
     models: dict[str, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(default=120, gt=0, description="one model call, and the longest silence in a stream")

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from agent import Executor
-from agent.testing import ScriptedModel, ask_user, broken_call, call, finish_step, finish_task, give_up, reply
+from agent.testing import (
+    ScriptedModel,
+    ask_user,
+    broken_call,
+    call,
+    finish_step,
+    finish_task,
+    give_up,
+    reply,
+    submit_plan,
+)
 from tests.flows import last_told, one_step, play, requests, steps
 
 READ = {"look": "read", "total": "read"}
@@ -202,6 +212,34 @@ async def test_an_executor_with_tools_of_its_own_has_no_others() -> None:
     assert "there is no tool 'look'" in flow.told("correction")[0]["text"]
     assert "total" in requests(model, "s1")[0].tool_names
     assert "look" not in requests(model, "s1")[0].tool_names
+
+
+async def test_what_only_an_executor_has_is_offered_to_nobody_else() -> None:
+    """X17, X07: the planner sees whose it is; the default executor neither sees it nor gets past the plan with it."""
+    from langchain_core.tools import StructuredTool
+
+    secret = StructuredTool.from_function(total)
+    plans = [submit_plan([{"content": "add", "tools": ["total"]}]), submit_plan([{"content": "look"}])]
+    execute = {"s1": [call("total", a=1, b=1), call("look", what="it"), finish_step("seen", "s1.1")]}
+    model = ScriptedModel(roles={"triage": plans, "execute": execute, "deliver": ["Done."]})
+    flow = await play(model, [look], effects=READ, executors={"adder": Executor("adds", tools=(secret,))})
+    model.assert_exhausted()
+    assert "- adder: adds Its tools: total." in model.requests[0].text
+    planned, called = (told["text"] for told in flow.told("correction"))
+    assert "'total', which the default executor does not have; give the step the executor 'adder'" in planned
+    assert "there is no tool 'total'" in called
+    assert "total" not in requests(model, "s1")[0].tool_names
+
+
+async def test_the_executor_of_the_settings_works_on_what_names_nobody() -> None:
+    """X17: shown in the plan, so that it is approved with it."""
+    executors = {"adder": Executor("adds", profile="You love sums."), "other": Executor("else")}
+    planned = [{"content": "add"}, {"content": "look", "executor": "other"}]
+    model = steps(planned, {"s1": [finish_step("2", "s1.result")], "s2": [finish_step("x", "s2.result")]})
+    flow = await play(model, executors=executors, settings={"confirm": "never", "executor": "adder"})
+    assert flow.run.plan is not None
+    assert [step["executor"] for step in flow.run.plan["steps"]] == ["adder", "other"]
+    assert "You love sums." in requests(model, "s1")[0].text
 
 
 async def test_long_steps_leave_out_their_oldest_rounds_as_wholes() -> None:

@@ -47,6 +47,8 @@ async def test_a_replan_sees_the_failure_and_its_evidence() -> None:
     finished = json.loads(re.findall(r"<finished>\n(.*)\n</finished>", request.text)[0])
     assert finished == {"s1": {"content": "look", "result": "it is there"}}
     assert flow.status == "completed"
+    assert flow.run.outcome is not None
+    assert "no disk" not in flow.run.outcome["reason"]
 
 
 def requests_of_planner(model: ScriptedModel) -> list[Any]:
