@@ -20,7 +20,7 @@ from agent.testing.forks import ForkServer
 from benchmarks import report
 from benchmarks.answers import Misuse, misuses
 from benchmarks.frozen import BOUNDARIES, Frozen, freeze
-from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
+from benchmarks.matrix import OPERATIONS, TOOLS, Figures, at_moments, in_a_row, killed
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL
 from benchmarks.workers import MOMENTS, Race, race, undisturbed
@@ -73,7 +73,13 @@ def deaths(bench: Bench) -> list[tuple[str, str, Figures]]:
             given = {"servers": bench.servers, **options}
             found = bench.told(f"{name}: {what}", partial(killed, bench.fresh(), storage, **given))
             rows.append((name, what, found))
-    return rows
+        what = "killed at moments drawn by lot until it ended"
+        work = partial(at_moments, bench.servers[0], bench.fresh(), count // 2, storage)
+        rows.append((name, what, bench.told(f"{name}: {what}", work)))
+    what = "killed three times in a row, drawn"
+    given = {"points": in_a_row(3, 25), "servers": bench.servers}
+    found = bench.told(f"sealed SQLite: {what}", partial(killed, bench.fresh(), "sealed", **given))
+    return [*rows, ("SQLite, encrypted", what, found)]
 
 
 def _backing_off(who: str) -> Json:

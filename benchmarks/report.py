@@ -54,7 +54,7 @@ def deaths(rows: Sequence[tuple[str, str, Figures]]) -> str:
             "people asked", "goes on after (median, slowest)"]  # fmt: skip
     cells = [
         (f"{name}: {what}", f.trials, f.deaths, f.doubled, f.lost, f.unlike, f.asked_twice, f.needless, f.asked,
-         f"{f.pick_up:.2f} s, {f.slowest:.2f} s")
+         f"{f.pick_up:.2f} s, {f.slowest:.2f} s" if f.slowest else "–")
         for name, what, f in rows
     ]  # fmt: skip
     places: Counter[str] = Counter()

@@ -58,7 +58,7 @@ async def retail(folder: Path, crash: Crash, number: int, keyed: bool, errors: f
     """Bring the task's run to its end from wherever it is, and score the world."""
     task = tasks(full)[number]
     world = RetailWorld(task, folder / "world.jsonl")
-    tools = [crashing_tool(tool, crash=crash) for tool in _tools(world, keyed, errors, full)]
+    tools = [crashing_tool(tool, crash=crash) for tool in _tools(world, keyed, errors, full, folder / "failed")]
     agent = Agent(_model(task, number), tools, storage=crashing(f"sqlite:///{folder}/runs.db", crash))
 
     def answer(pause: Mapping[str, Any]) -> str:
@@ -125,16 +125,18 @@ def _key(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{name}{sorted(arguments.items(), key=str)}"
 
 
-def _tools(world: RetailWorld, keyed: bool, errors: float, full: bool) -> list[BaseTool]:
-    """The domain's tools over the recorded world; calculating is done for real."""
+def _tools(world: RetailWorld, keyed: bool, errors: float, full: bool, failures: Path) -> list[BaseTool]:
+    """The domain's tools over the recorded world; calculating is done for real. Each fails twice at most, and
+    `failures` keeps which did: a call that failed three times in the same way is not made again (X11)."""
     drawn = random.Random(f"{world.task['id']} {errors}")
-    failed: list[str] = []
+    failures.touch()
 
     def caller(name: str, arguments: Json) -> str:
         given = dict(arguments)
         key = given.pop("idempotency_key", None)
+        failed = failures.read_text("utf-8").splitlines()
         if failed.count(name) < 2 and drawn.random() < errors:
-            failed.append(name)
+            failures.write_text("\n".join([*failed, name]), "utf-8")
             raise ConnectionError("503 Service Unavailable")
         return calculate(**given) if name == "calculate" else world.call(name, given, key)
 
