@@ -53,7 +53,10 @@ verification: .venv/ready-dev ## lies against proofs: regenerates docs/verificat
 reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reliability.md
 	@$(BIN)/python -m benchmarks.reliability
 
+faults: .venv/ready-dev ## storages, models, providers and tools that fail: regenerates docs/faults.md
+	@$(BIN)/python -m benchmarks.faults
+
 clean: ## remove what was built
 	@rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: help install run studio test format lint typecheck check verification reliability clean
+.PHONY: help install run studio test format lint typecheck check verification reliability faults clean
