@@ -16,6 +16,7 @@ from graph.planning import replanning
 from graph.updates import applied, together
 from state.channels import merge_records
 from state.ledger import meter
+from state.marking import mark
 from state.plan import step_of
 from state.progress import Move, next_move
 from state.run import Json, Run, todos
@@ -140,7 +141,7 @@ def _failure(values: Json, id: str) -> str:
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
     tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {e['text'][:300]}" for e in seen)
     content = step_of(values["plan"], id)["content"][:200]
-    return f"Step {id} ({content}) {record['status']}: {record.get('reason', '')}{tail}"
+    return mark(f"Step {id} ({content}) {record['status']}: {record.get('reason', '')}{tail}")
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

@@ -10,6 +10,7 @@ from graph.context import Deps, Executor
 from graph.toolbox import Toolbox
 from prompts import brief, escape, section
 from state.evidence import criteria_of
+from state.marking import mark
 from state.plan import ancestors
 from state.relevance import most_relevant
 from state.settings import Profile, Settings
@@ -42,7 +43,7 @@ def conversation(messages: Sequence[BaseMessage]) -> str:
         if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
             continue
         if text := message.text.strip():
-            lines.append(f"{'user' if isinstance(message, HumanMessage) else 'assistant'}: {text[:2000]}")
+            lines.append(f"{'user' if isinstance(message, HumanMessage) else 'assistant'}: {_inset(text[:2000])}")
     return "\n".join(lines)[-CONVERSATION_CHARS:]
 
 
@@ -101,7 +102,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     plan, records = values["plan"], values.get("steps") or {}
     results = {id: str(records.get(id, {}).get("result") or "") for id in ancestors(plan, step["id"])}
     most = _share(sum(map(bool, results.values())))
-    shown = [section("result", _cut(text, id, most), step=id) for id, text in results.items()]
+    shown = [section("result", mark(_cut(text, id, most)), step=id) for id, text in results.items()]
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
     return brief(
@@ -140,14 +141,19 @@ def delivery_brief(
     lines = [f"status: {receipt['status']}{why}"]
     for row in receipt["steps"]:
         lines.append(f"step {row['id']} {row['status']}: {row['content']}")
-        lines += [f"  result: {row['result'][:most]}"] if row["result"] else []
-        lines += [f"  reason: {row['reason']}"] if row["reason"] else []
+        lines += [f"  result: {_inset(row['result'][:most])}"] if row["result"] else []
+        lines += [f"  reason: {_inset(row['reason'])}"] if row["reason"] else []
         lines += [_proof_line(item, seen) for item in row["criteria"]]
     if receipt.get("schedule"):
         lines.append(f"to be repeated, as approved: {_json(_sparse(receipt['schedule']))}")
     return brief(
         section("goal", goal), section("receipt", "\n".join(lines)), section("language", settings.language or "")
     )
+
+
+def _inset(text: str) -> str:
+    """A text that may hold output of tools, so that no line of it looks like one of ours."""
+    return "\n    ".join(mark(text).splitlines())
 
 
 def _proof_line(item: Mapping[str, Any], seen: Mapping[str, str]) -> str:
@@ -167,5 +173,5 @@ def _evidence(entry: Mapping[str, Any]) -> str:
     source = "the agent's own text" if entry["source"] == "result" else entry["tool"] or entry["source"]
     made = escape(_json(entry["arguments"])[:ARGUMENT_CHARS])
     call = f" arguments={made}" if made else ""
-    text = escape(entry["text"][:RESULT_CHARS])
+    text = escape(mark(entry["text"][:RESULT_CHARS]))
     return f'<observation id="{entry["id"]}" from="{source}"{call}>\n{text}\n</observation>'

@@ -18,6 +18,7 @@ from graph.recalling import recall
 from graph.transcript import shown
 from state.journal import call_key, canonical, made
 from state.ledger import add
+from state.marking import mark
 from state.run import Json, Step
 from state.steps import Record
 
@@ -123,7 +124,7 @@ async def _note(call: Json, outcome: Outcome | str, work: Work) -> None:
     hint = repeated([*work.seen, entry], call, site.state["step"]["id"]) if made(entry) else ""
     work.new = work.new or (entry["ok"] if not made(entry) else not hint)
     if call.get("edited"):
-        hint = f"Note: the user changed the arguments to {canonical(call['args'])[:500]}. {hint}".strip()
+        hint = f"Note: the user changed the arguments to {mark(canonical(call['args'])[:500])}. {hint}".strip()
     _say(call, shown(entry, settings.observation_chars, hint), work)
     entry = await keep(site.runtime.store, thread_of(site.runtime), site.state.get("turn", 1), entry)
     work.entries.append(entry)

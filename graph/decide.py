@@ -15,6 +15,7 @@ from graph.forms import from_text
 from graph.toolbox import Toolbox
 from state.decisions import NAMES, arguments_schema
 from state.extraction import extract, prose
+from state.marking import mark
 from state.plan import near
 from state.values import flaw, whole
 
@@ -55,7 +56,7 @@ class Correction:
 
     def text(self, legal: Collection[str]) -> str:
         """The message the model gets."""
-        lines = "\n".join(f"- {problem}" for problem in self.problems[:20])
+        lines = mark("\n".join(f"- {problem}" for problem in self.problems[:20]))
         tools = ", or calls of the tools you have" if "finish_step" in legal else ""
         how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
         return f"Correction: nothing was done.\n{lines}\nLegal now: {', '.join(legal)}{tools}.{how}"

@@ -18,6 +18,7 @@ from graph.observing import keep, thread_of, whole
 from state.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, overtaken, read_claims
 from state.journal import observation
 from state.ledger import add, exhausted
+from state.marking import mark
 from state.run import Json, Step
 from state.settings import Settings
 
@@ -195,7 +196,7 @@ def _refused(inquiry: Inquiry, problems: Sequence[str]) -> Step:
     """The step does not advance; the model is told, per criterion, what is missing."""
     site, record = inquiry.site, inquiry.site.state["record"]
     change = {**_change(inquiry), "refused": record["refused"] + 1}
-    lines = "\n".join(f"- {problem}" for problem in problems)
+    lines = mark("\n".join(f"- {problem}" for problem in problems))
     text = f"Correction: the step is not finished; its goal_check does not hold.\n{lines}\n"
     messages = [_answer(inquiry, f"{text}Work on what is missing, then finish_step again, or give_up.")]
     common: Step = {"journal": inquiry.checks, "spent": site.spent}

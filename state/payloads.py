@@ -10,6 +10,7 @@ Any may have `problem` (why the last answer was not understood) and `others` (th
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,11 @@ QUESTIONS = {
     "question": "What should I do?",
     "budget": "The budget is used up. How should I go on?",
 }
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<=[\x20-\x7e])[\u200c\u200d]"
+)
+"""Characters that show nothing or turn the reading order. Joiners are seen between letters of scripts that join."""
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
 
 
@@ -90,7 +96,8 @@ def question_text(pending: Mapping[str, Any]) -> str:
     if kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
-        parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, options(pending), strict=True)))
+        lines = (" ".join(option.split()) for option in options(pending))
+        parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
     if kind == "budget" and pending.get("suggested"):
         amounts = ", ".join(f"{key} {amount}" for key, amount in pending["suggested"].items())
         parts.append(f"“extend” means: {amounts}. Or say how much, for instance “extend {amounts.split(', ')[0]}”.")
@@ -98,8 +105,12 @@ def question_text(pending: Mapping[str, Any]) -> str:
 
 
 def arguments_text(arguments: Any) -> str:
-    """The arguments of a call as readable JSON."""
-    return json.dumps(arguments, ensure_ascii=False, indent=2, default=str)
+    """The arguments of a call as readable JSON; what a person could not see in them is written as an escape."""
+    return _UNSEEN.sub(_escaped, json.dumps(arguments, ensure_ascii=False, indent=2, default=str))
+
+
+def _escaped(unseen: re.Match[str]) -> str:
+    return json.dumps(unseen[0])[1:-1]
 
 
 def _question(pending: Mapping[str, Any]) -> str:
