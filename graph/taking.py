@@ -16,7 +16,7 @@ from state.run import Json, Run
 from state.settings import Settings
 from state.values import flaw
 
-ASSUME = "Nobody answers; assume what is most likely, and say in the result what was assumed."
+ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
 OVERDUE = {"overdue": True}
 """In place of an answer to a question open longer than `Settings.question_seconds`: the policy answers it."""
 Taken = tuple[Json, Answer, str]
@@ -95,7 +95,7 @@ def _policy(pause: Json, settings: Settings) -> Answer:
         return Answer("cancel", "nobody answered")
     if settings.on_question == "default" and settings.default_answer.strip():
         return Answer("answer", settings.default_answer)
-    return Answer("declined", ASSUME)
+    return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
 
 
 def _update(state: Run, pending: Json, taken: list[Taken]) -> Run:

@@ -26,6 +26,8 @@ CODES: dict[str, Status | None] = {
 }
 """Terminal code → status; None: what the steps came to decides."""
 
+ASSUMPTION_CHARS = 300
+"""Of what was assumed, in the answer; the receipt has it whole."""
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
@@ -68,7 +70,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
         "steps": [_step_row(step, records.get(step["id"], {})) for step in plan.get("steps", ())],
         "replaced": _replaced(plan, records),
         "approvals": list(values.get("approvals") or ()),
-        "questions": [_said(e) for e in journal if e["source"] == "user"],
+        "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
         "effects": [{k: e[k] for k in ("id", "tool", "arguments", "ok", "effect")} for e in effects],
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
@@ -91,14 +93,17 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(approved["schedule"]) if approved.get("schedule") else None
 
 
-def _said(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> dict[str, Any]:
     asked = entry["arguments"]
+    assumed = asked.get("by") == "policy" and not entry["ok"]
+    said = plan.get("speak") if entry["step"] == "plan" else records.get(entry["step"], {}).get("result")
     return {
         "id": entry["id"],
         "question": asked.get("question"),
         "answer": entry["text"],
         "by": asked.get("by", "user"),
-        "assumed": asked.get("by") == "policy" and not entry["ok"],
+        "assumed": assumed,
+        "assumption": str(said or "") if assumed else "",
     }
 
 
@@ -157,11 +162,16 @@ def not_asked(receipt: Mapping[str, Any]) -> list[str]:
     """A line for every question that no person answered, though the work went on."""
     rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
     return [
-        f"- Assumed, since nobody answered: {row['question']}"
+        f"- Assumed, since nobody answered: {row['question']}{_assumption(row)}"
         if row["assumed"]
         else f"- Answered by default, not by you: {row['question']} — {row['answer']}"
         for row in rows
     ]
+
+
+def _assumption(row: Mapping[str, Any]) -> str:
+    said = " ".join(row["assumption"].split())[:ASSUMPTION_CHARS]
+    return f" — {said}" if said else ""
 
 
 def what_next(receipt: Mapping[str, Any]) -> list[str]:

@@ -92,7 +92,9 @@ class QuestionRow(TypedDict):
     by: str
     """Who answered: user or policy."""
     assumed: bool
-    """Whether nobody did, and the work went on by an assumption, which the step's result says."""
+    """Whether nobody did, and the work went on by an assumption."""
+    assumption: str
+    """What was assumed, in the words of the step's result, or of the plan if the planner asked; "" if nobody said."""
 
 
 class EffectRow(TypedDict):

@@ -1,20 +1,15 @@
 """The command as scripts use it: exit codes, one JSON object, answers from options, no terminal. Nothing hangs."""
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from terminal import ROOT
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from agent.cli.app import app
 from agent.cli.exits import Exit
 from agent.cli.guard import guarded
 from agent.testing import (
@@ -40,59 +35,16 @@ from state.errors import (
     UnknownThread,
 )
 from state.human import plan_text
+from tests.shell import Shell, one_object, scripted, user_in
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 WRITE = {"content": "Write it down", "done_when": ["out.txt exists"], "tools": ["write_file"]}
 COUNTING = [call("list_files"), finish_step("3 files", "s1.1")]
 
 
-@dataclass
-class Shell:
-    """A user with a folder, a state folder and a model."""
-
-    home: Path
-    work: Path
-    model: dict[str, str]
-
-    def __call__(self, *words: str, stdin: str = "", **more: str) -> Result:
-        env: dict[str, str | None] = dict.fromkeys(k for k in os.environ if k.startswith(("DONEWHEN_", "OPENAI_")))
-        env |= {"XDG_STATE_HOME": str(self.home / "state"), **self.model, **more}
-        return CliRunner().invoke(app, list(words), input=stdin, env=env)
-
-    def run(self, *words: str, **more: str) -> Result:
-        return self("run", "count the files", "--dir", str(self.work), *words, **more)
-
-    def waiting(self) -> str:
-        """The thread that waits."""
-        (thread,) = [t for t in json.loads(self("threads", "--json").stdout)["threads"] if t["status"] == "waiting"]
-        return str(thread["thread_id"])
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    work = tmp_path / "work"
-    work.mkdir()
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (work / name).write_text(name)
-    return Shell(tmp_path, work, {})
-
-
-@contextmanager
-def scripted(shell: Shell, *, strict: bool = True, **roles: Any) -> Iterator[ScriptedModel]:
-    """The shell talks to this script, over HTTP as to any provider."""
-    model = ScriptedModel(roles=roles, strict=strict)
-    with WireServer(model) as server:
-        shell.model = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-test"}
-        yield model
-    model.assert_exhausted()
-
-
-def one_object(result: Result) -> dict[str, Any]:
-    """The one JSON object on stdout."""
-    assert result.stdout.count("\n") == 1, result.stdout
-    value = json.loads(result.stdout)
-    assert value["schema_version"] == 1
-    return dict(value)
+    return user_in(tmp_path)
 
 
 # --- runs

@@ -32,6 +32,7 @@ Yes = Annotated[
 ]
 Confirm = Literal["always", "complex", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
+Unanswered = Literal["wait", "default", "assume", "abort"]
 Proof = Literal["claimed", "grounded", "judged"]
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id.")]
 
@@ -59,6 +60,16 @@ def run(
         Exhausted | None,
         typer.Option(help="At a limit. [default: ask; deliver with --yes where nobody can be asked]"),
     ] = None,
+    on_question: Annotated[
+        Unanswered | None, typer.Option(help="Where nobody answers a question. [default: wait]")
+    ] = None,
+    question_seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="How long a question waits for you; then `donewhen resume` lets --on-question answer."
+        ),
+    ] = None,
+    default_answer: Annotated[str | None, typer.Option(metavar="TEXT", help="The answer where nobody answers.")] = None,
     deadline: Annotated[
         str | None, typer.Option(metavar="TIME", help="ISO 8601 moment after which no new round starts.")
     ] = None,
@@ -77,6 +88,9 @@ def run(
             "verification": verification,
             "limits": [*(limit or []), *([f"rounds={max_rounds}"] if max_rounds else [])],
             "on_exhausted": on_exhausted,
+            "on_question": on_question,
+            "question_seconds": question_seconds,
+            "default_answer": default_answer,
             "deadline": deadline,
         }
         request = Request(goal, dir, model, thread, allow_command or [], mcp, stdin, settings)

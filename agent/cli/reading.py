@@ -88,7 +88,8 @@ def _question_line(row: Mapping[str, Any]) -> tuple[str, str]:
     """A question and its answer; what no person answered stands out."""
     asked = f"? {shorten(str(row['question']), 100)}"
     if row.get("assumed"):
-        return f"{asked}  (nobody answered; assumed)", "yellow"
+        assumed = shorten(str(row.get("assumption") or ""), 100)
+        return f"{asked}  (nobody answered; assumed{': ' if assumed else ''}{assumed})", "yellow"
     said = f"{asked}  {shorten(str(row['answer']), 100)}"
     return (said, "") if row["by"] == "user" else (f"{said}  (by default)", "yellow")
 

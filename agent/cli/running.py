@@ -83,16 +83,18 @@ def resume_thread(thread: str, reply: Reply, *, storage: str | None, yes: bool, 
     value = reply.value()
     config = configured(storage)
     info = remembered(thread, config)
-    choices = Choices.read(info.extra)
+    choices, terminal = Choices.read(info.extra), _terminal(config, json)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)
         progress.take(run)
         if value is not NO_ANSWER:
             return agent.stream_resume(info.thread_id, value)
-        return agent.stream_resume(info.thread_id) if run.status == "running" else run
+        # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
+        goes_on = run.status == "running" or (run.status == "waiting" and not terminal.interactive)
+        return agent.stream_resume(info.thread_id) if goes_on else run
 
-    return _work(begin, choices, config, _terminal(config, json), storage=storage, yes=yes, json=json)
+    return _work(begin, choices, config, terminal, storage=storage, yes=yes, json=json)
 
 
 def _work(
@@ -132,6 +134,8 @@ def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
     settings["limits"] = _limits(settings.get("limits") or ())
     if unattended:
         settings.setdefault("on_exhausted", "deliver")
+    if "default_answer" in settings:
+        settings.setdefault("on_question", "default")
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model
     return Choices(str(request.folder.resolve()), model, request.commands, mcp, settings)
