@@ -70,7 +70,7 @@ class Agent:
             as_tools(tools, caller=caller),
             executors=executors,
             effects=effects,
-            pricing=Prices(prices).cost,
+            pricing=Prices({**config.prices, **(prices or {})}).cost,
         )
         self._compiled: Compiled = self._builder.compile()
         self._controls: dict[str, RunControl] = {}

@@ -34,6 +34,8 @@ class Config:
     """DONEWHEN_DIR: the folder the server's tools may touch."""
     commands: tuple[str, ...] = ()
     """DONEWHEN_COMMANDS, separated by commas: programs the server's tools may start."""
+    prices: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """DONEWHEN_PRICES as `model=input/output,…` or `model=input/cached/output`: US dollars per million tokens."""
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -45,7 +47,7 @@ class Config:
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:
-    """What `environment` (default: the process's) says. Raises ConfigError for a key or tokens that are none."""
+    """What `environment` (default: the process's) says. ConfigError for a key, prices or tokens that are none."""
     environment = os.environ if environment is None else environment
     get = environment.get
     api_key = (get("OPENAI_API_KEY") or "").strip() or None
@@ -59,6 +61,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         key=_read_key(get("DONEWHEN_KEY")),
         folder=get("DONEWHEN_DIR") or ".",
         commands=tuple(_items(get("DONEWHEN_COMMANDS"))),
+        prices=dict(map(_price, _items(get("DONEWHEN_PRICES")))),
         tokens=_tokens(get("DONEWHEN_TOKENS")),
         variables=dict(environment),
         editor=get("VISUAL") or get("EDITOR") or None,
@@ -76,6 +79,19 @@ def _default_storage(state_home: str | None) -> str:
 
 def _items(text: str | None) -> list[str]:
     return [item.strip() for item in (text or "").split(",") if item.strip()]
+
+
+def _price(text: str) -> tuple[str, dict[str, float]]:
+    name, _, rates = text.rpartition("=")
+    amounts = rates.split("/")
+    names = {2: ("input", "output"), 3: ("input", "cached", "output")}.get(len(amounts), ())
+    try:
+        price = {rate: float(amount) for rate, amount in zip(names, amounts, strict=True)}
+    except ValueError:
+        price = {}
+    if not name.strip() or not price:
+        raise ConfigError(f"DONEWHEN_PRICES must be model=input/output pairs separated by commas; {text!r} is none")
+    return name.strip(), price
 
 
 def _tokens(text: str | None) -> dict[str, str]:

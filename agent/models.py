@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
 
+from agent.config import DEFAULT_MODEL
 from agent.providers import Connection, make_model
 from agent.thinking import Level, Thinking, merged, needs_responses, thinking_fields
 from state.errors import ConfigError
@@ -75,7 +76,7 @@ class ModelSource:
         chosen = name or own or self._model or (self._connection.model if self._connection else None)
         if not chosen:
             raise ConfigError(
-                "No model is set. Give one, as in Agent('openai:gpt-5-mini'), or set DONEWHEN_MODEL; the model "
+                f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set DONEWHEN_MODEL; the model "
                 "'offline' needs no key."
             )
         if not isinstance(chosen, str):

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from langchain_core.language_models import BaseChatModel
 
+from agent.config import DEFAULT_MODEL
 from state.errors import ConfigError
 from state.redaction import redact
 
@@ -70,7 +71,7 @@ def make_model(name: str, connection: Connection | None, timeout: float) -> Base
 
         return OfflineModel()
     if not bare.strip():
-        raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as 'openai:gpt-5-mini'.")
+        raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as {DEFAULT_MODEL!r}.")
     if provider == "openai":
         return _openai_model(bare, connection.api_key if connection else None, base_url, timeout)
     return _langchain_model(provider, bare)

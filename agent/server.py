@@ -20,7 +20,7 @@ _config = read_config()
 graph = build_graph(
     ModelSource(None, config=_config),
     workspace_tools(_config.folder, commands=_config.commands),
-    pricing=Prices().cost,
+    pricing=Prices(_config.prices).cost,
 ).compile()
 
 auth = Auth()

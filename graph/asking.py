@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from graph.context import Deps
 from graph.failures import classify
 from graph.joining import joined, length
 from graph.pricing import cost_of, is_priced, model_name, no_price
+from graph.requesting import as_asked
 from graph.speech import Speech
 from prompts import render
 from state.errors import DoneWhenError, ModelError
@@ -140,7 +141,7 @@ class _Asking:
 
     async def _collect(self, chunks: list[BaseMessage]) -> None:
         """Gather a streamed reply; a silence longer than `seconds` is a timeout."""
-        model, messages = _bound(_reporting(self.model, self.deps.mute), self.question)
+        model, messages = _bound(as_asked(self.model, self.deps.mute), self.question)
         stream: AsyncIterator[BaseMessage] = aiter(model.astream(messages, config={"tags": TAGS}))
         size = 0
         try:
@@ -177,14 +178,6 @@ class _Asking:
         running = add(self.spent, {"active_seconds": time.monotonic() - self.started + seconds})
         left = {key: amount - running.get(key, 0) for key, amount in self.question.allowance.items()}
         return exhausted(left, ("model_calls",)) is not None
-
-
-def _reporting(model: BaseChatModel, mute: Collection[str]) -> BaseChatModel:
-    """The model asked to report what a streamed reply used, where LangChain leaves that open."""
-    asked = getattr(model, "stream_usage", False)
-    if model_name(model) in mute:
-        return model.model_copy(update={"stream_usage": False}) if asked else model
-    return model.model_copy(update={"stream_usage": True}) if asked is None else model
 
 
 def _bound(model: BaseChatModel, question: Question) -> tuple[Any, list[BaseMessage]]:

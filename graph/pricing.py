@@ -9,7 +9,7 @@ from state.errors import DoneWhenError
 from state.ledger import ESTIMATED, UNPRICED, Amounts
 from state.settings import Settings
 
-ALWAYS_ASKED = ("triage", "plan", "execute", "deliver")
+ROLES = ("triage", "plan", "execute", "judge", "deliver")
 
 
 def model_name(model: BaseChatModel) -> str:
@@ -42,7 +42,7 @@ def no_price(name: str) -> str:
     """What is wrong with a model without a price under a limit of money, and what to do about it."""
     return (
         f"There is a limit of cost_usd, but no price is known for the model {name!r}. "
-        "Give its price, or limit tokens instead."
+        f"Give its price, in prices= or as DONEWHEN_PRICES='{name}=0/0' if it costs nothing, or limit tokens instead."
     )
 
 
@@ -50,9 +50,8 @@ def unpriced(deps: Deps, settings: Settings) -> str | None:
     """Why a run under a limit of money may not start: a model it will ask has no known price. None if it may."""
     if settings.limits.cost_usd is None and settings.step_limits.cost_usd is None:
         return None
-    roles = (*ALWAYS_ASKED, *(["judge"] if settings.verification == "judged" else []))
     names = [executor.model for executor in deps.executors.values() if executor.model is not None]
-    for role in roles:
+    for role in ROLES:  # the judge too: a single criterion may ask for it
         try:
             names.append(deps.model(role, settings))
         except DoneWhenError:

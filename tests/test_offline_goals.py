@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import BaseMessage, ToolMessage
 
+from agent.config import DEFAULT_MODEL
 from agent.offline.goals import read_goal
 from agent.offline.words import content
 from tests.offline_play import Play
@@ -121,7 +122,7 @@ def test_what_the_rules_do_not_cover_is_declined_with_what_to_set(tmp_path: Path
 
     assert call["name"] == "decline"
     assert goal.rstrip("?") in call["args"]["guidance"] or "https://example.com" in call["args"]["guidance"]
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DONEWHEN_MODEL", "Ollama", "vLLM", "llama.cpp"):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "DONEWHEN_MODEL", DEFAULT_MODEL, "Ollama", "vLLM", "llama.cpp"):
         assert name in call["args"]["guidance"]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from agent.config import DEFAULT_MODEL
 from agent.offline.vocabulary import either, words
 from agent.offline.words import pick
 
@@ -76,11 +77,11 @@ def how_to_set_a_model(chinese: bool) -> str:
     return pick(
         chinese,
         "For anything else, set a model:\n"
-        "- OpenAI: OPENAI_API_KEY, and if you like DONEWHEN_MODEL, such as openai:gpt-5-mini\n"
+        f"- OpenAI: OPENAI_API_KEY, and if you like DONEWHEN_MODEL (default: {DEFAULT_MODEL})\n"
         "- any OpenAI-compatible server (Ollama, vLLM, llama.cpp): OPENAI_BASE_URL, such as "
         "http://localhost:11434/v1, and DONEWHEN_MODEL with the name it serves",
         "要做其他事情，请设置一个模型：\n"
-        "- OpenAI：设置 OPENAI_API_KEY，也可以用 DONEWHEN_MODEL 选择模型，例如 openai:gpt-5-mini\n"
+        f"- OpenAI：设置 OPENAI_API_KEY，也可以用 DONEWHEN_MODEL 选择模型（默认：{DEFAULT_MODEL}）\n"
         "- 任何兼容 OpenAI 接口的服务（Ollama、vLLM、llama.cpp）：设置 OPENAI_BASE_URL，例如 "
         "http://localhost:11434/v1，并用 DONEWHEN_MODEL 指定模型名",
     )
