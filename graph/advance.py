@@ -6,7 +6,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from graph.answering import FAILURE_OPTIONS
+from graph.answering import EARLY_OPTIONS, FAILURE_OPTIONS
 from graph.budget import budget_pause, questions_left, replans_left, run_account, step_account
 from graph.consent import changed_since, put_to_work
 from graph.context import Deps, settings_of
@@ -17,6 +17,7 @@ from graph.updates import applied, together
 from state.channels import merge_records
 from state.ledger import meter
 from state.marking import mark
+from state.outcome import FINAL
 from state.plan import step_of
 from state.progress import Move, next_move
 from state.run import Json, Run, todos
@@ -55,6 +56,7 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
         granted=granted,
         writers=_writers(plan, deps, settings),
         late=settings.late(),
+        bound=(values.get("approval") or {}).get("by") == "user",
     )
     records = merge_records(values["steps"], move.changes)
     for id, change in move.changes.items():
@@ -136,6 +138,30 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
 
+def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """A step says that the rest of what a person approved is not needed: that is for the person to say (C04)."""
+    records = values["steps"]
+    if not questions_left(values, settings):
+        emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
+        return {"steps": {id: {"finished_task": None} for id in move.steps}}
+    left = [step for step in values["plan"]["steps"] if records[step["id"]].get("status") not in FINAL]
+    said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
+    lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
+    pending = {
+        "id": f"early.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
+        "kind": "question",
+        "about": "early",
+        "name": "ask_user",
+        "tool_call_id": call_id(),
+        "question": f"{', '.join(move.steps)} says that the goal is reached: {mark(said)}\n"
+        f"Go on with the rest of the plan, or leave it out?\n{lines}",
+        "options": EARLY_OPTIONS,
+        "step": None,
+        "early": list(move.steps),
+    }
+    return {**_pause(values, pending), "spent": {"questions": 1}}
+
+
 def _failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
@@ -187,4 +213,4 @@ def _reason(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -
     return "; ".join(dict.fromkeys(text for text in said if text))[:1000]
 
 
-_DO = {"dispatch": _dispatch, "ask": _ask, "failed": _failed, "budget": _budget, "end": _end}
+_DO = {"dispatch": _dispatch, "ask": _ask, "early": _early, "failed": _failed, "budget": _budget, "end": _end}

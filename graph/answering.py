@@ -14,6 +14,7 @@ from state.run import Json
 from state.steps import transcript_key
 
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
+EARLY_OPTIONS = ["go on", "leave it out"]
 FAILURE_OPTIONS = ["replan", "retry", "deliver what there is", "stop"]
 
 
@@ -24,8 +25,8 @@ def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by
         nobody = {"code": "unanswered", "reason": f"nobody answered: {pending.get('question')}"}
         ending = nobody if by == "policy" else {"code": "cancelled", "reason": f"cancelled at {pending['id']}"}
         return {"ending": ending, "approvals": [row]}
-    if pending.get("about") == "failure":
-        return {**_after_failure(values, pending, answer), "approvals": [row]}
+    if about := pending.get("about"):
+        return {**_ABOUT[about](values, pending, answer), "approvals": [row]}
     update = _APPLY[pending["kind"]](values, pending, answer, by, at)
     return update if pending["kind"] == "question" else {**update, "approvals": [row]}
 
@@ -115,6 +116,12 @@ def _budget(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, a
     return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
 
 
+def _after_early(values: Mapping[str, Any], pending: Json, answer: Answer) -> Json:
+    """Only these very words let the rest of an approved plan go; whatever else is said, it goes on."""
+    leave = answer.kind == "answer" and answer.text.strip().lower() == EARLY_OPTIONS[1]
+    return {"steps": {id: {"let_go": True} if leave else {"finished_task": None} for id in pending["early"]}}
+
+
 def _after_failure(values: Mapping[str, Any], pending: Json, answer: Answer) -> Json:
     choice = answer.text.strip().lower() if answer.kind == "answer" else "stop"
     failed = {id: {"handled": True} for id in pending["failed"]}
@@ -145,6 +152,11 @@ def _unblocked(values: Mapping[str, Any]) -> Json:
     }
 
 
+_ABOUT: dict[str, Callable[[Mapping[str, Any], Json, Answer], Json]] = {
+    "failure": _after_failure,
+    "early": _after_early,
+}
+"""The runtime's own questions."""
 _APPLY: dict[str, Callable[[Mapping[str, Any], Json, Answer, str, str], Json]] = {
     "question": _question,
     "tool": _tool,

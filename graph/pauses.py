@@ -13,7 +13,7 @@ from state.run import Json, Run
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = re.compile(
-    r"(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure)\.\S+"
+    r"(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
     r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
 )
 """What every id of a pause looks like: `s2.q1`; in the thread's third request `3:s2.q1`; asked once more `s2.q1~2`."""

@@ -91,6 +91,8 @@ def _edited_problems(name: str, arguments: Json, deps: Deps) -> list[str]:
 
 
 def _policy(pause: Json, settings: Settings) -> Answer:
+    if pause.get("about") == "early":
+        return Answer("declined", "nobody answered; the plan goes on")
     if settings.on_question == "abort" or pause.get("about"):
         return Answer("cancel", "nobody answered")
     if settings.on_question == "default" and settings.default_answer.strip():

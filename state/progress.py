@@ -25,7 +25,7 @@ OPEN = ("pending", "ready", "waiting")
 class Move:
     """The decision: what to do, with which steps, and which records change on the way."""
 
-    kind: Literal["dispatch", "ask", "failed", "budget", "end"]
+    kind: Literal["dispatch", "ask", "early", "failed", "budget", "end"]
     steps: tuple[str, ...] = ()
     allowances: tuple[Amounts, ...] = ()
     key: str = ""
@@ -44,18 +44,24 @@ def next_move(
     granted: Mapping[str, float],
     writers: Collection[str] = (),
     late: bool = False,
+    bound: bool = False,
 ) -> Move:
-    """Decide. `writers`: ids of steps that may change something; `late`: the deadline has passed."""
+    """Decide. `writers`: ids of steps that may change something; `late`: the deadline has passed.
+
+    `bound`: a person approved the plan, so only a person lets steps of it go.
+    """
     changes = settle(plan, records)
     now = {step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]}
-    if any(record.get("finished_task") for record in now.values()):
+    if early := [id for id, record in now.items() if record.get("finished_task")]:
+        if bound and not late and _left(now) and not any(now[id].get("let_go") for id in early):
+            return Move("early", tuple(early), changes=changes)
         return Move("end", key="finished_early" if _left(now) else "worked", changes={**changes, **_skip(now)})
     if ready := _runnable(plan, now):
         return _dispatch(plan, ready, now, settings, remaining(settings.limits, granted, spent), writers, late, changes)
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # After the deadline no answer could be used any more.
         return Move("budget" if late else "ask", tuple(waiting), key="deadline" if late else "", changes=changes)
-    failed = [id for id, r in now.items() if r.get("status") in ("failed", "exhausted") and not r.get("handled")]
+    failed = [id for id, record in now.items() if _failed(record) and not record.get("handled")]
     if failed:
         return Move("failed", tuple(failed), changes=changes)
     return Move("end", key="worked", changes=changes)
@@ -83,6 +89,12 @@ def _why(needs: Sequence[str], status: Mapping[str, str], possible: Collection[s
 
 def _left(records: Records) -> bool:
     return any(record.get("status") not in FINAL for record in records.values())
+
+
+def _failed(record: Mapping[str, Any]) -> bool:
+    """Whether the step itself came to a bad end; one that was blocked by another did not."""
+    gave_up = record.get("status") == "blocked" and record.get("code") == "gave_up:blocked"
+    return gave_up or record.get("status") in ("failed", "exhausted")
 
 
 def _skip(records: Records) -> dict[str, dict[str, Any]]:

@@ -34,6 +34,7 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
         "waiting": None,
         "handled": False,
         "finished_task": None,
+        "let_go": False,
         "rejected": list(earlier.get("rejected") or ()),
     }
 

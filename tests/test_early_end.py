@@ -1,0 +1,79 @@
+"""A step says that the whole task is done: what a person approved is only let go by a person (C04, X04)."""
+
+from typing import Any
+
+import pytest
+
+from agent.testing import finish_step, finish_task, give_up, submit_plan
+from tests.flows import FREE, play, steps
+from tests.runs import said
+
+PLAN = ["find it", "write it", "send it"]
+EARLY = finish_task("found", "s1.result", reason="nothing else is needed")
+REST = {"s2": [said("s2")], "s3": [said("s3")]}
+ASKED: dict[str, Any] = {"confirm": "always"}
+
+
+async def test_a_person_is_asked_before_approved_steps_are_left_out() -> None:
+    """C04, X04: the question names what would be left out; the answer stands in the receipt."""
+    model = steps(PLAN, {"s1": [EARLY]})
+    flow = await play(model, settings=ASKED, answers=["approve", "leave it out"])
+    model.assert_exhausted()
+    asked = flow.pauses[1]
+    assert asked["question"] == (
+        "s1 says that the goal is reached: nothing else is needed\n"
+        "Go on with the rest of the plan, or leave it out?\n- s2: write it\n- s3: send it"
+    )
+    assert asked["options"] == ["go on", "leave it out"]
+    assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == ("partial", "finished_early")
+    row = (flow.run.receipt or {})["approvals"][-1]
+    assert (row["kind"], row["text"], row["by"]) == ("question", "leave it out", "user")
+
+
+@pytest.mark.parametrize("answer", ["go on", "1", "yes", "ok", "whatever you think", {"type": "reject"}])
+async def test_whatever_else_is_said_the_plan_goes_on(answer: Any) -> None:
+    """C04, F13: fails closed: the approved plan is what runs."""
+    model = steps(PLAN, {"s1": [EARLY], **REST})
+    flow = await play(model, settings=ASKED, answers=["approve", answer])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert len(flow.pauses) == 2
+
+
+@pytest.mark.parametrize("policy", ["default", "assume", "abort"])
+async def test_where_nobody_answers_the_plan_goes_on(policy: str) -> None:
+    """C04: no policy lets go what a person approved."""
+    model = steps(PLAN, {"s1": [EARLY], **REST})
+    settings = {**ASKED, "on_question": policy, "default_answer": "leave it out"}
+    flow = await play(model, settings=settings, answers=["approve"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+
+
+async def test_without_questions_left_the_plan_goes_on() -> None:
+    """C04, D03"""
+    model = steps(PLAN, {"s1": [EARLY], **REST})
+    flow = await play(model, settings={**ASKED, "limits": {"questions": 0}}, answers=["approve"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert any("nobody can be asked" in event["text"] for event in flow.told("note"))
+
+
+async def test_the_last_step_and_plans_nobody_approved_ask_nothing() -> None:
+    """X04"""
+    last = steps(["find it"], {"s1": [EARLY]})
+    assert (await play(last, settings=ASKED, answers=["approve"])).status == "completed"
+    assert (await play(steps(PLAN, {"s1": [EARLY]}), settings=FREE)).status == "partial"
+
+
+async def test_a_step_that_gives_up_as_blocked_is_a_failure_to_deal_with() -> None:
+    """X10: blocked by something outside, there may be another way."""
+    other = submit_plan([{"content": "another way"}])
+    model = steps(
+        ["try it", "use it"], {"s1": [give_up("no way in", "blocked")], "s3": [finish_step("in", "s3.result")]},
+        plan=[other],
+    )  # fmt: skip
+    flow = await play(model)
+    model.assert_exhausted()
+    assert flow.run.spent["replans"] == 1
+    assert flow.step("s3")["status"] == "done"
