@@ -11,6 +11,8 @@ _STEP = re.compile(
     r"^step (?P<id>\S+) (?P<status>done|failed|blocked|skipped|exhausted|pending|ready|waiting|running): "
 )
 _RESULT = "  result: "
+_INSET = "    "
+"""Before the further lines of a result."""
 _END = re.compile(r"^  (?:reason: |criterion )")
 
 
@@ -38,5 +40,5 @@ def _results(receipt: str) -> list[str]:
         elif _END.match(line):
             open_result = False
         elif open_result:
-            results[-1].append(line)
+            results[-1].append(line.removeprefix(_INSET))
     return ["\n".join(lines).strip() for lines in results]
