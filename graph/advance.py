@@ -22,7 +22,7 @@ from state.plan import step_of
 from state.progress import Move, next_move
 from state.run import Json, Run, todos
 from state.settings import Settings
-from state.steps import next_needs
+from state.steps import next_needs, standstill
 
 
 async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
@@ -167,7 +167,8 @@ def _failure(values: Json, id: str) -> str:
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
     tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {e['text'][:300]}" for e in seen)
     content = step_of(values["plan"], id)["content"][:200]
-    return mark(f"Step {id} ({content}) {record['status']}: {record.get('reason', '')}{tail}")
+    why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
+    return mark(f"Step {id} ({content}) {record['status']}: {why}{tail}")
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -179,9 +180,10 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     if settings.on_exhausted == "ask" and move.key != "deadline":
         return _pause(values, _budget_pause(values, move, settings))
     emit(runtime, "note", text=f"Out of budget: {reason}.")
-    ended = {id: {"status": "exhausted", "reason": reason, "handled": True} for id in move.steps}
+    why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
+    ended = {id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps}
     for id in move.steps:
-        emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=reason)
+        emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=why[id])
     if scope and settings.on_exhausted != "stop":
         return {"steps": ended}
     code = "stopped" if settings.on_exhausted == "stop" else "out_of_budget"

@@ -67,6 +67,8 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
             "transcripts": {record["transcript"]: [said]},
         }
     change = {"status": "ready", "waiting": None, "observed": number}
+    if answer.kind == "answer":
+        change["silent"] = 0
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [said]}}
 
 

@@ -10,6 +10,7 @@ from state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
 from state.progress import RESERVE
 from state.run import Json
 from state.settings import Settings
+from state.steps import standstill
 
 OPTIONS = ["extend", "deliver what there is", "replan cheaper", "stop"]
 CONTENT_CHARS = 100
@@ -27,7 +28,7 @@ class Account:
     step: str | None = None
     """None for the whole run, which keeps a model call in reserve for its delivery."""
     done: Sequence[Json] = ()
-    """Steps that are done: `{id, content, spent}`."""
+    """Steps that are done: `{id, content, spent, standstill}`."""
     left: Sequence[Json] = ()
     """Steps that are not."""
     unplanned: bool = False
@@ -72,7 +73,8 @@ def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: 
 
 
 def _row(row: Json) -> Json:
-    return {"id": row["id"], "content": row["content"], "spent": row.get("spent") or {}}
+    stands = standstill(row) if row.get("status") != "done" else ""
+    return {"id": row["id"], "content": row["content"], "spent": row.get("spent") or {}, "standstill": stands}
 
 
 def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Json:
@@ -141,7 +143,11 @@ def _used(account: Account, key: str) -> str:
 
 
 def _listed(title: str, rows: Sequence[Json]) -> str:
-    lines = [f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}" for row in rows]
+    lines = [
+        f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}"
+        + (f" ({row['standstill']})" if row.get("standstill") else "")
+        for row in rows
+    ]
     return "\n".join([f"{title}:", *lines]) if lines else ""
 
 

@@ -20,7 +20,7 @@ from state.journal import call_key, canonical, made
 from state.ledger import add
 from state.marking import mark
 from state.run import Json, Step
-from state.steps import Record
+from state.steps import Record, silent
 
 
 @dataclass
@@ -171,13 +171,13 @@ def _update(work: Work) -> Step:
 def _finished(work: Work) -> Step:
     """All calls are done: back to the model, with a word about it if nothing new came of them."""
     record, update = work.site.state["record"], _update(work)
-    silent = 0 if work.new else record.get("silent", 0) + 1
+    change = silent(record, work.new)
     if work.held:
         work.results.append(HumanMessage("\n\n".join(work.held)))
-    if work.results and (hint := silence(work.site.state, work.site.runtime, silent)):
+    if work.results and (hint := silence(work.site.state, work.site.runtime, change)):
         last = work.results[-1]
         work.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
-    after: Record = {**record, "calls": [], "held": [], "observed": work.number, "silent": silent}
+    after: Record = {**record, "calls": [], "held": [], "observed": work.number, **change}
     return {**update, "record": {**after, "corrections": 0} if work.acted else after}
 
 

@@ -12,12 +12,10 @@ from state.ledger import Amounts, add
 from state.outcome import FINAL
 from state.run import Json, Step
 from state.settings import Settings
-from state.steps import transcript_key
+from state.steps import SILENT_ROUNDS, transcript_key
 
 STAYS = ("waiting", "ready", "failed")
 """A step that leaves so may go on later, a failed one if a person says so; its rounds are kept in the run."""
-SILENT_ROUNDS = 3
-"""Rounds that brought nothing new after which the model and the user are told so."""
 
 
 def left_of(state: Step) -> Amounts:
@@ -75,8 +73,9 @@ def corrected(
     return {"record": record, "transcript": list(messages), "decision": None}
 
 
-def silence(state: Step, runtime: Runtime[Settings], rounds: int) -> str:
-    """What the model is told after `rounds` that brought nothing new, "" before; the user is told once."""
+def silence(state: Step, runtime: Runtime[Settings], record: Mapping[str, Any]) -> str:
+    """What the model is told when several rounds brought nothing new, "" before; the user is told once."""
+    rounds = record["silent"]
     if rounds < SILENT_ROUNDS:
         return ""
     if rounds == SILENT_ROUNDS:

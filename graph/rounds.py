@@ -18,6 +18,7 @@ from state.journal import answered_before
 from state.ledger import Amounts, add, exhausted
 from state.run import Json, Step
 from state.settings import Settings
+from state.steps import silent
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
 NO_QUESTIONS = (
@@ -96,9 +97,8 @@ def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decisi
 
 def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
     """Speech was said to the user as it came; the step goes on."""
-    silent = state["record"].get("silent", 0) + 1
-    hint = silence(state, runtime, silent)
-    record = {**state["record"], "silent": silent, "corrections": 0}
+    record = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
+    hint = silence(state, runtime, record)
     said = HumanMessage(f"{GO_ON} {hint}".strip())
     return {"record": record, "transcript": [message, said], "decision": None}
 
@@ -129,5 +129,5 @@ def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision:
 
 def _told(state: Step, message: AIMessage, text: str) -> Step:
     """The runtime answers instead of a person."""
-    record = {**state["record"], "corrections": 0, "silent": state["record"].get("silent", 0) + 1}
+    record = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
     return {"record": record, "transcript": [message, *respond(message, text)], "decision": None}

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Literal
 
 from state.questions import same_question
@@ -93,6 +94,20 @@ def repetitions(journal: Sequence[Mapping[str, Any]], step: str, tool: str, argu
             break
         count += 1
     return count
+
+
+def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:
+    """The calls of a step that gave the very same result again, `{tool, arguments, times}`, as often as they did."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in journal:
+        if entry["step"] == step and made(entry):
+            seen.setdefault(call_key(entry["tool"], entry["arguments"]), []).append(entry)
+    rows = []
+    for same in seen.values():
+        runs = [len(list(run)) for _, run in groupby(same, key=lambda entry: (entry["ok"], entry["digest"]))]
+        if max(runs) > 1:
+            rows.append({"tool": same[0]["tool"], "arguments": same[0]["arguments"], "times": max(runs)})
+    return rows
 
 
 def made(entry: Mapping[str, Any]) -> bool:

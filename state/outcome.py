@@ -1,9 +1,10 @@
 """How a run can end, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from state.evidence import criteria_of, enough, level_of
+from state.journal import repeated_calls
 from state.ledger import meter
 from state.settings import Settings
 
@@ -67,7 +68,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
         "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
         "schedule": schedule_of(values),
         "verification": settings.verification,
-        "steps": [_step_row(step, records.get(step["id"], {})) for step in plan.get("steps", ())],
+        "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
         "replaced": _replaced(plan, records),
         "approvals": list(values.get("approvals") or ()),
         "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
@@ -107,7 +108,9 @@ def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[st
     }
 
 
-def _step_row(step: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+def _step_row(
+    step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     verdicts = {verdict["criterion"]: verdict for verdict in record.get("verdicts") or ()}
     return {
         "id": step["id"],
@@ -117,6 +120,8 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, A
         "result": record.get("result", ""),
         "rounds": record.get("rounds", 0),
         "spent": dict(record.get("spent") or {}),
+        "silent_rounds": record.get("silent_most", 0),
+        "repeated": repeated_calls(journal, step["id"]),
         "criteria": [
             {
                 "criterion": number,

@@ -36,6 +36,14 @@ class CriterionRow(TypedDict):
     """What the check or the judge said, or what was missing."""
 
 
+class RepeatedRow(TypedDict):
+    """A call that gave the same result several times in a row."""
+
+    tool: str
+    arguments: dict[str, Any]
+    times: int
+
+
 class StepRow(TypedDict):
     """One step of the last plan."""
 
@@ -48,6 +56,10 @@ class StepRow(TypedDict):
     rounds: int
     spent: dict[str, float]
     """By ledger key, all attempts of this plan together."""
+    silent_rounds: int
+    """The longest row of rounds that brought nothing new."""
+    repeated: list[RepeatedRow]
+    """Calls that were made again though they gave the same result."""
     criteria: list[CriterionRow]
 
 

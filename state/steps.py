@@ -8,6 +8,10 @@ ROUND = ("rounds", "model_calls")
 """What one more round takes one of."""
 
 
+SILENT_ROUNDS = 3
+"""Rounds that brought nothing new after which the model and the user are told so."""
+
+
 def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
     """A step not started. A step that takes the place of an older one of the same id counts on from it,
     so that no observation id and no effect key is ever used twice, and what was rejected stays so."""
@@ -20,6 +24,7 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
         "corrections": 0,
         "refused": 0,
         "silent": 0,
+        "silent_most": 0,
         "questions": 0,
         "result": "",
         "reason": "",
@@ -59,6 +64,18 @@ def next_needs(record: Mapping[str, Any]) -> tuple[str, ...]:
     if claim := record.get("claim"):
         return (claim["needs"],)
     return ROUND
+
+
+def silent(record: Mapping[str, Any], new: bool) -> Record:
+    """The record's change after a round: how many in a row brought nothing new, and how many that were at most."""
+    rounds = 0 if new else record.get("silent", 0) + 1
+    return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
+
+
+def standstill(record: Mapping[str, Any]) -> str:
+    """What is to be said of a step whose last rounds brought nothing new; "" while it gets on."""
+    rounds = record.get("silent", 0)
+    return f"nothing new in its last {rounds} rounds" if rounds >= SILENT_ROUNDS else ""
 
 
 def settled(call: Mapping[str, Any]) -> bool:

@@ -40,7 +40,7 @@ def test_an_answer_is_the_result_of_the_call_that_asked() -> None:
     assert entry["arguments"].items() >= {"question": "Which year?", "by": "user", "asked": "s2.q1"}.items()
     (message,) = update["transcripts"]["s2"]
     assert (message.tool_call_id, message.text.split("\n")[0]) == ("c9", "[s2.3] user ok")
-    assert update["steps"]["s2"] == {"status": "ready", "waiting": None, "observed": 3}
+    assert update["steps"]["s2"] == {"status": "ready", "waiting": None, "observed": 3, "silent": 0}
     assert "approvals" not in update
 
 

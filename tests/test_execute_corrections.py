@@ -128,15 +128,3 @@ async def test_arguments_are_checked_against_the_whole_schema(args: Any) -> None
     assert flow.status == "completed"
     assert "look: " in flow.told("correction")[0]["text"]
     assert len([e for e in flow.journal if e["source"] == "tool"]) == 1
-
-
-async def test_rounds_without_anything_new_are_noticed() -> None:
-    """X11: speech and repeated results alike; said to the model, and once to the user."""
-    replies: list[Any] = [call("look", what="a"), "Hm.", call("look", what="a"), "Well.", "So.", call("look", what="b")]
-    model = one_step([*replies, finish_step("ok", "s1.1")])
-    flow = await play(model, [look], effects=READ)
-    told = [m.messages[-1].text for m in requests(model, "s1")]
-    assert ["Nothing new was observed" in text for text in told] == [False, False, False, False, True, True, False]
-    assert "in 3 rounds" in told[4]
-    assert "in 4 rounds" in told[5]
-    assert [e["text"] for e in flow.told("note")] == ["Step s1: nothing new in 3 rounds."]

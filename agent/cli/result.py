@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agent.cli.meter import meter_text
+from agent.cli.progress import call_text
 from agent.cli.terminal import STYLES, Terminal, clean, shorten
 from agent.run import Run
 from state.human import question_text
+from state.steps import SILENT_ROUNDS
 
 SCHEMA_VERSION = 1
 PROVEN = ("passed", "supported")
@@ -138,6 +140,11 @@ def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[
     dots = terminal.marks["dots"]
     if row.get("result"):
         yield f"    {terminal.marks['arrow']} {shorten(str(row['result']), 200, dots)}", ""
+    if row.get("silent_rounds", 0) >= SILENT_ROUNDS:
+        yield f"    nothing new in {row['silent_rounds']} rounds", "yellow"
+    for call in row.get("repeated") or []:
+        text = shorten(call_text(call["tool"], call["arguments"]), 100, dots)
+        yield f"    {text} {call['times']} times, with the same result", "yellow"
     for item in row.get("criteria") or []:
         yield (
             f"    {item['verdict']}: {shorten(item['text'], 120, dots)}",
