@@ -19,9 +19,10 @@ from pydantic import (
     model_validator,
 )
 
+from state.patterns import PATTERN_CHARS, path_problem, pattern_problem
+
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
 NUMBER = regex.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
-PATTERN_CHARS = 500
 PATTERN_SECONDS = 1.0
 
 
@@ -48,12 +49,11 @@ class Expectation(BaseModel):
         kinds = self.model_fields_set & {"contains", "matches", "equals", "path", "number"}
         if len(kinds) != 1:
             raise ValueError("an expectation is exactly one of contains, matches, equals, path, number")
-        if self.matches is not None:
-            try:
-                regex.compile(self.matches)
-            except regex.error as error:
-                raise ValueError(f"{self.matches!r} is not a regular expression: {error}") from None
+        if self.matches is not None and (problem := pattern_problem(self.matches)):
+            raise ValueError(problem)
         if self.path is not None:
+            if problem := path_problem(self.path):
+                raise ValueError(problem)
             try:
                 parse_path(self.path)
             except (JSONPathError, ValueError, AttributeError, TypeError) as error:
@@ -96,6 +96,8 @@ def _matches(pattern: str, text: str) -> tuple[bool, str]:
         found = regex.search(pattern, text, timeout=PATTERN_SECONDS)
     except TimeoutError:
         return False, f"the pattern {pattern[:80]!r} took too long; write a simpler one"
+    except MemoryError:
+        return False, f"the pattern {pattern[:80]!r} took too much memory; write a simpler one"
     return found is not None, f"the result {'matches' if found else 'does not match'} {pattern[:80]!r}"
 
 

@@ -1,0 +1,71 @@
+"""Regular expressions and JSON paths that a model wrote: refused if a short one would take all memory, or never end.
+
+A counted repeat is written out when the pattern is compiled, so nested ones multiply; every group keeps all that it
+ever matched; a path's own regular expressions cannot be stopped. What is wrong is said so that it can be mended.
+"""
+
+import re
+
+import regex
+
+PATTERN_CHARS = 500
+PATTERN_SIZE = 10_000
+"""Elements of a pattern with its counted repeats written out; about 300 bytes each."""
+PATTERN_GROUPS = 5
+PATH_CHARS = 500
+
+_TOKEN = re.compile(
+    r"(?P<comment>\(\?\#[^)]*\))|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>[0-9]*)(?:,[0-9]*)?\}|.", re.DOTALL
+)
+_VERBOSE = re.compile(r"\(\?[a-zA-Z0-9]*x")
+_GROUP = re.compile(r"\((?!\?)|\(\?P?<(?![=!])")
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Why this regular expression is not taken, in words for whoever wrote it; None if it is."""
+    if _VERBOSE.search(pattern):
+        return f"{pattern[:80]!r} has the flag x; write the pattern without it"
+    if unfolded(pattern) > PATTERN_SIZE:
+        return (
+            f"{pattern[:80]!r} repeats too much: with its counted repeats written out it has more than "
+            f"{PATTERN_SIZE:,} elements; use smaller counts, or * and +"
+        )
+    if len(_GROUP.findall(pattern)) > PATTERN_GROUPS:
+        return f"{pattern[:80]!r} has more than {PATTERN_GROUPS} groups that capture; write (?:…) where none is needed"
+    try:
+        regex.compile(pattern)
+    except regex.error as error:
+        return f"{pattern[:80]!r} is not a regular expression: {error}"
+    return None
+
+
+def unfolded(pattern: str) -> int:
+    """How many elements a pattern has when its counted repeats are written out; linear, compiles nothing."""
+    open_groups, last = [0], 0
+    for token in _TOKEN.finditer(pattern):
+        text, least = token[0], token["least"]
+        if least is not None:
+            times = max(int(least or 0), 1)
+            open_groups[-1] += last * (times - 1)
+            last *= times
+        elif text == "(":
+            open_groups.append(1)
+        elif text == ")":
+            last = open_groups.pop()
+            open_groups = open_groups or [0]
+            open_groups[-1] += last
+        elif not token["comment"]:
+            open_groups[-1] += 1
+            last = 1
+    return sum(open_groups)
+
+
+def path_problem(path: str) -> str | None:
+    """Why this JSON path is not taken, apart from its syntax; None if it is."""
+    if len(path) > PATH_CHARS:
+        return f"a path has at most {PATH_CHARS} characters; this one has {len(path):,}"
+    if "=~" in path or "sub(" in path:
+        return f"{path[:80]!r} holds a regular expression, which a path cannot; use matches"
+    if path.count("..") > 1:
+        return f"{path[:80]!r} is a path that descends with .. more than once; name the keys on the way"
+    return None
