@@ -56,7 +56,7 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
         granted=granted,
         writers=_writers(plan, deps, settings),
         late=settings.late(),
-        bound=(values.get("approval") or {}).get("by") == "user",
+        bound=settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user",
     )
     records = merge_records(values["steps"], move.changes)
     for id, change in move.changes.items():

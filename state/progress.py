@@ -48,7 +48,7 @@ def next_move(
 ) -> Move:
     """Decide. `writers`: ids of steps that may change something; `late`: the deadline has passed.
 
-    `bound`: a person approved the plan, so only a person lets steps of it go.
+    `bound`: only a person lets steps of the plan go.
     """
     changes = settle(plan, records)
     now = {step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]}
@@ -61,7 +61,7 @@ def next_move(
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # After the deadline no answer could be used any more.
         return Move("budget" if late else "ask", tuple(waiting), key="deadline" if late else "", changes=changes)
-    failed = [id for id, record in now.items() if _failed(record) and not record.get("handled")]
+    failed = [id for id, r in now.items() if r.get("status") in ("failed", "exhausted") and not r.get("handled")]
     if failed:
         return Move("failed", tuple(failed), changes=changes)
     return Move("end", key="worked", changes=changes)
@@ -89,12 +89,6 @@ def _why(needs: Sequence[str], status: Mapping[str, str], possible: Collection[s
 
 def _left(records: Records) -> bool:
     return any(record.get("status") not in FINAL for record in records.values())
-
-
-def _failed(record: Mapping[str, Any]) -> bool:
-    """Whether the step itself came to a bad end; one that was blocked by another did not."""
-    gave_up = record.get("status") == "blocked" and record.get("code") == "gave_up:blocked"
-    return gave_up or record.get("status") in ("failed", "exhausted")
 
 
 def _skip(records: Records) -> dict[str, dict[str, Any]]:

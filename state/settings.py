@@ -38,7 +38,9 @@ class Settings(BaseModel):
 
     confirm: ConfirmPolicy = Field(default="always", description="which plans wait for a person")
     approvals: Literal["plan", "each", "never"] = Field(
-        default="plan", description="plan: approving a plan approves the tools its steps list; each: every write asks"
+        default="plan",
+        description="plan: approving a plan approves the tools its steps list; each: every write "
+        "asks, and so does leaving out the rest of an approved plan",
     )
     verification: Verification = Field(default="grounded", description="what a finished step must prove")
     limits: Limits = Field(

@@ -1,17 +1,17 @@
-"""A step says that the whole task is done: what a person approved is only let go by a person (C04, X04)."""
+"""A step says that the whole task is done; with approvals `each`, only a person lets go what a person approved."""
 
 from typing import Any
 
 import pytest
 
-from agent.testing import finish_step, finish_task, give_up, submit_plan
+from agent.testing import finish_task
 from tests.flows import FREE, play, steps
 from tests.runs import said
 
 PLAN = ["find it", "write it", "send it"]
 EARLY = finish_task("found", "s1.result", reason="nothing else is needed")
 REST = {"s2": [said("s2")], "s3": [said("s3")]}
-ASKED: dict[str, Any] = {"confirm": "always"}
+ASKED: dict[str, Any] = {"confirm": "always", "approvals": "each"}
 
 
 async def test_a_person_is_asked_before_approved_steps_are_left_out() -> None:
@@ -60,20 +60,10 @@ async def test_without_questions_left_the_plan_goes_on() -> None:
 
 
 async def test_the_last_step_and_plans_nobody_approved_ask_nothing() -> None:
-    """X04"""
+    """X04: with approvals by plan, what is left is skipped with the reason."""
     last = steps(["find it"], {"s1": [EARLY]})
     assert (await play(last, settings=ASKED, answers=["approve"])).status == "completed"
-    assert (await play(steps(PLAN, {"s1": [EARLY]}), settings=FREE)).status == "partial"
-
-
-async def test_a_step_that_gives_up_as_blocked_is_a_failure_to_deal_with() -> None:
-    """X10: blocked by something outside, there may be another way."""
-    other = submit_plan([{"content": "another way"}])
-    model = steps(
-        ["try it", "use it"], {"s1": [give_up("no way in", "blocked")], "s3": [finish_step("in", "s3.result")]},
-        plan=[other],
-    )  # fmt: skip
-    flow = await play(model)
-    model.assert_exhausted()
-    assert flow.run.spent["replans"] == 1
-    assert flow.step("s3")["status"] == "done"
+    for settings, answers in ((FREE, []), ({"confirm": "always"}, ["approve"])):
+        flow = await play(steps(PLAN, {"s1": [EARLY]}), settings=settings, answers=answers)
+        assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["done", "skipped", "skipped"]
+        assert flow.status == "partial"
