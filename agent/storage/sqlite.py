@@ -1,6 +1,8 @@
 """Runs kept in one SQLite file, with a lock file per thread beside it. For POSIX systems."""
 
 import asyncio
+import errno
+import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -89,6 +91,9 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is a folder, not a file")
             if not self._path.exists():
                 self._path.touch(mode=0o600)
+            # Asked, not tried: closing a descriptor of this file would drop the locks of SQLite's own.
+            if not os.access(self._path, os.R_OK | os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             raise self._unusable(error) from error
 

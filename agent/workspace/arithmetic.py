@@ -59,6 +59,8 @@ def calculate(
     """
     if len(expression) > MAX_CHARS:
         raise ToolException(f"An expression has at most {MAX_CHARS} characters; split it.")
+    if "\0" in expression:
+        raise ToolException(f"{expression[:100]!r} is not arithmetic: it holds a NUL character.")
     source = expression.translate(SIGNS).replace("^", "**").strip().removesuffix("=").strip()
     try:
         tree = ast.parse(source, mode="eval")
