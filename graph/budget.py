@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph.pauses import call_id
+from state.amounts import figure, used_of
 from state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
 from state.progress import RESERVE
 from state.run import Json
@@ -126,7 +127,7 @@ def _suggested(account: Account, key: str) -> float:
 
 def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
     whose = f"Step {account.step}" if account.step else "The run"
-    used = " and ".join(_used(account, key) for key in keys)
+    used = " and ".join(used_of(key, account.spent.get(key, 0), account.total(key)) for key in keys)
     kept = " (one model call is kept for the answer)" if account.reserve and "model_calls" in keys else ""
     parts = [f"Out of budget. {whose} has used {used}{kept}.", _listed("Done", account.done)]
     parts.append(_listed("Not done", account.left))
@@ -135,11 +136,6 @@ def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> st
     if with_replan:
         parts.append(f"“replan cheaper” adds {amounts_text(with_replan)} and plans the rest anew.")
     return "\n\n".join(part for part in parts if part)
-
-
-def _used(account: Account, key: str) -> str:
-    spent, total = figure(account.spent.get(key, 0)), figure(account.total(key))
-    return f"${spent} of ${total}" if key == "cost_usd" else f"{spent} of {total} {key.replace('_', ' ')}"
 
 
 def _listed(title: str, rows: Sequence[Json]) -> str:
@@ -154,11 +150,6 @@ def _listed(title: str, rows: Sequence[Json]) -> str:
 def amounts_text(amounts: Mapping[str, float]) -> str:
     """Amounts in words: `rounds 5, cost_usd 0.25`."""
     return ", ".join(f"{key} {figure(amount)}" for key, amount in amounts.items())
-
-
-def figure(amount: float) -> str:
-    """A number as people write it: no exponent, no more digits than it has to have."""
-    return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
 def replans_left(values: Mapping[str, Any], settings: Settings) -> bool:

@@ -15,6 +15,7 @@ from graph.invoking import Site
 from graph.judging import judge
 from graph.leaving import corrected, leave, seen_before
 from graph.observing import keep, thread_of, whole
+from state.amounts import counted
 from state.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, overtaken, read_claims
 from state.journal import observation
 from state.ledger import add, exhausted
@@ -204,7 +205,7 @@ def _refused(inquiry: Inquiry, problems: Sequence[str]) -> Step:
     if change["refused"] < inquiry.settings.max_refusals:
         return {**common, **corrected(site.state, site.runtime, said, messages, site.spent, change)}
     emit(site.runtime, "correction", step=site.state["step"]["id"], text=said[:500])
-    reason = f"{change['refused']} goal_checks were refused; the last: {said[:600]}"
+    reason = f"{counted(change['refused'], 'refused goal_check')}; the last: {said[:600]}"
     failed = {**change, "status": "failed", "code": "unproven", "reason": reason}
     return {**common, **leave(site.state, site.runtime, failed, messages, site.spent)}
 

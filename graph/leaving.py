@@ -8,6 +8,7 @@ from langgraph.runtime import Runtime
 
 from graph.context import settings_of
 from graph.events import emit
+from state.amounts import counted
 from state.ledger import Amounts, add
 from state.outcome import FINAL
 from state.run import Json, Step
@@ -67,7 +68,7 @@ def corrected(
     emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
     count = record["corrections"]
     if count >= settings_of(runtime).max_corrections:
-        reason = f"{count} unusable replies in a row; the last: {said[:600]}"
+        reason = f"{counted(count, 'unusable reply')} in a row; the last: {said[:600]}"
         failed = {**record, "status": "failed", "code": "unusable", "reason": reason}
         return leave(state, runtime, failed, messages, spent)
     return {"record": record, "transcript": list(messages), "decision": None}

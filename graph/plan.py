@@ -20,6 +20,7 @@ from graph.pauses import call_id, opening
 from graph.proposal import plan_rules, propose, with_finished
 from graph.transcript import shown
 from prompts import render
+from state.amounts import counted
 from state.decisions import DRAFT, TRIAGE, control_tools
 from state.journal import answered_before
 from state.language import other_script
@@ -90,20 +91,20 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     """One model call of the phase, and what follows from it."""
     settings, planning = settings_of(runtime), state["planning"]
     if planning["rounds"] >= settings.plan_rounds:
-        return _fail(state, runtime, "no_plan", f"planning used all its {settings.plan_rounds} rounds")
+        return _fail(state, runtime, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
     if settings.late():
         return _fail(state, runtime, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(_left(state), ("model_calls",)):
         return _out_of_budget(state, runtime, key)
     reply = await ask(deps, settings, _question(state, runtime, deps))
     charged(runtime, None, reply.spent)
-    counted = {**planning, "rounds": planning["rounds"] + 1}
-    now: Planning = {**state, "planning": counted, "spent": add(state.get("spent"), reply.spent)}
+    after = {**planning, "rounds": planning["rounds"] + 1}
+    now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
     key = exhausted(_left(now), ("model_calls",))
     if key and reply.error and reply.error.retryable:  # with more to spend it would have been asked again
-        return {"planning": counted, **_out_of_budget(now, runtime, key), "spent": reply.spent}
+        return {"planning": after, **_out_of_budget(now, runtime, key), "spent": reply.spent}
     update = _acted(now, reply, runtime, deps)
-    return {"planning": counted, **update, "spent": add(reply.spent, update.get("spent"))}
+    return {"planning": after, **update, "spent": add(reply.spent, update.get("spent"))}
 
 
 def _left(state: Planning) -> Amounts:
@@ -168,7 +169,7 @@ def _corrected(state: Planning, message: AIMessage, correction: Correction, runt
     said = "; ".join(correction.problems)
     emit(runtime, "correction", step=None, text=said[:500])
     if count >= settings.max_corrections:
-        return _fail(state, runtime, "no_plan", f"{count} unusable replies in a row; the last: {said[:300]}")
+        return _fail(state, runtime, "no_plan", f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}")
     answered = respond(kept(message), correction.text(PHASES[planning["phase"]].legal))
     return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *answered]}
 

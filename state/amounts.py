@@ -1,4 +1,4 @@
-"""Amounts of the ledger as people write them: “extend rounds 5”, “cost_usd=0.5”, `{"rounds": 5}`, `5`."""
+"""Amounts of the ledger as people read and write them: “2 model calls”, “extend rounds 5”, `{"rounds": 5}`, `5`."""
 
 import math
 import re
@@ -8,10 +8,29 @@ from typing import Any
 from state.ledger import KEYS
 
 FRACTIONS = ("cost_usd", "active_seconds")
-ALIASES = {"round": "rounds", "usd": "cost_usd", "seconds": "active_seconds"}
+ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "seconds": "active_seconds"}
 FILLER = frozenset(["extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ","])
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+TWO_WORDS = re.compile(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
 TOKEN = re.compile(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
+
+
+def counted(number: float, noun: str) -> str:
+    """A number of things in words: `1 round`, `2 unusable replies`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("ply") else f"{noun}s"
+    return f"{figure(number)} {noun if number == 1 else plural}"
+
+
+def used_of(key: str, spent: float, total: float) -> str:
+    """What is used of a limit in words: `$0.5 of $1`, `1 of 1 model call`, `3 of 5 rounds`."""
+    if key == "cost_usd":
+        return f"${figure(spent)} of ${figure(total)}"
+    return f"{figure(spent)} of {counted(total, key.removesuffix('s').replace('_', ' '))}"
+
+
+def figure(amount: float) -> str:
+    """A number as people write it: no exponent, no more digits than it has to have."""
+    return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
 def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | str:
@@ -28,7 +47,7 @@ def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | s
 
 def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
     """(key, number) in either order; a number alone belongs to the exhausted key."""
-    plain = THOUSANDS.sub("", text.casefold().replace("$", " "))
+    plain = TWO_WORDS.sub(r"\1_", THOUSANDS.sub("", text.casefold().replace("$", " ")))
     words = [word for word in TOKEN.findall(plain) if word not in FILLER]
     names = [word for word in words if not word[0].isdigit()]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(?:\.\d+)?", word)]
@@ -44,7 +63,7 @@ def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
 def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, float] | str:
     amounts: dict[str, float] = {}
     for name, amount in pairs:
-        key = ALIASES.get(name, name) if isinstance(name, str) else None
+        key = _key(name) if isinstance(name, str) else None
         if key not in KEYS:
             return f"“{str(name)[:80]}” is no limit; there are {', '.join(KEYS)}"
         if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
@@ -53,3 +72,8 @@ def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, float] | str:
             return f"{key} must be extended by a whole number"
         amounts[key] = amount if key in FRACTIONS else int(amount)
     return amounts or "no amount was given"
+
+
+def _key(name: str) -> str:
+    plural = name if name.endswith("s") or name in KEYS else f"{name}s"
+    return ALIASES.get(name) or ALIASES.get(plural) or plural

@@ -128,6 +128,10 @@ def test_a_tool_call_cannot_become_another(value: Any) -> None:
         ("extend rounds 5", Answer("extend", amounts={"rounds": 5})),
         ("extend by 5 rounds", Answer("extend", amounts={"rounds": 5})),
         ("5", Answer("extend", amounts={"rounds": 5})),
+        ("1 more model call", Answer("extend", amounts={"model_calls": 1})),
+        ("extend by 3 tool calls and 0.5 dollars", Answer("extend", amounts={"tool_calls": 3, "cost_usd": 0.5})),
+        ("60 seconds, 1 replan", Answer("extend", amounts={"active_seconds": 60, "replans": 1})),
+        ("input tokens 1,000", Answer("extend", amounts={"input_tokens": 1000})),
         (5, Answer("extend", amounts={"rounds": 5})),
         ("rounds=5, cost_usd=0.25", Answer("extend", amounts={"rounds": 5, "cost_usd": 0.25})),
         ({"extend": {"rounds": 5}}, Answer("extend", amounts={"rounds": 5})),
@@ -161,6 +165,7 @@ def test_answers_to_a_budget(value: Any, answer: Answer) -> None:
     "value",
     [
         "extend bananas 5",
+        "extend model 5",
         "0",
         -5,
         "lots",

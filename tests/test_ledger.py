@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from state.amounts import counted, used_of
 from state.ledger import KEYS, Limits, add, exhausted, meter, remaining, share, tightest
 
 WHOLE = st.integers(min_value=0, max_value=10**9)
@@ -110,3 +111,21 @@ def test_spent_and_limits_share_their_names() -> None:
     assert rows["rounds"] == {"key": "rounds", "spent": 2, "limit": 7}
     assert rows["cost_usd"] == {"key": "cost_usd", "spent": 0.5, "limit": None}
     assert set(rows) == {"rounds", "cost_usd"}
+
+
+@pytest.mark.parametrize(
+    ("key", "spent", "total", "text"),
+    [
+        ("model_calls", 1, 1, "1 of 1 model call"),
+        ("rounds", 3, 5, "3 of 5 rounds"),
+        ("input_tokens", 12345, 10000, "12,345 of 10,000 input tokens"),
+        ("cost_usd", 0.5004, 1.0, "$0.5004 of $1"),
+        ("active_seconds", 0.5, 0.5, "0.5 of 0.5 active seconds"),
+    ],
+)
+def test_amounts_in_words(key: str, spent: float, total: float, text: str) -> None:
+    assert used_of(key, spent, total) == text
+
+
+def test_one_thing_is_no_several() -> None:
+    assert [counted(n, "unusable reply") for n in (1, 3)] == ["1 unusable reply", "3 unusable replies"]

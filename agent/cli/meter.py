@@ -109,7 +109,7 @@ def _tokens(spent: Amounts, limits: Amounts) -> Iterator[Part]:
                 text = f"{about}{_short(spent.get(key, 0))}{of} {TOKENS[key]}"
                 yield Part(text + (cached if key == "input_tokens" else ""), _share(key, spent, limits))
     elif total := spent.get("input_tokens", 0) + spent.get("output_tokens", 0):
-        yield Part(f"{about}{_short(total)} tokens{cached}")
+        yield Part(f"{about}{_short(total)} token{'' if total == 1 else 's'}{cached}")
 
 
 def _money(spent: Amounts, limits: Amounts) -> Iterator[Part]:
