@@ -38,7 +38,8 @@ def build_graph(
     `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
     that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
-    Raises ToolError for tools that cannot be offered. Input: `{"messages": [...]}`; context: `Settings`.
+    Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
+    Input: `{"messages": [...]}`; context: `Settings`.
     """
     toolbox, private = _toolbox(tools, executors or {}, effects)
     deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, pricing)

@@ -10,7 +10,7 @@ from langchain_core.tools import BaseTool
 
 from graph.arguments import Arguments, near
 from graph.schemas import Schema, for_model, parameters_of
-from state.errors import ToolError
+from state.errors import ConfigError, ToolError
 
 Effect = Literal["read", "idempotent", "write"]
 """What a call does to the world: nothing, the same however often it is repeated, or something each time."""
@@ -24,9 +24,8 @@ _TARGETS = (*_PATHS, "url", "uri", "id")
 class Toolbox:
     """An immutable set of tools. Nothing in it calls a tool.
 
-    `effects` overrides what the tools say about themselves; names in it that no tool has are ignored.
-    `reserved` are names that no tool may have: those of the control tools.
-    Raises ToolError for a tool that cannot be offered to a model.
+    `effects` overrides what the tools say about themselves. `reserved` are names that no tool may have: those of the
+    control tools. Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
     """
 
     def __init__(
@@ -41,6 +40,9 @@ class Toolbox:
                 raise ToolError(f"{tool!r} is no LangChain tool; pass your tools through agent.tools.as_tools first")
             _check_name(tool.name, self._entries, reserved)
             self._entries[tool.name] = _Entry(tool, (effects or {}).get(tool.name))
+        if unknown := [str(name) for name in effects or () if name not in self._entries]:
+            known = ", ".join(self._entries) or "none"
+            raise ConfigError(f"effects names no tool that there is: {', '.join(unknown)}; there are: {known}")
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries

@@ -6,6 +6,7 @@ from typing import Any
 
 from agent import Agent, Executor, Run, Settings
 from agent.testing import Request, ScriptedModel, submit_plan
+from agent.tools import as_tools
 
 Json = dict[str, Any]
 FREE: Json = {"confirm": "never"}
@@ -55,9 +56,12 @@ async def play(
 ) -> Flow:
     """Run a goal to its end, or to the first pause for which there is no answer left.
 
-    `answers`: one per pause, or functions of the pause. Without settings no plan is confirmed.
+    `answers`: one per pause, or functions of the pause. Without settings no plan is confirmed. `effects` may be a
+    table for the tools of many tests.
     """
-    agent = Agent(model, tools, storage=storage, effects=effects, executors=executors, **more)
+    given = [*as_tools(tools), *(tool for each in (executors or {}).values() for tool in each.tools or ())]
+    own = {tool.name: effects[tool.name] for tool in given if effects and tool.name in effects}
+    agent = Agent(model, tools, storage=storage, effects=own, executors=executors, **more)
     async with agent:
         chosen = FREE if settings is None else settings
         events = [event async for event in agent.stream(goal, settings=chosen)]
@@ -67,8 +71,8 @@ async def play(
             assert len(pauses) < most, "the run asks without end"
             pauses.append(dict(run.pending[0]))
             answer = left[0] if callable(left[0]) and len(left) == 1 else left.pop(0)
-            given = answer(run.pending[0]) if callable(answer) else answer
-            events += [event async for event in agent.stream_resume(run.thread_id, given, settings=chosen)]
+            said = answer(run.pending[0]) if callable(answer) else answer
+            events += [event async for event in agent.stream_resume(run.thread_id, said, settings=chosen)]
         state = await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
         return Flow(run, dict(state.values), events, pauses)
 

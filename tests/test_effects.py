@@ -8,10 +8,14 @@ import pytest
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.store.memory import InMemoryStore
 
+from agent import Agent
+from agent.testing import ScriptedModel
+from graph import build_graph
 from graph.calling import CallResult
 from graph.effects import Effect, Ledger, Outcome, perform
 from graph.injection import takes_key
 from graph.pauses import PAUSE_ID
+from state.errors import ConfigError
 
 
 class Died(BaseException):
@@ -91,3 +95,12 @@ def test_ids_of_second_calls_of_a_round_are_ids() -> None:
     """C04: an answer by such an id is for that question or for none, never for another one."""
     for id in ("s3.effect2.df510a17", "s3.call2.df510a17.1", "2:s3.effect2.df510a17.12~2"):
         assert PAUSE_ID.fullmatch(id)
+
+
+@pytest.mark.parametrize("effects", [{"sned": "write"}, {"send": "read", "find": "read"}])
+def test_an_effect_of_no_tool_is_an_error(effects: Any) -> None:
+    """R03: a typing error in `effects` would leave a tool what its server says it is, perhaps read-only."""
+    with pytest.raises(ConfigError, match="there are: send"):
+        Agent(ScriptedModel(), [send], storage="memory:", effects=effects)
+    with pytest.raises(ConfigError, match="there are: send"):
+        build_graph(ScriptedModel(), [send], effects=effects)

@@ -207,7 +207,7 @@ def test_what_a_tool_does_comes_from_the_mapping_its_metadata_or_its_annotations
             described("repeats", {}, readOnlyHint=False, idempotentHint=True),
             described("silent", {}, readOnlyHint=None),
         ],
-        {"mapped": "read", "elsewhere": "read"},
+        {"mapped": "read"},
     )
     assert [box.effect(name) for name in box] == ["read", "idempotent", "read", "idempotent", "write"]
     assert box.effect("unknown") == "write"
