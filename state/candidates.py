@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import json_repair
 
+from state.json_strings import swallowed
 from state.json_tokens import MAX_DEPTH, read_tokens
 from state.work import Work, WorkExhausted
 
@@ -50,6 +51,8 @@ def read_candidate(text: str, start: int, work: Work) -> Candidate:
         return _repair(text, start, work)
     except ValueError:
         work.charge(50)
+        return _repair(text, start, work)
+    if "\n" in text[start:end] and _has_swallowed(value) and not _is_strict(text, start):
         return _repair(text, start, work)
     if text.count("{", start, end) + text.count("[", start, end) > MAX_DEPTH and not _is_shallow(value):
         return Candidate(None, end, broken=text[start : start + 300] if text[start] == "{" else "")
@@ -126,6 +129,30 @@ def _rest(text: str, start: int, end: int) -> int:
     """The end of what follows, if the object goes on behind its closing bracket (`}, "key": …`); else 0."""
     match = _GOES_ON.match(text, end) if text[start] == "{" else None
     return match.end() if match else 0
+
+
+def _has_swallowed(value: Any) -> bool:
+    """Whether a string in the value may be two, if its line break was not escaped."""
+    stack = [value]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, dict):
+            children, in_list = [*current, *current.values()], False
+        else:
+            children, in_list = current, True
+        if any(swallowed(child, in_list) for child in children if isinstance(child, str)):
+            return True
+        stack += [child for child in children if isinstance(child, dict | list)]
+    return False
+
+
+def _is_strict(text: str, start: int) -> bool:
+    """Every line break in a string is escaped."""
+    try:
+        json.JSONDecoder().raw_decode(text, start)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_storable(text: str, start: int, end: int, value: Any) -> bool:

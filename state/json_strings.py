@@ -9,6 +9,8 @@ from state.work import Work
 # Up to the next quote that no backslash protects; possessive, so that no input makes it go back and forth.
 _TO_QUOTE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'”"}
 _NEXT = re.compile(r"\s*+(.|\Z)", re.DOTALL)
+_COMMA_AND_BREAK = re.compile(r",[ \t]*+\r?\n")
+_COMMA_LAST = re.compile(r",[ \t]*+\r?\n\s*+\Z")
 _ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
 
 
@@ -55,6 +57,14 @@ def _quotation(text: str, start: int, opening: int) -> int:
     if follows not in (" ", ",", ".", ";", "!", "?", ")", '"') or (behind and behind.group(1) == ":"):
         return 0
     return closing + 1
+
+
+def swallowed(body: str, in_list: bool) -> bool:
+    """Whether a string may have taken in its neighbour, whose quotes were lost or doubled: `"a,⏎ b"`, `"a,⏎ ""key"`.
+
+    In a list a comma before a line break says so, elsewhere only one at the end: texts of several lines are common.
+    """
+    return bool((_COMMA_AND_BREAK if in_list else _COMMA_LAST).search(body))
 
 
 def unescape(body: str, quote: str, work: Work) -> str:

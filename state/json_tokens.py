@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from state.json_strings import end_of_string, unescape
+from state.json_strings import end_of_string, swallowed, unescape
 from state.work import Work
 
 MAX_DEPTH = 64
@@ -159,6 +159,8 @@ class _Lexer:
             self.tokens.end = len(text)
             return self._hole()
         self.tokens.end = close + len(quote)
+        if len(quote) == 1 and swallowed(text[start:close], self.open[-1] == "["):
+            return self._hole()
         try:
             value = unescape(text[start:close], quote, self.work)
         except ValueError:

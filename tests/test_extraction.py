@@ -71,6 +71,7 @@ def test_recorded_replies_are_read_as_a_person_would(path: Path, schema: dict[st
         ('{ // which\n "action": "send", /* and */ "action_input": {} # what\n}', {}),
         ('{"action": "send"\n "action_input": [{"a": 1} {"b": "2"}]}', [{"a": 1}, {"b": "2"}]),
         (HEAD + '"line\nbreak, {and} \\"more\\""}', 'line\nbreak, {and} "more"'),
+        (HEAD + '{"a": "You,\nyours", "b": ["1\n2", "3,\\n4"]}', {"a": "You,\nyours", "b": ["1\n2", "3,\n4"]}),
         (HEAD + '"""two\n"quoted" lines"""}', 'two\n"quoted" lines'),
         (HEAD + '"I cancelled "Stand-up", "Sync" and "1:1"."}', 'I cancelled "Stand-up", "Sync" and "1:1".'),
         (HEAD + '{"path": "a.md", "text": "# T\n```py\nx\n```\n",}}', {"path": "a.md", "text": "# T\n```py\nx\n```\n"}),
@@ -95,6 +96,7 @@ def test_a_decision_is_read_however_it_is_written(text: str, expected: Any) -> N
         '{"a": ["x" "y"]}', '{"a": ("x", "y")}', '{"a": {"x", "y"}}', '{"a": "v1", "v2"}', '{"a": /* which? */}',
         '{"a": // "x"\n}', '{"a": "x,\n "b": "y"}', '{"a": "see "x, "b": "y"}', '{"a": "\\d+"}', '{"a": "\\ud83d"}',
         '{1: "x"}', '{"a": 1, "a": x}', "None.id", "#fff", "{'a': 1, 'a': 2}", '{"a": 5" tall}',
+        '{"a": ["x,\n y", "z"]}', '{"a": ["x,\n y", "z",]}', '{"a": "x,\n ""b": "y"}',
     ],
 )  # fmt: skip
 def test_what_needs_a_guess_is_refused(written: str) -> None:

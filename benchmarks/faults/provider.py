@@ -1,0 +1,152 @@
+"""F7: what goes wrong between a runtime and a model provider, acted out over HTTP and met by a real client."""
+
+import asyncio
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent import Agent, Run
+from agent.config import Config
+from agent.testing import WireServer, fault
+from benchmarks.faults.world import World, agent_for, carry, perfect, shop
+
+RECORDED = Path(__file__).parents[3] / "shared" / "evals" / "data" / "provider_errors.jsonl"
+SETTINGS = {"model_seconds": 2.0}
+SOON = {"retry-after-ms": "20"}
+"""Spares the tests the back-off; every third fault comes without it."""
+TRANSIENT = (408, 409, 429, 500, 502, 503, 504, 529)
+LASTING = (400, 401, 402, 403, 404, 405, 413, 415, 422, 501)
+
+
+class Flaky:
+    """Turns a share of the answers into faults, each of a random kind; counts them."""
+
+    def __init__(self, rate: float, seed: int) -> None:
+        self._rate, self._randoms = rate, random.Random(f"provider {seed}")
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, said: Any) -> Any:
+        if self._randoms.random() >= self._rate:
+            return said
+        kind = self._randoms.choice(["status", "status", "429", "reset", "cut", "stall", "hang", "garbage"])
+        self.counts[kind] = self.counts.get(kind, 0) + 1
+        headers = SOON if self._randoms.random() < 0.7 else {}
+        match kind:
+            case "status":
+                return fault(status=self._randoms.choice(TRANSIENT), headers=headers)
+            case "429":
+                return fault(status=429, headers={"Retry-After": "0"})
+            case "reset":
+                return fault(reset=True)
+            case "cut":
+                return fault(reset_after=self._randoms.randrange(4), reply=said)
+            case "stall":
+                return fault(stall_after=self._randoms.randrange(4), reply=said)
+            case "hang":
+                return fault(hang=10.0)
+        return fault(garbage=self._randoms.choice([b"", b"<html>Bad gateway</html>", b"data: {\n\n", b"\xff\xfe"]))
+
+
+@dataclass
+class Tally:
+    """What became of the runs at one share of faults."""
+
+    runs: int = 0
+    right: int = 0
+    wrong_calls: int = 0
+    doubled: int = 0
+    faults: int = 0
+    requests: int = 0
+    uncharged: int = 0
+    """Requests that reached the server and are not in the ledger."""
+    ends: list[str] = field(default_factory=list)
+
+
+def client(server: WireServer, world: World, **settings: Any) -> Agent:
+    """An agent that speaks to the server as it would to OpenAI."""
+    config = Config(model="openai:scripted", storage="memory:", api_key="sk-test", base_url=server.base_url)
+    return agent_for(world, None, config=config, settings={**SETTINGS, **settings})
+
+
+async def flaky_run(rate: float, seed: int, tally: Tally) -> None:
+    """One run through a provider that fails for a share of the requests."""
+    world, flaky = shop(seed, 2), Flaky(rate, seed)
+    with WireServer(perfect(world, flaky)) as server:
+        run = await carry(client(server, world), world)
+        requests = len(server.requests)
+    tally.runs += 1
+    right = run.status == "completed" and world.right
+    tally.right += right
+    tally.wrong_calls += world.wrong
+    tally.doubled += world.doubled
+    tally.faults += sum(flaky.counts.values())
+    tally.requests += requests
+    tally.uncharged += max(0, requests - int(run.spent["model_calls"]))
+    if not right:
+        tally.ends.append(f"{seed}: {run.status} {(run.outcome or {}).get('reason', '')[:200]}")
+
+
+async def flaky_runs(rate: float, seeds: Sequence[int], at_once: int = 10) -> Tally:
+    """So many runs, several at once, since most of their time is waiting."""
+    import langchain_openai  # noqa: F401 - takes a second, which would count as the first model's silence
+
+    tally, gate = Tally(), asyncio.Semaphore(at_once)
+
+    async def one(seed: int) -> None:
+        async with gate:
+            await flaky_run(rate, seed, tally)
+
+    await asyncio.gather(*(one(seed) for seed in seeds))
+    return tally
+
+
+@dataclass(frozen=True)
+class Met:
+    """How a run ended whose every request (from the `first` on) met the same error."""
+
+    requests: int
+    """With the error."""
+    charged: bool
+    run: Run
+
+
+async def always(status: int, headers: dict[str, str], body: Any, first: int = 0, retries: int = 1) -> Met:
+    """A run in which every model call from number `first` on gets this answer."""
+    world, asked = shop(1, 1), 0
+
+    def answer(said: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        return said if asked <= first else fault(status=status, headers=headers, body=body)
+
+    with WireServer(perfect(world, answer)) as server:
+        run = await carry(client(server, world, model_retries=retries, model_seconds=60), world)
+        total = len(server.requests)
+    return Met(total - first, total == int(run.spent["model_calls"]), run)
+
+
+def recorded() -> list[dict[str, Any]]:
+    """Errors of real providers; empty where the recordings are not beside this repository."""
+    if not RECORDED.exists():
+        return []
+    return [json.loads(line) for line in RECORDED.read_text().splitlines()]
+
+
+async def replayed(row: dict[str, Any], first: int = 0) -> Met:
+    """A recorded error as the answer to every request."""
+    body = row["body"]
+    headers = {name: values[0] for name, values in row["headers"].items() if name.lower() != "content-length"}
+    headers.pop("content-type", None)
+    return await always(row["status"], headers, body, first)
+
+
+def honest(met: Met, status: int) -> bool:
+    """Ended as failed, with words that say what happened and what to do, everything charged, lasting errors once."""
+    outcome = met.run.outcome or {}
+    told = outcome.get("text", "")
+    clear = f"HTTP {status}" in told and "It says:" in told and "sk-test" not in told
+    often = met.requests == 1 if status not in TRANSIENT else met.requests == 2
+    return met.run.status == "failed" and clear and met.charged and often
