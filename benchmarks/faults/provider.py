@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,14 @@ from typing import Any
 from agent import Agent, Run
 from agent.config import Config
 from agent.testing import WireServer, fault
+from benchmarks.faults.figures import Measured, counted, none, of
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
+from benchmarks.report import table
+from benchmarks.retail_world import EVALS
 
-RECORDED = Path(__file__).parents[3] / "shared" / "evals" / "data" / "provider_errors.jsonl"
+RECORDED = EVALS / "data" / "provider_errors.jsonl"
+RUNS = {0.1: 50, 0.2: 200, 0.4: 50}
+"""Share of requests that fail → runs."""
 SETTINGS = {"model_seconds": 2.0}
 SOON = {"retry-after-ms": "20"}
 """Spares the tests the back-off; every third fault comes without it."""
@@ -62,7 +68,7 @@ class Tally:
     requests: int = 0
     uncharged: int = 0
     """Requests that reached the server and are not in the ledger."""
-    ends: list[str] = field(default_factory=list)
+    ends: Counter[str] = field(default_factory=Counter)
 
 
 def client(server: WireServer, world: World, **settings: Any) -> Agent:
@@ -78,15 +84,13 @@ async def flaky_run(rate: float, seed: int, tally: Tally) -> None:
         run = await carry(client(server, world), world)
         requests = len(server.requests)
     tally.runs += 1
-    right = run.status == "completed" and world.right
-    tally.right += right
+    tally.right += run.status == "completed" and world.right
     tally.wrong_calls += world.wrong
     tally.doubled += world.doubled
     tally.faults += sum(flaky.counts.values())
     tally.requests += requests
     tally.uncharged += max(0, requests - int(run.spent["model_calls"]))
-    if not right:
-        tally.ends.append(f"{seed}: {run.status} {(run.outcome or {}).get('reason', '')[:200]}")
+    tally.ends[f"{run.status} {(run.outcome or {}).get('code')}"] += 1
 
 
 async def flaky_runs(rate: float, seeds: Sequence[int], at_once: int = 10) -> Tally:
@@ -150,3 +154,44 @@ def honest(met: Met, status: int) -> bool:
     clear = f"HTTP {status}" in told and "It says:" in told and "sk-test" not in told
     often = met.requests == 1 if status not in TRANSIENT else met.requests == 2
     return met.run.status == "failed" and clear and met.charged and often
+
+
+async def measured(folder: Path) -> Measured:
+    """F7."""
+    clean = await flaky_runs(0.0, range(10))
+    flaky = {rate: await flaky_runs(rate, range(runs)) for rate, runs in RUNS.items()}
+    lasting, transient = await _outcomes(LASTING), await _outcomes(TRANSIENT)
+    rows = recorded()
+    met = await asyncio.gather(*(replayed(row) for row in rows))
+    known = sum(honest(each, row["status"]) for row, each in zip(rows, met, strict=True))
+    tallies = [clean, *flaky.values()]
+    runs = sum(tally.runs for tally in tallies)
+    figures = [
+        of("F7", "no request fails: runs that end right", clean.runs, clean.right),
+        *(of("F7", f"{rate:.0%} of the requests fail: right", tally.runs, tally.right, 0.99 if rate <= 0.2 else 0.9)
+          for rate, tally in flaky.items()),
+        none("F7", "calls nobody meant, or twice", runs, sum(tally.wrong_calls + tally.doubled for tally in tallies)),
+        none("F7", "requests the ledger does not know", sum(tally.requests for tally in tallies),
+             sum(tally.uncharged for tally in tallies)),
+        none("F7", f"requests repeated after {', '.join(map(str, LASTING))}", *_repeated(lasting)),
+        of("F7", "lasting and transient errors that never stop: failed, in clear words", len(lasting) + len(transient),
+           sum(honest(each, status) for status, each in (*lasting, *transient))),
+    ]  # fmt: skip
+    if rows:
+        figures.append(of("F7", "recorded provider errors: failed, in clear words", len(rows), known))
+    cells = [
+        (f"{rate:.0%}", tally.runs, tally.requests, tally.faults, counted(tally.ends))
+        for rate, tally in {0.0: clean, **flaky}.items()
+    ]
+    return Measured(figures, table(["requests that fail", "runs", "requests", "faults", "ends"], cells))
+
+
+async def _outcomes(statuses: Sequence[int]) -> list[tuple[int, Met]]:
+    """Each status as the answer to everything from the first request on, and from the third, in a step."""
+    asked = [(status, first) for first in (0, 2) for status in statuses]
+    met = await asyncio.gather(*(always(status, SOON, None, first) for status, first in asked))
+    return [(status, each) for (status, _), each in zip(asked, met, strict=True)]
+
+
+def _repeated(met: Sequence[tuple[int, Met]]) -> tuple[int, int]:
+    return len(met), sum(each.requests - 1 for _, each in met)

@@ -1,0 +1,158 @@
+"""F11: somebody changes the database of a run that waits. What `Agent.resume` then makes of it."""
+
+import random
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import ormsgpack
+
+from agent import Agent
+from agent.storage import open_storage
+from benchmarks.faults.world import World, agent_for, carry, perfect, shop
+from state.errors import StorageError
+
+KEY = bytes(range(32))
+THREADS = ("one", "two")
+CELLS = (("checkpoints", "checkpoint"), ("checkpoints", "metadata"), ("writes", "value"), ("store", "value"))
+KINDS = (("checkpoints", "type"), ("writes", "type"))
+
+
+class Target:
+    """A database with two threads in which a plan waits for approval, copied anew for every attack."""
+
+    def __init__(self, folder: Path, seed: int, key: bytes | None) -> None:
+        self.folder, self.seed, self.key = folder, seed, key
+        self._original = folder / f"original{seed}{'-sealed' if key else ''}.db"
+        self.number = 0
+
+    def agent(self, path: Path, thread: str) -> tuple[Agent, World]:
+        """An agent on the file, and the world it works in."""
+        world = shop(self.seed * 10 + THREADS.index(thread), 2)
+        storage = open_storage(str(path), key=self.key)
+        return agent_for(world, perfect(world), storage=storage, settings={"confirm": "always"}), world
+
+    async def fill(self) -> None:
+        """Both threads run to their first pause."""
+        for thread in THREADS:
+            agent, world = self.agent(self._original, thread)
+            run = await agent.start(world.goal, thread_id=thread)
+            assert run.status == "waiting"
+        with closing(sqlite3.connect(self._original)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def copy(self) -> Path:
+        """A fresh copy to attack."""
+        self.number += 1
+        path = self.folder / f"copy{self.number}.db"
+        shutil.copy(self._original, path)
+        return path
+
+    async def ends(self, path: Path) -> Any:
+        """How the first thread ends when it is approved: what it was, what it changed, what it says."""
+        agent, world = self.agent(path, THREADS[0])
+        before = await agent.get(THREADS[0])
+        run = await carry(agent, world, THREADS[0], resume=True)
+        outcome = run.outcome or {}
+        steps = [(row["id"], row["content"], row["status"]) for row in (run.receipt or {}).get("steps", ())]
+        return before.goal, before.plan, before.spent, run.status, outcome.get("text"), steps, world.changes
+
+    async def attacked(self, change: Any) -> str:
+        """`noticed` (a StorageError), `harmless` (the same end), `broken` (another error), `undetected`."""
+        path = self.copy()
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            change(connection)
+        try:
+            return "harmless" if await self.ends(path) == self.clean else "undetected"
+        except StorageError:
+            return "noticed"
+        except Exception as error:
+            return f"broken ({type(error).__name__})"
+        finally:
+            for file in self.folder.glob(f"{path.name}*"):
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+
+    async def learn(self) -> None:
+        """How an untouched copy ends."""
+        self.clean = await self.ends(self.copy())
+
+
+def flip(randoms: random.Random, cells: Sequence[tuple[str, str]] = CELLS) -> Any:
+    """Flips one bit of one value."""
+
+    def change(connection: sqlite3.Connection) -> None:
+        table, column = randoms.choice(cells)
+        of_thread = f"prefix LIKE '%{THREADS[0]}'" if table == "store" else f"thread_id = '{THREADS[0]}'"
+        rows = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {of_thread} AND length({column}) > 0")
+        found = rows.fetchall()
+        newer = max(randoms.random() for _ in range(3))  # what was written last is what a resume reads
+        row, value = found[int(len(found) * newer)]
+        raw = bytearray(value.encode() if isinstance(value, str) else value)
+        place = randoms.randrange(len(raw))
+        raw[place] ^= 1 << randoms.randrange(8 if isinstance(value, bytes) else 7)
+        changed: Any = raw.decode(errors="replace") if isinstance(value, str) else bytes(raw)
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (changed, row))
+
+    return change
+
+
+def swap(randoms: random.Random) -> Any:
+    """Two values change places."""
+
+    def change(connection: sqlite3.Connection) -> None:
+        table, column = randoms.choice(CELLS)
+        rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+        (one, first), (two, second) = randoms.sample(rows, 2)
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (second, one))
+        connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (first, two))
+
+    return change
+
+
+def gadgets(marker: Path) -> list[tuple[str, bytes]]:
+    """Values that would create the file `marker` if anything in them ran."""
+    command, argv = f"touch {marker}", {"args": ["touch", str(marker)]}
+    tuples: list[tuple[int, Any]] = [
+        (0, ("os", "system", command)),
+        (1, ("os", "system", (command,))),
+        (2, ("subprocess", "run", argv)),
+        (3, ("os", "system", command, "__call__")),
+        (4, ("subprocess", "run", argv, None)),
+        (5, ("subprocess", "run", argv, None)),
+    ]
+    constructor = b'{"lc": 2, "type": "constructor", "id": ["os", "system"], "args": ["' + command.encode() + b'"]}'
+    packed = [("msgpack", ormsgpack.packb(ormsgpack.Ext(code, ormsgpack.packb(body)))) for code, body in tuples]
+    return [*packed, ("json", constructor), ("pickle", b"cposix\nsystem\n(V" + command.encode() + b"\ntR.")]
+
+
+def plant(kind: str, payload: bytes, table: str, column: str) -> Any:
+    """Puts the payload in the place of every value of the column."""
+
+    def change(connection: sqlite3.Connection) -> None:
+        connection.execute(f"UPDATE {table} SET type = ?, {column} = ?", (kind, payload))
+
+    return change
+
+
+async def tampering(folder: Path, seed: int, flips: int, swaps: int, key: bytes | None) -> Counter[str]:
+    """What became of so many flipped bits and swapped values; `ran` counts gadgets whose code ran."""
+    target, randoms = Target(folder, seed, key), random.Random(f"tamper {seed}")
+    await target.fill()
+    await target.learn()
+    found: Counter[str] = Counter()
+    for number in range(flips):
+        kinds = KINDS if number % 10 == 9 else CELLS
+        found["flip " + await target.attacked(flip(randoms, kinds))] += 1
+    for _ in range(swaps):
+        found["swap " + await target.attacked(swap(randoms))] += 1
+    marker = folder / f"ran-{bool(key)}"
+    for table, column in (("checkpoints", "checkpoint"), ("writes", "value")):
+        for kind, payload in gadgets(marker):
+            found["gadget " + await target.attacked(plant(kind, payload, table, column))] += 1
+            found["gadget ran"] += marker.exists()
+            marker.unlink(missing_ok=True)
+    return found
