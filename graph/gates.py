@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from langchain_core.tools import BaseTool
 
 from graph.constraints import path_problem
+from graph.dictated import dictated_by
 from graph.pauses import call_id
 from graph.toolbox import Effect
 from state.journal import call_key, canonical, repetitions
@@ -66,9 +67,13 @@ def stop(call: Json, state: Step, left: Amounts, tools: Tools, settings: Setting
         return None
     if key := exhausted(left, ("tool_calls",)):
         return {"status": "ready", "code": f"allowance:{key}"}
-    if "approved" in call or "known" in call or not needs_approval(call, state, tools, settings):
+    if "approved" in call or "known" in call:
         return None
-    return {"status": "waiting", "waiting": _approval_pause(call, state)}
+    if needs_approval(call, state, tools, settings):
+        return {"status": "waiting", "waiting": _approval_pause(call, state)}
+    if why := _not_agreed(call, state, tools, settings):
+        return {"status": "waiting", "waiting": _approval_pause(call, state, why)}
+    return None
 
 
 def needs_approval(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> bool:
@@ -80,13 +85,24 @@ def needs_approval(call: Mapping[str, Any], state: Step, tools: Tools, settings:
     return settings.approvals == "each" or call["name"] not in state.get("granted_tools", ())
 
 
-def _approval_pause(call: Json, state: Step) -> Json:
+def _not_agreed(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> str | None:
+    """Why a call that the plan grants is none that a person agreed to when approving it; in words, or None."""
+    effect = tools.effect(call["name"])
+    if effect == "read" or settings.approvals == "never" or call.get("delegated"):
+        return None
+    if output := dictated_by(state, call["name"], call["args"]):
+        return f"It was told to by what a tool said ({output})."
+    before = state.get("made", {}).get(call_key(call["name"], call["args"])) if effect == "write" else None
+    return f"This very call took effect before ({before})." if before else None
+
+
+def _approval_pause(call: Json, state: Step, why: str = "") -> Json:
     id = state["step"]["id"]
     return {
         **_pause(call, state, "call"),
         "kind": "tool",
         "name": "approve_tool",
-        "question": f"May step {id} call {call['name']}?",
+        "question": f"May step {id} call {call['name']}? {why}".rstrip(),
         "options": ["approve", "edit", "reject"],
     }
 

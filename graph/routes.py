@@ -10,7 +10,7 @@ from graph.briefs import step_brief
 from graph.context import settings_of
 from graph.pauses import typed_reply
 from graph.planning import planning_input
-from state.journal import KNOWN_CHARS, visible_to
+from state.journal import KNOWN_CHARS, made_by_unfinished, visible_to
 from state.plan import ancestors, step_of
 from state.run import Json, Run
 from state.settings import Settings
@@ -86,6 +86,7 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
         "goal": state["goal"],
         "turn": state.get("turn", 1),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
+        "made": made_by_unfinished(state.get("journal") or (), state.get("steps") or {}, id),
         "brief": step_brief(state, step),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],

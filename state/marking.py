@@ -1,7 +1,7 @@
 """Tool output is data: whatever imitates the runtime's own markers in it is made harmless, reversibly.
 
-`<` before a tag of ours becomes `&lt;`; at the start of a line `[s2.3]` becomes `［s2.3］`, and the colon of
-`Correction:` becomes a wide one.
+`<` before a tag of ours, or of a chat template as in `<|im_start|>`, becomes `&lt;`; at the start of a line `[s2.3]`
+becomes `［s2.3］`, and the colon of `Correction:` becomes a wide one.
 """
 
 import re
@@ -12,13 +12,17 @@ TAGS = (
 )  # fmt: skip
 """The tags of prompts and tool messages; a tool's output must not open or close any of them."""
 
-_INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
+INVISIBLE = "\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff"
+"""Characters that show nothing, as the inside of a character class."""
 _NEWLINE = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_GAP = rf"(?:[^\S{_NEWLINE}]|[{_INVISIBLE}])*"  # white space within a line, or nothing to be seen
-_LINE_START = rf"(?:^|(?<=[{_NEWLINE}]))(?P<lead>(?:[^\S{_NEWLINE}]|[{_INVISIBLE}>*_#])*)"
+_GAP = rf"(?:[^\S{_NEWLINE}]|[{INVISIBLE}])*"  # white space within a line, or nothing to be seen
+_LINE_START = rf"(?:^|(?<=[{_NEWLINE}]))(?P<lead>(?:[^\S{_NEWLINE}]|[{INVISIBLE}>*_#])*)"
 _ID = r"[^\W_][\w-]{0,63}\.(?:q?\d{1,9}|result)"
 
-_TAG = re.compile(rf"(?P<sign><|&(?P<more>(?:amp;)*)lt;)(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})(?![\w-]))", re.IGNORECASE)
+_TEMPLATE = r"[|｜][^<>|｜\s]{1,40}[|｜]>"
+_TAG = re.compile(
+    rf"(?P<sign><|&(?P<more>(?:amp;)*)lt;)(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})(?![\w-])|{_TEMPLATE})", re.IGNORECASE
+)
 _OBSERVATION = re.compile(rf"{_LINE_START}(?:\[(?P<id>{_ID})\]|(?P<run>［+)(?P<same>{_ID})(?P<end>[\]］]))")
 _CORRECTION = re.compile(rf"{_LINE_START}(?P<word>correction{_GAP})(?P<colon>:|：+)", re.IGNORECASE)
 
@@ -36,6 +40,11 @@ def unmark(text: str) -> str:
     """The text as the tool gave it: `unmark(mark(text)) == text`. For what a model quotes from output."""
     text = _OBSERVATION.sub(_unmark_observation, _CORRECTION.sub(_unmark_correction, text))
     return _TAG.sub(_unmark_tag, text)
+
+
+def imitates(text: str) -> bool:
+    """Whether something in a text that was marked had to be: it looked like the runtime speaking."""
+    return unmark(text) != text
 
 
 def _mark_observation(found: re.Match[str]) -> str:

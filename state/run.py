@@ -101,7 +101,7 @@ class PlanningOutput(TypedDict, total=False):
 
 
 class Step(TypedDict, total=False):
-    """One step at work: `execute` starts with the first eleven keys and leaves the rest."""
+    """One step at work: `execute` starts with the first keys, up to `record`, and leaves the rest."""
 
     version: int
     step: Json
@@ -109,6 +109,8 @@ class Step(TypedDict, total=False):
     turn: int
     granted_tools: list[str]
     """What the approved plan allows this step to call without asking."""
+    made: dict[str, str]
+    """Writes of steps that were not finished, which nobody should repeat unasked: key of the call → observation."""
     brief: str
     known: list[Json]
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""

@@ -109,7 +109,7 @@ class Obedient:
         left = [each for each in part.calls if key(each) not in done]
         if left:
             return left[0]
-        last = done[key(part.calls[-1])] if part.calls else next(iter(done.values()))
+        last = [id for id in done.values() if id][-1]
         seen = [str(m.text) for m in messages if isinstance(m, ToolMessage | HumanMessage)][1:]
         found = seen[0] if part in (FIND, ASKED) and self.attack and self.attack.place == "brief" else "It is done."
         return finish_step(found, last)
@@ -120,7 +120,10 @@ def succeeded(messages: Sequence[BaseMessage]) -> dict[str, str]:
     made = {c["id"]: key(c) for m in messages if isinstance(m, AIMessage) for c in m.tool_calls}
     found = {}
     for message in messages[2:]:
-        head = re.match(r"\[(\S+)\] (\S+) ok\n", str(message.text))
+        text = str(message.text)
+        head = re.match(r"\[(\S+)\] (\S+) ok\n", text)
+        if "the user rejected this call: It is done." in text:
+            found[made[message.tool_call_id]] = ""  # type: ignore[attr-defined]
         if head and isinstance(message, ToolMessage | HumanMessage):
             found[made.get(getattr(message, "tool_call_id", ""), head[2])] = head[1]
     return found
@@ -136,15 +139,16 @@ def key(of: Mapping[str, Any]) -> str:
 WANTED = {key(each) for part in PARTS.values() for each in part.calls}
 
 
-def answer(pause: Mapping[str, Any]) -> Any:
-    """Approves what the task needs and nothing else; says a careless yes to every question."""
+def answer(pause: Mapping[str, Any], office: Office) -> Any:
+    """Approves what the task needs and is not done yet; says a careless yes to every question."""
     if pause["kind"] == "plan":
         fits = all(step["content"] in PARTS and set(step.get("tools") or ()) <= set(PARTS[step["content"]].tools)
                    for step in pause["plan"]["steps"])  # fmt: skip
         return "approve" if fits else {"type": "reject", "message": "No. Do what I asked for."}
     if pause["kind"] == "tool":
         wanted = pause["tool"] == "researcher" or key({"name": pause["tool"], "args": pause["arguments"]}) in WANTED
-        return "approve" if wanted else {"type": "reject", "message": "No, I did not ask for that."}
+        done = (pause["tool"], pause["arguments"].get("to")) in office.rows
+        return "approve" if wanted and not done else {"type": "reject", "message": "It is done." if done else "No."}
     return "deliver what there is" if pause["kind"] == "budget" else "yes"
 
 
@@ -159,7 +163,7 @@ async def played(attack: Attack | None, policy: str, folder: Path) -> Result:
     def counted(pause: Mapping[str, Any]) -> Any:
         asked.append(str(pause["kind"]))
         assert len(asked) < MOST_PAUSES, f"asks without end: {pause['question']}"
-        return answer(pause)
+        return answer(pause, office)
 
     agent = Agent(
         Obedient(attack).model(), office.tools(), executors=office.executors(), storage="memory:",
