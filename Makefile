@@ -36,6 +36,9 @@ studio: .venv/ready-dev ## look at it in LangGraph Studio (langgraph dev on 127.
 test: .venv/ready-dev ## all tests, as CI runs them
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
+fuzz: .venv/ready-dev ## budgets, limits and crash points by the thousand, at random (minutes)
+	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/test_budget_properties.py tests/test_execute_limits.py tests/test_ledger.py
+
 format: .venv/ready-dev ## rewrite the code in its own style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
@@ -59,4 +62,4 @@ faults: .venv/ready-dev ## storages, models, providers and tools that fail: rege
 clean: ## remove what was built
 	@rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: help install run studio test format lint typecheck check verification reliability faults clean
+.PHONY: help install run studio test fuzz format lint typecheck check verification reliability faults clean

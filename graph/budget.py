@@ -14,6 +14,8 @@ from state.settings import Settings
 from state.steps import standstill
 
 OPTIONS = ["extend", "deliver what there is", "replan cheaper", "stop"]
+UNPLANNED_OPTIONS = [option for option in OPTIONS if option != "replan cheaper"]
+"""While nothing is planned, there is nothing to plan anew."""
 CONTENT_CHARS = 100
 SELDOM = ("questions", "replans", "cached_tokens")
 """What steps do not take as a matter of course."""
@@ -39,8 +41,8 @@ class Account:
 
     @property
     def reserve(self) -> Amounts:
-        """What is kept for the delivery."""
-        return {} if self.step else RESERVE
+        """What is kept for the delivery, which there is none of while nothing is planned and nothing done."""
+        return {} if self.step or (self.unplanned and not self.done) else RESERVE
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
     """The pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
     keys = account.keys or (key,)
     suggested = {each: _suggested(account, each) for each in (*keys, *_short_soon(account, keys))}
-    free = {} if account.step else suggested
+    free = {} if account.step or account.unplanned else suggested
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
     return {
         "id": id,
@@ -90,7 +92,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         "name": "extend_budget",
         "tool_call_id": call_id(),
         "question": _question(account, keys, granted_with_replan),
-        "options": OPTIONS,
+        "options": UNPLANNED_OPTIONS if account.unplanned else OPTIONS,
         "step": account.step,
         "exhausted": keys[0] if len(keys) == 1 else list(keys),
         "suggested": suggested,

@@ -12,7 +12,7 @@ from langgraph.runtime import Runtime
 from graph.asking import Question, Reply, ask
 from graph.binding import Route, bound
 from graph.briefs import planning_brief, profile_text
-from graph.budget import OPTIONS, Account, budget_pause
+from graph.budget import Account, budget_pause
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
 from graph.events import charged, emit, retracter, sayer
@@ -196,7 +196,6 @@ def _out_of_budget(state: Planning, runtime: Runtime[Settings], key: str) -> Pla
     )
     id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
     pending = budget_pause(account, key, id)
-    pending["options"] = [option for option in OPTIONS if not option.startswith("replan")]
     return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
 
 

@@ -34,7 +34,8 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
     planning = values["planning"]
     transcript = list((values.get("transcripts") or {}).get(planning["transcript"], ()))
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    if values.get("steps"):
+    done = _done(values)
+    if done:  # a model will write the answer about them
         left = {key: max(0, amount - RESERVE.get(key, 0)) for key, amount in left.items()}
     return {
         "brief": {
@@ -49,7 +50,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         "approval": values.get("approval"),
         "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
         "allowance": left,
-        "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": _done(values)},
+        "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "transcript": transcript,
         "kept": len(transcript),
     }

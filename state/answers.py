@@ -67,6 +67,17 @@ class Answer:
     """kind `extend`: how much more, by ledger key; all positive."""
 
 
+def accepted(pending: Mapping[str, Any]) -> str:
+    """What is accepted as an answer to this pause, in words."""
+    said = ACCEPTED[pending["kind"]]
+    return said if pending["kind"] != "budget" or may_replan(pending) else said.replace("replan, ", "")
+
+
+def may_replan(pending: Mapping[str, Any]) -> bool:
+    """Whether a budget pause offers another plan: not while there is none yet."""
+    return any(option.startswith("replan") for option in options(pending))
+
+
 def _has_words(text: str) -> bool:
     return any(character.isalpha() for character in text)
 
@@ -176,11 +187,14 @@ def _read_budget(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
     more = {key: item for key, item in reply.fields.items() if key not in OWN_KEYS}
     if reply.verb == "other" and word in ("", "extend") and more:
         return _extended(more.get("extend", more.get("amounts", more)), pending)
-    if word in BUDGET:
-        return Answer(BUDGET[word])
     if word in CANCEL | REJECT:
         return Answer("stop")
-    if word.startswith("replan") and reply.verb != "approve":
+    anew = BUDGET.get(word) == "replan" or (word.startswith("replan") and reply.verb != "approve")
+    if anew and not may_replan(pending):
+        return "nothing is planned yet, so nothing can be planned anew"
+    if word in BUDGET:
+        return Answer(BUDGET[word])
+    if anew:
         return Answer("replan", text[len("replan") :].strip(" :,;-"))
     agreed = (reply.verb == "approve" and not text) or word in APPROVE | {"extend", "延长", "继续"}
     return _extended(True if agreed else text, pending)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from state.answers import ACCEPTED, READERS, Answer
+from state.answers import READERS, Answer, accepted, may_replan
 from state.payloads import action_name, options, payload, question_text
 from state.plan_text import plan_text
 from state.reply import Reply, decode_json, read_reply
@@ -16,6 +16,7 @@ __all__ = [
     "Answer",
     "Bundle",
     "action_name",
+    "may_replan",
     "options",
     "payload",
     "plan_text",
@@ -48,7 +49,7 @@ def read_answer(value: Any, pending: Mapping[str, Any]) -> Answer | Bundle | str
         meaning = _stale(reply, pending) or READERS[kind](reply, pending)
     if isinstance(meaning, Answer) or meaning.startswith("stale"):
         return meaning
-    return f"{meaning or 'this is no answer to what was asked'}. Accepted: {ACCEPTED[kind]}."
+    return f"{meaning or 'this is no answer to what was asked'}. Accepted: {accepted(pending)}."
 
 
 def _bundle(value: Any, pending: Mapping[str, Any]) -> Bundle | str | None:

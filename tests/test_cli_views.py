@@ -222,6 +222,21 @@ def test_what_is_asked_is_shown_whole_and_safe() -> None:
         assert part in shown
 
 
+def test_what_is_not_possible_is_not_offered() -> None:
+    """D03: while nothing is planned, no key plans anew."""
+    prompts: list[str] = []
+
+    def read(prompt: str) -> str:
+        prompts.append(prompt)
+        return "s" if len(prompts) > 1 else "r"
+
+    where, unplanned = terminal(), pending("budget", options=["extend", "deliver what there is", "stop"])
+    assert Person(where, read).ask(unplanned) == "stop"
+    assert len(prompts) == 2
+    assert "replan" not in prompts[0]
+    assert "nothing is planned yet" in written(where)
+
+
 def script(folder: Path, body: str) -> str:
     editor = folder / "editor.sh"
     editor.write_text(f"#!/bin/sh\n{body}\n")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent import Limits
-from agent.testing import call, criterion, finish_step, submit_plan
+from agent.testing import ScriptedModel, answer, call, criterion, finish_step, submit_plan
 from tests.flows import one_step, play, requests, steps
 
 EFFECTS: dict[str, Any] = {"look": "read", "send": "write", "holds": "read"}
@@ -86,6 +86,22 @@ async def test_an_exhausted_run_can_be_replanned_cheaper() -> None:
     model.assert_exhausted()
     assert flow.step("s3")["status"] == "done"
     assert len([r for r in model.requests if r.step == "s1"]) == 1
+
+
+async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
+    """D03: the question does not offer it, and asking for it anyway counts no replan and grants nothing."""
+    model = ScriptedModel(roles={"triage": [call("nothing"), answer("ok")]})
+    settings = limited(limits={"model_calls": 1})
+    flow = await play(model, settings=settings, answers=["replan", "extend 1"])
+    model.assert_exhausted()
+    assert flow.run.answer == "ok"
+    assert flow.run.spent["model_calls"] == 2
+    assert "replans" not in flow.run.spent
+    assert flow.pauses[0]["options"] == ["extend", "deliver what there is", "stop"]
+    assert "replan" not in flow.pauses[0]["question"]
+    assert "kept for the answer" not in flow.pauses[0]["question"]
+    assert "nothing is planned yet" in flow.pauses[1]["problem"]
+    assert "replan" not in flow.pauses[1]["problem"]
 
 
 async def test_budgets_do_not_leak_from_one_step_to_another() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.cli.terminal import Terminal
-from state.human import Answer, plan_text, question_text, read_answer
+from state.human import Answer, may_replan, plan_text, question_text, read_answer
 
 Read = Callable[[str], str]
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
@@ -28,6 +28,11 @@ KEYS: dict[str, dict[str, Any]] = {
     "budget": {"e": "extend", "d": "deliver", "r": "replan", "s": "stop"},
     "effect": {},
 }
+
+
+def _prompt(pending: Mapping[str, Any]) -> str:
+    said = PROMPTS[pending["kind"]]
+    return said if pending["kind"] != "budget" or may_replan(pending) else said.replace("[r] replan cheaper  ", "")
 
 
 class Later(Exception):
@@ -60,7 +65,7 @@ class Person:
     def _once(self, pending: Mapping[str, Any]) -> Any:
         """One round of asking; None to ask again."""
         kind = pending["kind"]
-        typed = self._typed(PROMPTS[kind])
+        typed = self._typed(_prompt(pending))
         key = typed.casefold()
         if key in ("/later", "l") and not (key == "l" and kind == "question"):
             raise Later

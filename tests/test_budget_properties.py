@@ -1,0 +1,171 @@
+"""The ledger against the books of the world: any plan, any limits, any answers, cut off anywhere."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from agent import Run
+from agent.storage import open_storage
+from graph import asking
+from tests.living import ENDS, Cuts, People, live
+from tests.worlds import BOUGHT, Json, World, planned
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_waiting() -> Iterator[None]:
+    """Back-off without the seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "FIRST_WAIT", 0.0)
+        yield
+
+
+MOVES = ["look", "look", "send", "consult", "mixed", "broken", "refused", "ask", "speak", "flaky", "give_up"]
+SCRIPT = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(1, 4)), max_size=4)
+PLANNER = st.lists(st.sampled_from(["broken", "ask", "think"]), max_size=2)
+BUDGETS = ["suggested", "suggested", "little", "little", "plenty", "replan", "deliver", "stop"]
+AMOUNTS = {
+    "rounds": st.integers(0, 12),
+    "model_calls": st.integers(0, 14),
+    "tool_calls": st.integers(0, 8),
+    "input_tokens": st.integers(0, 2000),
+    "cached_tokens": st.integers(0, 400),
+    "output_tokens": st.integers(0, 200),
+    "cost_usd": st.floats(0, 2).map(lambda amount: round(amount, 2)),
+    "questions": st.integers(0, 3),
+    "replans": st.integers(0, 1),
+}
+LIMITS = st.dictionaries(st.sampled_from(sorted(AMOUNTS)), st.none(), max_size=2).flatmap(
+    lambda keys: st.fixed_dictionaries({key: AMOUNTS[key] for key in keys})
+)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[Json]:
+    """One to six steps with any dependencies, whose criteria are claimed, checked or judged."""
+    plan = []
+    for n in range(1, draw(st.integers(1, 6)) + 1):
+        earlier = [f"s{m}" for m in range(1, n)]
+        needs = (
+            draw(st.sampled_from([None, []]) | st.lists(st.sampled_from(earlier), unique=True, max_size=2))
+            if earlier
+            else []
+        )
+        proof = draw(st.sampled_from(["seen", {"check": {}}, {"text": "judged", "judge": True}]))
+        executor = draw(st.sampled_from([None, None, None, "scout", "worker", "crew"]))
+        tools = (
+            ["look"]
+            if executor == "scout"
+            else draw(st.sampled_from([["look", "consult"], ["look", "send", "consult"]]))
+        )
+        step = {"content": f"step {n}", "done_when": [proof], "tools": tools, "depends_on": needs}
+        plan.append(planned(f"s{n}", step, **({"executor": executor} if executor else {})))
+    return plan
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """Any world."""
+    sizes = draw(st.sampled_from([(1,), (1,), (1, 2, 3), (3, 1)]))
+    return World(draw(steps()), draw(st.lists(SCRIPT, min_size=1, max_size=4)), draw(PLANNER), sizes)
+
+
+@st.composite
+def people(draw: st.DrawFn) -> People:
+    """Anybody."""
+    garbage = [f"garbage{n}" for n in range(7)]
+    budgets = draw(st.lists(st.sampled_from([*BUDGETS, *garbage[:2]]) | st.sampled_from(garbage), max_size=8))
+    return People(
+        budgets, draw(st.booleans()), draw(st.sampled_from(["stop", "replan", "retry", "deliver what there is"]))
+    )
+
+
+SETTINGS = st.fixed_dictionaries(
+    {
+        "limits": LIMITS,
+        "step_limits": LIMITS,
+        "confirm": st.sampled_from(["never", "never", "always"]),
+        "on_exhausted": st.sampled_from(["ask", "ask", "ask", "deliver", "stop"]),
+        "on_failure": st.sampled_from(["replan", "ask", "deliver"]),
+        "on_question": st.sampled_from(["wait", "wait", "assume"]),
+        "verification": st.sampled_from(["grounded", "grounded", "judged"]),
+        "max_parallel": st.integers(1, 4),
+    }
+)
+
+
+def check_books(world: World, crowd: People, run: Run, settings: Json) -> None:
+    """Whatever happened: the limits held, and the ledger says what was really spent."""
+    assert run.status in ENDS
+    assert run.receipt is not None
+    assert run.receipt["spent"] == run.spent
+    lost, really = world.uncertain(), world.spent()
+    limits = {"rounds": 100, "replans": 2, "questions": 20, **settings["limits"]}
+    really["replans"] = run.spent.get("replans", 0)
+    check_limits(world, really, limits, crowd.granted(), lost, 4 * settings["max_parallel"])
+    for key in ("model_calls", "tool_calls", *BOUGHT):
+        least = really.get(key, 0) - lost.get(key, 0)
+        assert least - 1e-6 <= run.spent.get(key, 0) <= really.get(key, 0) + 1e-6, key
+    assert len(crowd.questions) <= limits["questions"] + crowd.granted().get("questions", 0)
+    for id, record in run.steps.items():
+        own = {"rounds": 15, **settings["step_limits"]}
+        check_limits(world, world.spent(id), own, crowd.granted(id), lost, 4)
+        if not world.process:
+            for key in ("model_calls", "tool_calls", *BOUGHT):
+                assert record["spent"].get(key, 0) == pytest.approx(world.spent(id).get(key, 0)), (id, key)
+    writes = [made for made in world.done if made.split()[0] in ("send", "worker", "crew")]
+    assert all(world.done[made] == 1 for made in writes)
+    if not world.process:
+        assert all(n == 1 for made, n in world.done.items() if not made.startswith("holds")), world.done
+
+
+def check_limits(world: World, really: Json, limits: Json, granted: Json, lost: Json, flying: int) -> None:
+    """Counted limits hold exactly; what is bought, but for the call in flight when the limit was reached."""
+    for key, limit in limits.items():
+        most = limit + granted.get(key, 0) + lost.get(key, 0)
+        if key in BOUGHT:
+            most += flying * world.largest(key)
+        if key != "questions":
+            assert really.get(key, 0) <= most + 1e-6, (key, really.get(key, 0), most)
+
+
+def some(share: float) -> Any:
+    """So many of the examples of the profile, of which a whole run takes more than others."""
+    return examples(max_examples=int(examples().max_examples * share))
+
+
+@some(0.4)
+@given(worlds(), people(), SETTINGS)
+def test_any_run_keeps_its_limits_and_its_books(world: World, crowd: People, settings: Json) -> None:
+    """X08, D03, R05: what was really spent stands in the ledger and stays within the limits and what was granted."""
+    run = asyncio.run(live(world, crowd, open_storage("memory:"), settings))
+    check_books(world, crowd, run, settings)
+
+
+CUTS = st.builds(Cuts, st.lists(st.integers(1, 120), max_size=2), st.lists(st.integers(1, 25), max_size=2))
+
+
+@some(0.35)
+@given(worlds(), people(), SETTINGS, CUTS)
+def test_cut_off_anywhere_it_keeps_its_limits_and_its_books(
+    world: World, crowd: People, settings: Json, cuts: Cuts
+) -> None:
+    """R02, R05: a new agent on the same storage goes on; at most what was in flight is not in the ledger."""
+    run = asyncio.run(live(world, crowd, open_storage("memory:"), settings, cuts))
+    check_books(world, crowd, run, settings)
+
+
+@some(0.06)
+@given(worlds(), people(), SETTINGS, CUTS)
+def test_in_a_file_too(world: World, crowd: People, settings: Json, cuts: Cuts) -> None:
+    """R05: the same with SQLite."""
+    with TemporaryDirectory() as folder:
+        storage = open_storage(f"sqlite:///{Path(folder)}/runs.db")
+        run = asyncio.run(live(world, crowd, storage, settings, cuts))
+    check_books(world, crowd, run, settings)
