@@ -62,6 +62,10 @@ class Progress:
         elif event.get("step") in self.rows:
             self._apply_step(self.rows[event["step"]], kind, event)
 
+    def at_work(self) -> bool:
+        """Whether a tool is being called."""
+        return any(row.tool for row in self.rows.values())
+
     def show_plan(self, plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """Replace the checklist; steps that stay keep their status."""
         self.title = str(plan.get("title") or "")

@@ -16,7 +16,7 @@ from agent.cli.exits import STATUSES, Exit
 from agent.cli.progress import Progress
 from agent.cli.result import SCHEMA_VERSION, print_json, resume_words, run_object, show_run
 from agent.cli.session import Opened
-from agent.cli.stopping import Terminated, Termination
+from agent.cli.stopping import Stopping, Terminated
 from agent.cli.terminal import Terminal
 from agent.cli.views import View, open_view
 from agent.run import Run
@@ -82,15 +82,15 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, Events | Run]]
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
-    with asyncio.Runner() as runner, Termination() as termination:
+    with asyncio.Runner() as runner, Stopping(desk.progress.at_work, desk.terminal.line) as stopping:
         stack = AsyncExitStack()
         try:
             opened = runner.run(open_agent(stack))
             desk.confined = opened.confined
-            carry = partial(termination.run, runner, drain=opened.agent.drain)
-            run = _legs(carry, opened.agent, begin, desk, lambda: termination.asked)
-            if termination.asked and run.status == "running":
-                raise Terminated
+            carry = partial(stopping.run, runner, drain=opened.agent.drain)
+            run = _legs(carry, opened.agent, begin, desk, lambda: stopping.asked)
+            if stopping.asked and run.status == "running":
+                raise stopping.error()
             return desk.report(run)
         except KeyboardInterrupt as stop:
             return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
