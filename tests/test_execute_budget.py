@@ -185,14 +185,6 @@ async def test_a_judge_cut_off_by_the_budget_is_asked_later() -> None:
     assert flow.run.spent["model_calls"] == 6
 
 
-async def test_waiting_for_a_person_costs_no_time() -> None:
-    """R05, DESIGN 6: active seconds are work, not waiting."""
-    model = one_step(THREE)
-    flow = await play(model, Desk().tools(), effects=EFFECTS, answers=["approve"])
-    assert flow.status == "completed"
-    assert flow.run.spent["active_seconds"] < 2
-
-
 def test_defaults_give_every_step_and_every_run_a_round_budget() -> None:
     """X08"""
     from state.settings import Settings
