@@ -9,7 +9,7 @@ from langgraph.types import Command
 
 from agent.run import Json, Run
 from graph.pauses import PAUSE_ID
-from graph.taking import OVERDUE
+from graph.taking import BY_POLICY, OVERDUE
 from state.errors import StaleAnswer
 from state.human import read_answer
 from state.settings import Settings
@@ -39,11 +39,11 @@ def resume_command(run: Run, answer: Any, shown: Run | None = None) -> Command[A
 
 
 def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
-    """The command by which the settings answer the questions that stayed open longer than they allow."""
+    """The command by which the settings answer what stayed open longer than they allow."""
     if settings.on_question == "wait" or settings.question_seconds is None:
         return None
     latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)
-    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] == "question"}
+    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] in BY_POLICY}
     late = [id for id, at in asked.items() if at and datetime.fromisoformat(at) <= latest]
     return _command(run.pending[0], dict.fromkeys(late, OVERDUE)) if late else None
 

@@ -177,16 +177,16 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     reason = f"the limit of {move.key} for {f'step {scope}' if scope else 'the run'} was reached"
     if move.key == "deadline":
         reason = f"the deadline, {settings.deadline}, has passed"
-    if settings.on_exhausted == "ask" and move.key != "deadline":
+    if settings.at_limit == "ask" and move.key != "deadline":
         return _pause(values, _budget_pause(values, move, settings))
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
     ended = {id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps}
     for id in move.steps:
         emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=why[id])
-    if scope and settings.on_exhausted != "stop":
+    if scope and settings.at_limit != "stop":
         return {"steps": ended}
-    code = "stopped" if settings.on_exhausted == "stop" else "out_of_budget"
+    code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
     return {"steps": ended, "ending": {"code": code, "reason": reason}}
 
 

@@ -187,8 +187,8 @@ def _out_of_budget(state: Planning, runtime: Runtime[Settings], key: str) -> Pla
     """A limit is reached: the quick plan if there is one; else by policy a question, or an honest end."""
     settings, planning = settings_of(runtime), state["planning"]
     reason = f"the limit of {key} was reached while planning"
-    if planning.get("sketched") or settings.on_exhausted != "ask":
-        return _fail(state, runtime, "stopped" if settings.on_exhausted == "stop" else "out_of_budget", reason)
+    if planning.get("sketched") or settings.at_limit != "ask":
+        return _fail(state, runtime, "stopped" if settings.at_limit == "stop" else "out_of_budget", reason)
     before = state["account"]
     spent = add(before["spent"], state.get("spent"))
     account = Account(

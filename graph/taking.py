@@ -18,7 +18,9 @@ from state.values import flaw
 
 ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
 OVERDUE = {"overdue": True}
-"""In place of an answer to a question open longer than `Settings.question_seconds`: the policy answers it."""
+"""In place of an answer to what is open longer than `Settings.question_seconds`: the policy answers it."""
+BY_POLICY = ("question", "budget")
+"""What a policy may answer; plans, calls and effects are for people."""
 Taken = tuple[Json, Answer, str]
 """What was asked, the answer, and by whom it is."""
 
@@ -58,13 +60,13 @@ def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[s
 
 def answered_by_policy(pending: Json, settings: Settings) -> bool:
     """Whether nobody is asked at all: the settings answer questions, and give nobody time to."""
-    return pending["kind"] == "question" and settings.on_question != "wait" and settings.question_seconds is None
+    return pending["kind"] == "question" and settings.alone
 
 
 def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
     if pause is None:
         return "stale: nothing waits under this id"
-    if value == OVERDUE and pause["kind"] == "question" and settings.on_question != "wait":
+    if value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait":
         return pause, _policy(pause, settings), "policy"
     answer = read_answer(value, pause)
     if isinstance(answer, Bundle):
@@ -91,6 +93,8 @@ def _edited_problems(name: str, arguments: Json, deps: Deps) -> list[str]:
 
 
 def _policy(pause: Json, settings: Settings) -> Answer:
+    if pause["kind"] == "budget":
+        return Answer("deliver", "nobody answered")
     if pause.get("about") == "early":
         return Answer("declined", "nobody answered; the plan goes on")
     if settings.on_question == "abort" or pause.get("about"):

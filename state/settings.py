@@ -13,6 +13,7 @@ from state.plan import said_by
 LIMITS = Limits(rounds=100, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=15)
 ConfirmPolicy = Literal["always", "complex", "never"]
+AtLimit = Literal["ask", "deliver", "stop"]
 Verification = Literal["claimed", "grounded", "judged"]
 
 
@@ -55,13 +56,17 @@ class Settings(BaseModel):
     max_refusals: int = Field(default=3, ge=1, le=10, description="refused goal_checks before a step fails")
     max_parallel: int = Field(default=4, ge=1, le=64, description="steps at once")
     on_failure: Literal["replan", "ask", "deliver"] = Field(default="replan", description="after a step failed")
-    on_exhausted: Literal["ask", "deliver", "stop"] = Field(default="ask", description="when a limit is reached")
+    on_exhausted: AtLimit | None = Field(
+        default=None, description="when a limit is reached; by default ask, and deliver where nobody answers questions"
+    )
     on_question: Literal["wait", "default", "assume", "abort"] = Field(
         default="wait", description="what answers a question: a person, `default_answer`, an assumption, or nobody"
     )
     default_answer: str = ""
     question_seconds: float | None = Field(
-        default=None, ge=0, description="a question open longer than this is answered by policy when the run is resumed"
+        default=None,
+        ge=0,
+        description="a question or a budget open longer than this is answered by policy when the run is resumed",
     )
     deadline: str | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
     profile: Profile = Profile()
@@ -95,6 +100,16 @@ class Settings(BaseModel):
         if given is not None:
             moment(given)
         return given
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody is there to be asked: the settings answer questions, and give nobody time to."""
+        return self.on_question != "wait" and self.question_seconds is None
+
+    @property
+    def at_limit(self) -> AtLimit:
+        """What happens when a limit is reached."""
+        return self.on_exhausted or ("deliver" if self.alone else "ask")
 
     def late(self, now: datetime | None = None) -> bool:
         """Whether the deadline has passed."""

@@ -176,6 +176,34 @@ async def test_the_same_question_elsewhere_is_assumed_once() -> None:
     assert len((flow.run.receipt or {})["questions"]) == 1
 
 
+IDLE = {**ASSUMING, "limits": {"rounds": 1}}
+
+
+async def test_where_nobody_answers_a_reached_limit_delivers() -> None:
+    """D03: who answers no questions is not asked for more either, unless the settings say so."""
+    model = steps(["one", "two"], {"s1": [finish_step("ONE", "s1.result")]}, deliver=["One."])
+    flow = await play(model, settings=IDLE)
+    model.assert_exhausted()
+    assert (flow.status, flow.pauses) == ("exhausted", [])
+    assert flow.run.answer.startswith("One.")
+    asked = await play(one_step(["Hm."], deliver=[]), settings={**IDLE, "on_exhausted": "ask"})
+    assert (asked.status, asked.run.pending[0]["kind"]) == ("waiting", "budget")
+
+
+async def test_an_overdue_budget_delivers_what_there_is() -> None:
+    """D03: when the run is resumed after its time; before, it waits for a person."""
+    model = steps(["one", "two"], {"s1": [finish_step("ONE", "s1.result")]}, deliver=["One."])
+    agent = Agent(model, storage="memory:", settings={**IDLE, "question_seconds": 3600})
+    run = await agent.start("do it")
+    assert (run.status, run.pending[0]["kind"]) == ("waiting", "budget")
+    assert (await agent.resume(run.thread_id)).status == "waiting"
+    run = await agent.resume(run.thread_id, settings={**IDLE, "question_seconds": 0})
+    model.assert_exhausted()
+    assert (run.status, (run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
+    (row,) = [row for row in (run.receipt or {})["approvals"] if row["kind"] == "budget"]
+    assert (row["by"], row["decision"]) == ("policy", "deliver")
+
+
 COUNTED = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 KIND = {"triage": [submit_plan([COUNTED])], "execute": [ask_user("Which kind?")]}
 

@@ -58,7 +58,9 @@ def run(
     ] = None,
     on_exhausted: Annotated[
         Exhausted | None,
-        typer.Option(help="At a limit. [default: ask; deliver with --yes where nobody can be asked]"),
+        typer.Option(
+            help="At a limit. [default: ask; deliver with --yes or --confirm never where nobody can be asked]"
+        ),
     ] = None,
     on_question: Annotated[
         Unanswered | None, typer.Option(help="Where nobody answers a question. [default: wait]")

@@ -67,7 +67,8 @@ def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) ->
     config = configured(storage)
     goal = _goal(request)
     terminal = _terminal(config, json)
-    choices = _choices(request, config, unattended=yes and not terminal.interactive)
+    unasked = yes or request.settings.get("confirm") == "never"
+    choices = _choices(request, config, unattended=unasked and not terminal.interactive)
     if choices.model == OFFLINE:
         _say_offline(terminal, config)
 
