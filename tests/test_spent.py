@@ -6,7 +6,18 @@ from typing import Any
 import pytest
 
 from agent import Agent, Limits, Settings
-from agent.testing import ScriptedModel, ask_user, call, finish_step, give_up, reply, submit_plan
+from agent.testing import (
+    ScriptedModel,
+    WireServer,
+    ask_user,
+    call,
+    fault,
+    finish_step,
+    give_up,
+    reply,
+    submit_plan,
+)
+from tests.wired import wired
 
 UNIT = {"triage": 1, "plan": 10, "execute": 100, "judge": 1000, "deliver": 10_000}
 """Input tokens of one call, by role: each digit of the sum counts the calls of a role."""
@@ -77,4 +88,55 @@ async def test_no_limit_of_calls_is_ever_exceeded(limit: int) -> None:
     assert len(scripted.requests) == run.spent["model_calls"] <= limit
     assert scripted.failures == []
     assert run.status == ("completed" if limit == 12 else "exhausted")
+    assert run.answer
+
+
+def working() -> ScriptedModel:
+    """One step, answered by what is seen, however often and in whichever branch it is asked."""
+
+    def execute(messages: list[Any], tools: list[Any]) -> Any:
+        seen = any(message.text.startswith("[") for message in messages)
+        return charged("execute", finish_step("seen", "s1.1") if seen else call("look"))
+
+    plan = submit_plan([{"content": "look", "tools": ["look"]}])
+    told: dict[str, Any] = {"triage": lambda *_: charged("triage", plan), "execute": execute}
+    return ScriptedModel(roles={**told, "deliver": lambda *_: charged("deliver", text="Seen.")})
+
+
+async def test_a_fork_counts_from_where_it_forked() -> None:
+    """R05: what the other branch spent since is not this one's; both keep their own books."""
+    agent = Agent(working(), [look], storage="memory:", effects={"look": "read"})
+    run = await agent.start("go", thread_id="t")
+    run = await agent.resume("t", "approve")
+    assert run.spent["input_tokens"] == 1 + 2 * 100 + 10_000
+    history = [state async for state in agent.graph.aget_state_history({"configurable": {"thread_id": "t"}})]
+    paused = next(state for state in history if state.next == ("confirm",))
+    await agent.graph.ainvoke(None, paused.config)
+    assert (await agent.get("t")).spent["input_tokens"] == 1
+    again = await agent.resume("t", "approve")
+    assert again.spent["input_tokens"] == run.spent["input_tokens"]
+    ended = await agent.graph.aget_state(history[0].config)
+    assert ended.values["spent"] == run.spent
+
+
+async def test_what_was_granted_is_not_granted_to_the_next_request() -> None:
+    """D04: fresh budgets: the limits are those of the settings again, and nothing is spent yet."""
+    settings = Settings(limits=Limits(rounds=1), confirm="never")
+    agent = Agent(working(), [look], storage="memory:", effects={"look": "read"}, settings=settings)
+    for _ in range(2):
+        run = await agent.start("go", thread_id="t")
+        assert (run.status, run.pending[0]["kind"]) == ("waiting", "budget")
+        assert (run.spent["rounds"], run.limits["rounds"]) == (1, 1)
+        run = await agent.resume("t", "extend rounds 5")
+        assert (run.status, run.limits["rounds"]) == ("completed", 6)
+
+
+async def test_repeated_requests_count_against_the_limit_of_calls() -> None:
+    """R05, X08: every one that reaches the provider is a call, and none is made beyond the limit."""
+    busy = fault(status=503, headers={"retry-after": "0"})
+    with WireServer([busy, busy, busy]) as server:
+        settings = Settings(limits=Limits(model_calls=3), on_exhausted="deliver")
+        run = await Agent(wired(server), storage="memory:", settings=settings).start("go")
+        assert len(server.requests) == run.spent["model_calls"] == 3
+    assert (run.status, (run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
     assert run.answer
