@@ -37,7 +37,8 @@ class Executor:
     tools: tuple[BaseTool, ...] | None = None
     passthrough: bool = False
     work: Callable[[str], Awaitable[Any]] | None = None
-    """An async function from the step's brief to its result, for instance of a remote agent."""
+    """An async function from the step's brief to its result, for instance of a remote agent. If that is an AIMessage,
+    what its `usage_metadata` reports is charged."""
     graph: Runnable[Any, Any] | None = None
     """A compiled LangGraph graph with a `messages` key; gets the brief as a human message, runs apart from this one."""
     seconds: float | None = None

@@ -2,7 +2,8 @@
 
 import asyncio
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -10,11 +11,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.runtime import Runtime
+from pydantic import ValidationError
 
 from graph.calls import carry_out
 from graph.context import Deps, Executor
 from graph.invoking import Site
 from graph.leaving import left_of
+from graph.metering import meter_of
 from graph.observing import thread_of
 from graph.toolbox import Effect
 from state.run import Json, Step
@@ -67,20 +70,39 @@ class Worker:
             return await asyncio.create_task(self._result(brief, apart), context=context)
 
     async def _result(self, brief: str, apart: RunnableConfig) -> Any:
+        output = await self._output(brief, apart)
+        messages = _messages(output)
+        if meter := meter_of(apart):
+            meter.reported(messages)
+        return _said(output, messages)
+
+    async def _output(self, brief: str, apart: RunnableConfig) -> Any:
         if self._executor.graph is not None:
             own: RunnableConfig = {**apart, "configurable": {"thread_id": self._thread_id}}
-            return _said(await self._executor.graph.ainvoke({"messages": [HumanMessage(brief)]}, own))
+            return await self._executor.graph.ainvoke({"messages": [HumanMessage(brief)]}, own)
         assert self._executor.work is not None
         found: Any = self._executor.work(brief)
         return await found if inspect.isawaitable(found) else found
 
 
-def _said(output: Any) -> Any:
-    """What a graph came to: the text of its last message; raises ToolException if it stopped to ask."""
-    if not isinstance(output, Mapping):
-        return output
-    if pauses := output.get("__interrupt__"):
+def _messages(output: Any) -> list[BaseMessage]:
+    """The messages in it; those of a remote graph come as dicts."""
+    given = output.get("messages") if isinstance(output, Mapping) else [output]
+    return [made for one in given if (made := _message(one))] if isinstance(given, list) else []
+
+
+def _message(one: Any) -> BaseMessage | None:
+    if isinstance(one, Mapping) and one.get("type") == "ai":
+        with suppress(ValidationError):
+            return AIMessage.model_validate(dict(one))
+    return one if isinstance(one, BaseMessage) else None
+
+
+def _said(output: Any, messages: Sequence[BaseMessage]) -> Any:
+    """What it came to: the text of its last message; raises ToolException if it stopped to ask."""
+    if isinstance(output, Mapping) and (pauses := output.get("__interrupt__")):
         raise ToolException("stopped to ask: " + "; ".join(str(getattr(one, "value", one))[:500] for one in pauses))
-    messages = [m for m in output.get("messages") or () if isinstance(m, BaseMessage) and m.text.strip()]
-    replies = [m for m in messages if isinstance(m, AIMessage)]
-    return (replies or messages)[-1].text if messages else {k: v for k, v in output.items() if k != "messages"}
+    spoken = [message for message in messages if message.text.strip()]
+    if spoken:
+        return ([message for message in spoken if isinstance(message, AIMessage)] or spoken)[-1].text
+    return {k: v for k, v in output.items() if k != "messages"} if isinstance(output, Mapping) else output

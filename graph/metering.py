@@ -58,6 +58,12 @@ class Meter(BaseCallbackHandler):
         """It failed; the call was made and counts."""
         self._open.pop(run_id, None)
 
+    def reported(self, messages: Sequence[BaseMessage]) -> None:
+        """Charge what was called where nobody here could count, in a remote graph, as far as its messages report it."""
+        replies = [message for message in messages if isinstance(message, AIMessage) and message.usage_metadata]
+        for reply in [] if self.spent.get("model_calls") else replies:
+            self._add({"model_calls": 1, **cost_of(reply, 0, "", self._pricing)})
+
     def _start(self, run_id: UUID, size: int, facts: Mapping[str, Any]) -> None:
         with _ONE_AT_A_TIME:
             left = self._left()
@@ -88,3 +94,10 @@ def metered(config: RunnableConfig, meter: Meter) -> RunnableConfig:
         manager.add_handler(meter, inherit=True)
         return {**config, "callbacks": manager}
     return {**config, "callbacks": [*(given or ()), meter]}
+
+
+def meter_of(config: RunnableConfig) -> Meter | None:
+    """The meter among the callbacks of a config."""
+    given = config.get("callbacks")
+    handlers = given.handlers if isinstance(given, BaseCallbackManager) else given or ()
+    return next((handler for handler in handlers if isinstance(handler, Meter)), None)

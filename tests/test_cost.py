@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
 from agent import Agent, ConfigError, Executor
@@ -157,3 +159,41 @@ async def test_an_agent_inside_of_a_tool_spends_from_the_same_ledger(limit: int,
     assert flow.run.spent["model_calls"] == len(model.requests) + len(inner.requests) <= limit
     if status == "completed":
         assert flow.run.spent["input_tokens"] > 1000
+
+
+TOLD: dict[str, Any] = {
+    "type": "ai",
+    "content": "Three papers.",
+    "usage_metadata": {"input_tokens": 1000, "output_tokens": 50, "total_tokens": 1050},
+    "response_metadata": {"model_name": "far-away"},
+}
+
+
+def as_a_remote_graph_answers(brief: Any) -> dict[str, Any]:
+    """State as JSON, as LangGraph's servers send it."""
+    first = {**TOLD, "content": "", "tool_calls": [{"name": "search", "args": {}, "id": "1", "type": "tool_call"}]}
+    return {"messages": [{"type": "human", "content": "find"}, first, TOLD]}
+
+
+async def as_a_client_answers(brief: str) -> AIMessage:
+    """A message with what the other side says that it used."""
+    return AIMessage.model_validate(TOLD)
+
+
+@pytest.mark.parametrize(
+    ("executor", "calls"),
+    [
+        (Executor("far", graph=RunnableLambda(as_a_remote_graph_answers)), 2),
+        (Executor("far", work=as_a_client_answers), 1),
+    ],
+    ids=["graph", "work"],
+)
+async def test_a_remote_executor_costs_what_it_reports(executor: Executor, calls: int) -> None:
+    """R05, X17: nobody here sees its models, so its own numbers are charged."""
+    model = one_step([finish_step("three", ("s1.1", "Three papers."))], executor="far")
+    prices = {"far-away": {"input": 1000.0, "output": 1000.0}, "scripted": {"input": 0, "output": 0}}
+    flow = await play(model, executors={"far": executor}, prices=prices)
+    assert flow.status == "completed"
+    assert flow.run.spent["model_calls"] == 3 + calls
+    assert flow.run.spent["cost_usd"] == pytest.approx(1.05 * calls)
+    assert "unpriced_calls" not in flow.run.spent
