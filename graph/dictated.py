@@ -19,8 +19,6 @@ FEWEST_CHARS = 3
 """Of a value that can be told from others by where it comes from."""
 ENDS = ("finish_task", "give_up")
 """Control tools after which the plan does not go on as it was approved."""
-DECISIONS = ("finish_step", *ENDS)
-"""Control tools that end something."""
 _OUTPUT = re.compile(r"\[([^\]\s]+)\][^\n]*\n<tool_output>\n(.*?)\n</tool_output>", re.DOTALL)
 """Nothing inside can look like the end of it, for it is marked; what the runtime says itself stands outside."""
 _HIDDEN = re.compile(f"[{INVISIBLE}]")
@@ -52,9 +50,9 @@ def dictated_by(state: Step, name: str, arguments: Mapping[str, Any]) -> str | N
 
 
 def dictating(state: Step, name: str) -> list[str]:
-    """Ids of all outputs so far that named this control tool, or spoke as the runtime where that ends the plan."""
-    word, ends = re.compile(rf"(?<!\w){name}(?!\w)"), name in ENDS
-    return [text.id for text in _shown(state) if not text.own and (word.search(text.said) or (ends and text.suspect))]
+    """Ids of all outputs so far that named this control tool, or spoke as the runtime."""
+    word = re.compile(rf"(?<!\w){name}(?!\w)")
+    return [text.id for text in _shown(state) if not text.own and (word.search(text.said) or text.suspect)]
 
 
 def _names(text: Text, tool: str) -> bool:

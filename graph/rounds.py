@@ -7,7 +7,7 @@ from graph.asking import Question, ask
 from graph.briefs import profile_text
 from graph.context import Deps, settings_of
 from graph.decide import Correction, Decision, kept, read, respond
-from graph.dictated import DECISIONS, dictating
+from graph.dictated import ENDS, dictating
 from graph.events import charged, retracter, sayer
 from graph.leaving import corrected, leave, left_of, silence
 from graph.pauses import call_id
@@ -84,7 +84,7 @@ def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Tool
 def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
     """What a legal decision changes; calls and claims are left in state for the next node."""
     record, arguments = state["record"], decision.arguments
-    if decision.kind in DECISIONS and (said := _dictated(state, decision.kind)):
+    if decision.kind in ENDS and (said := _dictated(state, decision.kind)):
         return _told(said, message, NOT_YET.format(name=decision.kind))
     if decision.kind == "speak":
         return _spoke(state, runtime, message)
