@@ -71,6 +71,7 @@ class Agent:
             executors=executors,
             effects=effects,
             pricing=Prices({**config.prices, **(prices or {})}).cost,
+            secrets=config.secrets,
         )
         self._compiled: Compiled = self._builder.compile()
         self._controls: dict[str, RunControl] = {}

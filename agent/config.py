@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from state.credentials import known_secrets
 from state.errors import ConfigError
 
 OFFLINE = "offline"
@@ -44,6 +45,11 @@ class Config:
     """VISUAL or EDITOR, a command line."""
     plain: bool = False
     """No colours and nothing that moves: NO_COLOR, or TERM=dumb."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no result of a tool may hold: the keys above, and variables named like a key, a token or a password."""
+        return known_secrets(self.variables, self.api_key, *self.tokens.values())
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:

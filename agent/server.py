@@ -21,6 +21,7 @@ graph = build_graph(
     ModelSource(None, config=_config),
     workspace_tools(_config.folder, commands=_config.commands),
     pricing=Prices(_config.prices).cost,
+    secrets=_config.secrets,
 ).compile()
 
 auth = Auth()

@@ -32,17 +32,19 @@ def build_graph(
     executors: Mapping[str, Executor] | None = None,
     effects: Mapping[str, Effect] | None = None,
     pricing: Pricing | None = None,
+    secrets: Sequence[str] = (),
 ) -> StateGraph[Run, Settings, Input, Output]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
     `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
     that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
+    `secrets` become `[redacted]` in whatever tools return, as certain credentials do anyway.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     toolbox, private = _toolbox(tools, executors or {}, effects)
-    deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, pricing)
+    deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, pricing, tuple(secrets))
     graph = StateGraph(Run, context_schema=Settings, input_schema=Input, output_schema=Output)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))

@@ -7,8 +7,8 @@ import functools
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -20,6 +20,7 @@ from langgraph.types import Command
 from graph.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from graph.injection import with_injected
 from graph.rendering import capped, cut_after, cut_before, described, rendered
+from state.credentials import conceal
 from state.redaction import redact
 
 GRACE = 0.5
@@ -35,7 +36,7 @@ class CallResult:
     ok: bool
     """False if the tool raised, took too long, or said itself that it failed."""
     text: str
-    """What the model is to see, at most the limit long; of an exception with secrets removed."""
+    """What the model is to see, at most the limit long, with secrets removed."""
     seconds: float
     artifact: Any = None
     """What the tool returned beside the content, as it is; not fit for a checkpoint."""
@@ -58,13 +59,29 @@ async def call_tool(
     idempotency_key: str | None = None,
     call_id: str | None = None,
     limit: int = LIMIT,
+    secrets: Sequence[str] = (),
 ) -> CallResult:
     """Call the tool and turn whatever comes of it into text. `timeout` is in seconds, None means no end.
 
     Raises only what is not the tool's to decide: LangGraph's interrupts, and the cancellation of the caller.
     Synchronous tools run in a daemon thread of their own, which outlives a timeout.
     `idempotency_key` is passed to a tool that declares an argument of this name.
+    Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.credentials`);
+    unless the tool's metadata says `"secrets": True`, because models have to work with them.
     """
+    result = await _called(tool, arguments, timeout, config, idempotency_key, call_id, limit)
+    return result if (tool.metadata or {}).get("secrets") is True else _concealed(result, secrets)
+
+
+async def _called(
+    tool: BaseTool,
+    arguments: Mapping[str, Any],
+    timeout: float | None,  # noqa: ASYNC109
+    config: RunnableConfig | None,
+    idempotency_key: str | None,
+    call_id: str | None,
+    limit: int,
+) -> CallResult:
     started = time.perf_counter()
     call_id = call_id or f"call_{uuid.uuid4().hex}"
     try:
@@ -83,6 +100,15 @@ async def call_tool(
     if ended.error is not None:
         return _failed(ended.error, started, limit)
     return _read(ended.value, time.perf_counter() - started, limit)
+
+
+def _concealed(result: CallResult, secrets: Sequence[str]) -> CallResult:
+    """Without credentials: in the text, and in the files of the artifact, which clients are shown."""
+    text, artifact = conceal(result.text, secrets), result.artifact
+    if isinstance(artifact, Mapping) and isinstance(files := artifact.get("files"), Mapping):
+        shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
+        artifact = {**artifact, "files": shown}
+    return replace(result, text=text, artifact=artifact)
 
 
 def bounded(text: str, limit: int, recall_id: str) -> str:

@@ -64,6 +64,8 @@ class Deps:
     private: Collection[str] = frozenset()
     """Names of tools that only executors were given."""
     pricing: Pricing | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What no result may hold, beside what certainly is a credential."""
     mute: set[str] = field(default_factory=set)
     """Names of models whose servers refuse to report what a streamed reply used."""
 

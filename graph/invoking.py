@@ -58,7 +58,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
     }
 
     async def run() -> Outcome:
-        result = await _called(tool, call, site.seconds, tagged, key)
+        result = await _called(site, tool, call, tagged, key)
         if kind != "read" and len(result.text) > INLINE_CHARS:
             await keep_text(store, thread, turn, observation, result.text)
         return Outcome(result, meter.spent)
@@ -72,11 +72,17 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
     return outcome
 
 
-async def _called(tool: BaseTool, call: Json, seconds: float | None, config: RunnableConfig, key: str) -> CallResult:
+async def _called(site: Site, tool: BaseTool, call: Json, config: RunnableConfig, key: str) -> CallResult:
     """A tool that would pause the graph itself fails instead: every pause is at the top, one at a time."""
     try:
         return await call_tool(
-            tool, call["args"], timeout=seconds, config=config, idempotency_key=key, call_id=call["id"] or None
+            tool,
+            call["args"],
+            timeout=site.seconds,
+            config=config,
+            idempotency_key=key,
+            call_id=call["id"] or None,
+            secrets=site.deps.secrets,
         )
     except GraphInterrupt as pause:
         asked = "; ".join(str(getattr(one, "value", one))[:500] for one in (pause.args[0] if pause.args else ()))

@@ -12,6 +12,7 @@ from pydantic import Field
 from agent.workspace.paths import Parts, shown
 from agent.workspace.root import Root
 from agent.workspace.text import SAMPLE_BYTES, detect, encode, open_text
+from state.redaction import REDACTED
 
 MAX_READ = 200_000
 MAX_EDIT_BYTES = 5_000_000
@@ -49,6 +50,7 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
     """Write a text file, replacing what was there. Missing folders are made."""
     parts = root.file_parts(path)
     with root.writing:
+        _keep_secrets(root, path, content)
         root.replace(parts, encode(content))
     return f"Wrote {len(content)} characters to {shown(parts)}", _artifact(parts, content)
 
@@ -98,6 +100,22 @@ def edit_file(
         root.replace(parts, encode(after, encoding))
     line = before[: before.index(old)].count("\n") + 1
     return f"Replaced 1 passage at line {line} of {shown(parts)}", _artifact(parts, after)
+
+
+def _keep_secrets(root: Root, path: str, content: str) -> None:
+    """What is shown as `[redacted]` must not be written over what it stands for."""
+    if REDACTED not in content:
+        return
+    try:
+        with root.open(path) as file:
+            before = file.read(MAX_EDIT_BYTES)
+    except ToolException:
+        return  # there is nothing to write over
+    if before and REDACTED.encode() not in before:
+        raise ToolException(
+            f"{REDACTED} stands for a secret that is not shown; written over {path}, which may hold that secret, it "
+            "would destroy it. Change the other passages with edit_file."
+        )
 
 
 def _skip(text: io.TextIOWrapper, path: str, offset: int) -> None:
