@@ -1,0 +1,151 @@
+"""F8: whole runs with a tool that does what none should: they end right, storages stay small, no secret is kept."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, StructuredTool
+
+from agent import Agent, Run
+from agent.config import Config
+from agent.testing import ScriptedModel, call, finish_step, submit_plan
+from benchmarks.faults.bodies import RELEASE, SECRETS, VARIABLES, Case, cases
+from benchmarks.faults.figures import Figure, Measured, counted, none, of
+from benchmarks.report import table
+from graph.guarding import LIMIT
+
+SETTINGS: dict[str, Any] = {"confirm": "never", "tool_seconds": 0.3}
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+BROKEN = ("an exception", "a coroutine that nobody awaits")
+"""What is returned and is a failure."""
+LARGE = ("10 MB", "3,000,000 items", "100,000 levels")
+"""What has more than the cap, and plain letters: a character is a byte."""
+
+
+@dataclass
+class Tally:
+    """What became of the runs."""
+
+    runs: int = 0
+    right: int = 0
+    killed: list[str] = field(default_factory=list)
+    """Runs that raised, or did not end as completed."""
+    misread: list[str] = field(default_factory=list)
+    """Tools that raised and count as ok, and the other way round."""
+    leaks: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of the database after what is large."""
+    ends: Counter[str] = field(default_factory=Counter)
+
+
+async def strike(case: Case, awaited: bool, folder: Path, tally: Tally) -> None:
+    """One run: the bad tool is called, then a good one, and the step is finished with the good one's observation."""
+    name = f"{case.name}, {'async' if awaited else 'sync'}"
+    tally.runs += 1
+    config = Config(storage=f"sqlite:///{folder}/runs.db", variables=VARIABLES)
+    agent = Agent(_model(), [_bad(case, awaited), _good()], settings=SETTINGS, config=config)
+    try:
+        run = await agent.start("goal", thread_id="t")
+        state = await Agent(_model(), storage=config.storage, config=config).graph.aget_state(CONFIG)
+    except BaseException as error:
+        tally.killed.append(f"{name}: {type(error).__name__}")
+        return
+    _judge(name, case, run, state.values["journal"], tally)
+    raw = _bytes(folder)
+    tally.leaks += [f"{name}: {secret}" for secret in SECRETS if secret.encode() in raw]
+    if case.name in LARGE:
+        tally.sizes[name] = len(raw)
+
+
+def _judge(name: str, case: Case, run: Run, journal: Sequence[Any], tally: Tally) -> None:
+    outcome = run.outcome or {}
+    tally.ends[f"{run.status} {outcome.get('code')}"] += 1
+    if run.status != "completed":
+        tally.killed.append(f"{name}: {run.status} {outcome.get('reason')}")
+        return
+    tally.right += 1
+    seen = next(entry for entry in journal if entry["tool"] == "bad")
+    returned = case.kind == "returns" and case.name not in BROKEN
+    if seen["ok"] != returned:
+        tally.misread.append(f"{name}: {seen['text'][:200]}")
+
+
+def _bytes(folder: Path) -> bytes:
+    """Everything that the storage wrote."""
+    return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
+
+
+def _bad(case: Case, awaited: bool) -> BaseTool:
+    def plain() -> Any:
+        """Do what no tool should."""
+        return case.body()
+
+    async def coroutine() -> Any:
+        """Do what no tool should."""
+        if case.kind == "hangs":
+            await asyncio.Event().wait()
+        return case.body()
+
+    options: dict[str, Any] = {"coroutine": coroutine} if awaited else {"func": plain}
+    return StructuredTool.from_function(**options, name="bad")
+
+
+def _good() -> BaseTool:
+    def good() -> str:
+        """Work."""
+        return "it works"
+
+    return StructuredTool.from_function(good, metadata={"effect": "read"})
+
+
+def _model() -> ScriptedModel:
+    def execute(messages: Any, tools: Any) -> Any:
+        made = sum(isinstance(message, ToolMessage) for message in messages)
+        return call(("bad", "good")[made]) if made < 2 else finish_step("It works.", "s1.2")
+
+    plan = submit_plan([{"content": "try", "done_when": ["it works"], "tools": ["bad", "good"]}])
+    return ScriptedModel(roles={"triage": [plan], "execute": execute, "deliver": ["Done."]}, strict=False)
+
+
+async def misbehave(folder: Path, chosen: Iterable[tuple[Case, bool]]) -> Tally:
+    """A run per tool, one after the other."""
+    tally = Tally()
+    for number, (case, awaited) in enumerate(chosen):
+        place = folder / str(number)
+        place.mkdir()
+        await strike(case, awaited, place, tally)
+        for file in place.rglob("*"):
+            if file.is_file():
+                file.unlink()
+    return tally
+
+
+def everything() -> list[tuple[Case, bool]]:
+    """Every case as a plain function and as a coroutine."""
+    return [(case, awaited) for case in cases() for awaited in (False, True)]
+
+
+async def measured(folder: Path) -> Measured:
+    """F8."""
+    tally = await misbehave(folder, everything())
+    RELEASE.set()
+    worst = max(tally.sizes.values())
+    good = tally.right - len(tally.misread)
+    leaky = sum("secret" in case.name for case, _ in everything())
+    figures = [
+        none("F8", "runs killed by a tool", tally.runs, len(tally.killed)),
+        of("F8", "runs that end right, their observation as it was: ok or not", tally.runs, good),
+        Figure("F8", "the database after a result beyond the cap of 1,000,000 characters", len(tally.sizes),
+               f"≤ {worst / LIMIT:.2f} × the cap", "< 2 × the cap", worst < 2 * LIMIT),
+        none("F8", "secrets stored, of those returned or raised", leaky, len(tally.leaks)),
+    ]  # fmt: skip
+    kinds = Counter(case.kind for case, _ in everything())
+    said = "\n".join(f"- {each}" for each in (*tally.killed, *tally.misread, *tally.leaks))
+    cells = [(kind, kinds[kind]) for kind in kinds]
+    return Measured(
+        figures, f"{table(['tools that', 'runs'], cells)}\n\nEnds: {counted(tally.ends)}.\n\n{said}".rstrip()
+    )
