@@ -12,8 +12,11 @@ from langgraph.store.base import PutOp
 
 from agent.storage.sqlite import SqliteDatabase
 from agent.storage.storage import Database, Opened, Storage
+from benchmarks.faults.figures import Figure, Measured, none, of
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
+from benchmarks.report import table
 from state.errors import StorageError, UnknownThread
+from tests.storage_servers import fresh_postgres_url
 
 Kind = Literal["error before", "error after", "disk full", "locked", "connection lost"]
 SQLITE_KINDS: tuple[Kind, ...] = ("error before", "error after", "disk full", "locked")
@@ -30,6 +33,7 @@ class FailingDatabase:
     path: Path | None = None
     writes: int = 0
     fired: bool = False
+    """A write failed; what fits into the pages that a full disk has left does not."""
     mended: bool = False
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
@@ -50,13 +54,15 @@ class FailingDatabase:
             if reads and write.__name__ == "abatch":
                 return await write(*args, **options)
             self.writes += 1
-            if self.writes != self.at:
-                return await write(*args, **options)
-            self.fired = True
-            await self._strike(opened)
-            result = await write(*args, **options)
-            if self.kind == "error after":
-                raise sqlite3.OperationalError("disk I/O error")
+            try:
+                if self.writes == self.at:
+                    await self._strike(opened)
+                result = await write(*args, **options)
+                if self.writes == self.at and self.kind == "error after":
+                    raise sqlite3.OperationalError("disk I/O error")
+            except BaseException:
+                self.fired = True
+                raise
             return result
 
         return call
@@ -179,16 +185,16 @@ async def sqlite_faults(folder: Path, seeds: Sequence[int], every: int, kinds: S
     return tally
 
 
-async def postgres_faults(fresh_url: Callable[[], str], seeds: Sequence[int], every: int) -> Tally:
+async def postgres_faults(seeds: Sequence[int], every: int) -> Tally:
     """The server closes the connection before every `every`-th write."""
     from agent.storage.postgres import PostgresDatabase
 
     tally = Tally()
     for seed in seeds:
-        url = fresh_url()
+        url = fresh_postgres_url()
         total = await count_writes(lambda url=url: PostgresDatabase(url, "postgres"), seed)  # type: ignore[misc]
         for at in range(1 + seed % every, total + 1, every):
-            url = fresh_url()
+            url = fresh_postgres_url()
             await strike(lambda url=url: PostgresDatabase(url, "postgres"), "connection lost", at, seed, tally)  # type: ignore[misc]
     return tally
 
@@ -197,3 +203,23 @@ def _forget(folder: Path, name: str) -> None:
     for file in folder.glob(f"{name}*"):
         if file.is_file():
             file.unlink()
+
+
+async def measured(folder: Path) -> Measured:
+    """F5."""
+    found = {
+        "SQLite": await sqlite_faults(folder, (0, 1), 2),
+        "PostgreSQL": await postgres_faults((0,), 4),
+    }
+    figures: list[Figure] = []
+    for name, tally in found.items():
+        figures += [
+            of("F5", f"{name}: failed writes that surface as a StorageError", tally.fired, sum(tally.kinds.values())),
+            of("F5", f"{name}: runs that then recover, and end right", tally.runs, tally.recovered),
+            none("F5", f"{name}: doubled changes", tally.runs, tally.doubled),
+        ]
+    cells = [(f"{name}: {kind}", count) for name, tally in found.items() for kind, count in tally.kinds.items()]
+    asked = ", ".join(f"{tally.asked} of {tally.runs} runs on {name}" for name, tally in found.items())
+    strange = "\n".join(f"- {each}" for tally in found.values() for each in tally.strange)
+    told = f"{table(['fault', 'n'], cells)}\n\nA person was asked about an effect in {asked}."
+    return Measured(figures, f"{told}\n\n{strange}".rstrip())

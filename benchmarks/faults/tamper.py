@@ -13,12 +13,17 @@ import ormsgpack
 
 from agent import Agent
 from agent.storage import open_storage
+from benchmarks.faults.figures import Measured, none
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
+from benchmarks.report import table
 from state.errors import StorageError
 
 KEY = bytes(range(32))
 THREADS = ("one", "two")
 CELLS = (("checkpoints", "checkpoint"), ("checkpoints", "metadata"), ("writes", "value"), ("store", "value"))
+ENDS = ("noticed", "harmless", "undetected")
+WORDS = {"flip": "one bit flipped", "swap": "two values swapped", "gadget": "an object planted that would run code"}
+PLANTED = (("checkpoints", "checkpoint"), ("writes", "value"))
 KINDS = (("checkpoints", "type"), ("writes", "type"))
 
 
@@ -138,7 +143,9 @@ def plant(kind: str, payload: bytes, table: str, column: str) -> Any:
     return change
 
 
-async def tampering(folder: Path, seed: int, flips: int, swaps: int, key: bytes | None) -> Counter[str]:
+async def tampering(
+    folder: Path, seed: int, flips: int, swaps: int, key: bytes | None, planted: Sequence[tuple[str, str]] = PLANTED
+) -> Counter[str]:
     """What became of so many flipped bits and swapped values; `ran` counts gadgets whose code ran."""
     target, randoms = Target(folder, seed, key), random.Random(f"tamper {seed}")
     await target.fill()
@@ -150,9 +157,41 @@ async def tampering(folder: Path, seed: int, flips: int, swaps: int, key: bytes 
     for _ in range(swaps):
         found["swap " + await target.attacked(swap(randoms))] += 1
     marker = folder / f"ran-{bool(key)}"
-    for table, column in (("checkpoints", "checkpoint"), ("writes", "value")):
+    for place, column in planted:
         for kind, payload in gadgets(marker):
-            found["gadget " + await target.attacked(plant(kind, payload, table, column))] += 1
+            found["gadget " + await target.attacked(plant(kind, payload, place, column))] += 1
             found["gadget ran"] += marker.exists()
             marker.unlink(missing_ok=True)
     return found
+
+
+async def measured(folder: Path) -> Measured:
+    """F11."""
+    found = {name: await tampering(folder, 0, 150, 60, key) for name, key in (("with a key", KEY), ("without", None))}
+    sealed, plain = found.values()
+    changes = _tried(sealed, "flip") + _tried(sealed, "swap")
+    planted = sum(_tried(each, "gadget") for each in found.values())
+    figures = [
+        none("F11", "flipped bits and swapped rows that change a run unnoticed, with a key", changes, _changed(sealed)),
+        none("F11", "planted objects whose code runs, with and without a key", planted,
+             sealed["gadget ran"] + plain["gadget ran"]),
+    ]  # fmt: skip
+    cells = [
+        (f"{WORDS[attack]}, {name}", *(each[f"{attack} {end}"] for end in ENDS), _broken(each, attack))
+        for attack in WORDS
+        for name, each in found.items()
+    ]
+    head = ["attack", "StorageError", "the same end", "another end, unnoticed", "another error"]
+    return Measured(figures, table(head, cells))
+
+
+def _tried(counts: Counter[str], attack: str) -> int:
+    return sum(count for name, count in counts.items() if name.startswith(attack) and name != "gadget ran")
+
+
+def _changed(counts: Counter[str]) -> int:
+    return sum(count for name, count in counts.items() if name.endswith("undetected"))
+
+
+def _broken(counts: Counter[str], attack: str) -> int:
+    return sum(count for name, count in counts.items() if name.startswith(f"{attack} broken"))
