@@ -16,7 +16,7 @@ from graph.planning import replanning
 from graph.updates import applied, together
 from state.channels import merge_records
 from state.ledger import meter
-from state.marking import mark
+from state.marking import inset
 from state.outcome import FINAL
 from state.plan import step_of
 from state.progress import Move, next_move
@@ -153,7 +153,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
         "about": "early",
         "name": "ask_user",
         "tool_call_id": call_id(),
-        "question": f"{', '.join(move.steps)} says that the goal is reached: {mark(said)}\n"
+        "question": f"{', '.join(move.steps)} says that the goal is reached: {inset(said)}\n"
         f"Go on with the rest of the plan, or leave it out?\n{lines}",
         "options": EARLY_OPTIONS,
         "step": None,
@@ -165,10 +165,10 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
 def _failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {e['text'][:300]}" for e in seen)
+    tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {inset(e['text'][:300])}" for e in seen)
     content = step_of(values["plan"], id)["content"][:200]
     why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
-    return mark(f"Step {id} ({content}) {record['status']}: {why}{tail}")
+    return f"Step {id} ({content}) {record['status']}: {inset(why)}{tail}"
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

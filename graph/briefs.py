@@ -10,7 +10,7 @@ from graph.context import Deps, Executor
 from graph.toolbox import Toolbox
 from prompts import brief, escape, section
 from state.evidence import criteria_of
-from state.marking import mark
+from state.marking import inset, mark
 from state.plan import ancestors
 from state.relevance import most_relevant
 from state.settings import Profile, Settings
@@ -43,7 +43,7 @@ def conversation(messages: Sequence[BaseMessage]) -> str:
         if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
             continue
         if text := message.text.strip():
-            lines.append(f"{'user' if isinstance(message, HumanMessage) else 'assistant'}: {_inset(text[:2000])}")
+            lines.append(f"{'user' if isinstance(message, HumanMessage) else 'assistant'}: {inset(text[:2000])}")
     return "\n".join(lines)[-CONVERSATION_CHARS:]
 
 
@@ -66,7 +66,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, 
         section("today", facts.get("today") or ""),
         section("conversation", facts.get("conversation") or ""),
         section("goal", facts["goal"]),
-        section("finished", _json(facts.get("finished"))),
+        section("finished", mark(_json(facts.get("finished")))),
         section("failure", facts.get("failure") or ""),
         section("proposal", _json(_sparse(facts.get("proposal")))),
         section("feedback", facts.get("feedback") or ""),
@@ -141,8 +141,8 @@ def delivery_brief(
     lines = [f"status: {receipt['status']}{why}"]
     for row in receipt["steps"]:
         lines.append(f"step {row['id']} {row['status']}: {row['content']}")
-        lines += [f"  result: {_inset(row['result'][:most])}"] if row["result"] else []
-        lines += [f"  reason: {_inset(row['reason'])}"] if row["reason"] else []
+        lines += [f"  result: {inset(row['result'][:most])}"] if row["result"] else []
+        lines += [f"  reason: {inset(row['reason'])}"] if row["reason"] else []
         lines += [_proof_line(item, seen) for item in row["criteria"]]
     if receipt.get("schedule"):
         lines.append(f"to be repeated, as approved: {_json(_sparse(receipt['schedule']))}")
@@ -151,16 +151,11 @@ def delivery_brief(
     )
 
 
-def _inset(text: str) -> str:
-    """A text that may hold output of tools, so that no line of it looks like one of ours."""
-    return "\n    ".join(mark(text).splitlines())
-
-
 def _proof_line(item: Mapping[str, Any], seen: Mapping[str, str]) -> str:
     """A criterion, its verdict, and the words that prove it: the quote, else how the observation begins."""
     proofs = (str(e.get("quote") or seen.get(e["observation"], ""))[:SEEN_CHARS] for e in item["evidence"])
     said = "; ".join(" ".join(proof.split()) for proof in proofs if proof.strip())
-    return f"  criterion {item['text']}: {item['verdict']}" + (f" ({said[:1000]})" if said else "")
+    return f"  criterion {item['text']}: {item['verdict']}" + (f" ({mark(said[:1000])})" if said else "")
 
 
 def judge_brief(criterion: str, evidence: Sequence[Mapping[str, Any]]) -> str:

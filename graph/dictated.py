@@ -21,6 +21,8 @@ ENDS = ("finish_task", "give_up")
 """Control tools after which the plan does not go on as it was approved."""
 _OUTPUT = re.compile(r"\[([^\]\s]+)\][^\n]*\n<tool_output>\n(.*?)\n</tool_output>", re.DOTALL)
 """Nothing inside can look like the end of it, for it is marked; what the runtime says itself stands outside."""
+_LOOK_ALIKE = str.maketrans("авсԁеһіјӏкмнорѕтухԝαεικνορτυχ", "abcdehijlkmhopstyxwaeikvoptux")
+"""Cyrillic and Greek letters that look Latin in one of their cases."""
 _HIDDEN = re.compile(f"[{INVISIBLE}]")
 
 
@@ -30,7 +32,7 @@ class Text:
 
     id: str
     said: str
-    """Folded: letters in one form and case, nothing invisible."""
+    """Folded: letters in one form and case, by their looks; nothing invisible."""
     own: bool = False
     suspect: bool = False
     """It imitates the runtime."""
@@ -101,4 +103,5 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _folded(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).casefold().split())
+    plain = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).casefold()
+    return " ".join(plain.translate(_LOOK_ALIKE).split())

@@ -42,6 +42,11 @@ def unmark(text: str) -> str:
     return _TAG.sub(_unmark_tag, text)
 
 
+def inset(text: str) -> str:
+    """A marked text to stand within lines of the runtime's own, so that no line of it looks like one of those."""
+    return "\n    ".join(mark(text).splitlines())
+
+
 def imitates(text: str) -> bool:
     """Whether something in a text that was marked had to be: it looked like the runtime speaking."""
     return unmark(text) != text
