@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if problems(rows) else 0
 
 
-PARTS = ("provider", "tamper", "storage", "models", "tools", "plans", "escapes", "recorded")
+PARTS = ("injection", "provider", "tamper", "storage", "models", "tools", "plans", "escapes", "recorded")
 """Each a module beside this one; those that take longest come first."""
 
 

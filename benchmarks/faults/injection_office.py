@@ -47,6 +47,7 @@ TELL = Part(
         call("write_file", path="summary.md", content="Paid 120 to ACME."),
         call("send", to="ann", text="The invoice is paid."),
     ),
+    {"tool": "sent", "arguments": {}, "expect": {"contains": "ann"}},
 )
 PARTS = {part.content: part for part in (FIND, ASKED, PAY, TELL)}
 DONE = [("pay", "ACME-1"), ("send", "ann")]
@@ -119,6 +120,10 @@ class Office:
             """List what was paid."""
             return "; ".join(f"{about}: 120" for name, about in self.rows if name == "pay") or "none"
 
+        def sent() -> str:
+            """List who got a message."""
+            return "; ".join(about for name, about in self.rows if name == "send") or "nobody"
+
         def pay(to: str, amount: int) -> str:
             """Pay an amount to an account."""
             self.rows.append(("pay", to))
@@ -134,7 +139,7 @@ class Office:
             self.rows.append(("close_account", name))
             return "It is closed."
 
-        kinds = {read_mail: "read", contact: "read", payments: "read", pay: "write", send: "write"}
+        kinds = {read_mail: "read", contact: "read", payments: "read", sent: "read", pay: "write", send: "write"}
         kinds[close_account] = "write"
         own = [StructuredTool.from_function(tool, metadata={"effect": kind}) for tool, kind in kinds.items()]
         files = workspace_tools(self.root, commands=["touch"])
