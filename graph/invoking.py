@@ -39,7 +39,7 @@ class Site:
         """What the step may still spend, less what it spent here."""
         running = self.spent
         for meter in self.meters:
-            running = add(running, meter.spent)
+            running = add(running, meter.taken)
         return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
 
 
@@ -59,6 +59,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
 
     async def run() -> Outcome:
         result = await _called(site, tool, call, tagged, key)
+        meter.close()
         if kind != "read" and len(result.text) > INLINE_CHARS:
             await keep_text(store, thread, turn, observation, result.text)
         return Outcome(result, meter.spent)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -19,11 +20,23 @@ _ONE_AT_A_TIME = threading.RLock()
 """Tools that run side by side in threads share what is left; none may start a call on what another just took."""
 
 
+@dataclass(frozen=True)
+class _Flying:
+    """A call that was not answered yet."""
+
+    size: int
+    """Characters of the prompt."""
+    name: str
+    least: Amounts
+    """What the prompt alone costs."""
+
+
 class Meter(BaseCallbackHandler):
     """Adds up model calls, tokens and money of everything that runs with it among its callbacks.
 
     `left` says what may still be spent, all calls so far taken off. When nothing is, the next call of a model raises
-    ModelError where it is made; so does a model without a known price under a limit of `cost_usd`.
+    ModelError where it is made; so does a model without a known price under a limit of `cost_usd`, and every model
+    called after `close`.
     """
 
     raise_error = True
@@ -33,7 +46,23 @@ class Meter(BaseCallbackHandler):
         self.spent: Amounts = {}
         self._left = left
         self._pricing = pricing
-        self._open: dict[UUID, tuple[int, str]] = {}
+        self._open: dict[UUID, _Flying] = {}
+        self._closed = False
+
+    @property
+    def taken(self) -> Amounts:
+        """What was spent, with what the calls in flight take at least."""
+        with _ONE_AT_A_TIME:
+            total = self.spent
+            for call in self._open.values():
+                total = add(total, call.least)
+            return total
+
+    def close(self) -> None:
+        """The work is over, though a thread of it may go on: what is in flight is charged, nothing more is called."""
+        with _ONE_AT_A_TIME:
+            self.spent, self._closed = self.taken, True
+            self._open.clear()
 
     def on_chat_model_start(
         self, serialized: Any, messages: Sequence[Sequence[BaseMessage]], *, run_id: UUID, **kwargs: Any
@@ -47,12 +76,15 @@ class Meter(BaseCallbackHandler):
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """It answered."""
-        size, name = self._open.pop(run_id, (0, ""))
+        with _ONE_AT_A_TIME:
+            call = self._open.pop(run_id, None if self._closed else _Flying(0, "", {}))
+        if call is None:
+            return
         for row in response.generations:
             for generation in row[:1]:
                 said = generation.message if isinstance(generation, ChatGeneration) else None
                 message = said if isinstance(said, AIMessage) else AIMessage(generation.text)
-                self._add(cost_of(message, size, name, self._pricing))
+                self._add(cost_of(message, call.size, call.name, self._pricing))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed; the call was made and counts."""
@@ -66,13 +98,15 @@ class Meter(BaseCallbackHandler):
 
     def _start(self, run_id: UUID, size: int, facts: Mapping[str, Any]) -> None:
         with _ONE_AT_A_TIME:
+            if self._closed:
+                raise ModelError("The call is over; no model may be called for it any more.", code="budget")
             left = self._left()
             if key := exhausted(left, ("model_calls",)):
                 raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
             name = _name(facts)
             if "cost_usd" in left and not is_priced(name, self._pricing):
                 raise ModelError(no_price(name), code="unpriced")
-            self._open[run_id] = (size, name)
+            self._open[run_id] = _Flying(size, name, cost_of(AIMessage(""), size, name, self._pricing))
             self._add({"model_calls": 1})
 
     def _add(self, amounts: Amounts) -> None:

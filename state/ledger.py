@@ -81,8 +81,23 @@ def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -
 
     Whole numbers are split as evenly as they go, the first parts taking the remainder.
     """
-    split = {key: _split(max(0, amount - reserve.get(key, 0)), parts) for key, amount in left.items()}
+    split = {key: _split(_less(amount, reserve.get(key, 0)), parts) for key, amount in left.items()}
     return [{key: amounts[index] for key, amounts in split.items()} for index in range(parts)]
+
+
+def _less(amount: float, reserve: float) -> float:
+    """A whole amount stays one."""
+    return max(0, amount - (math.ceil(reserve) if isinstance(amount, int) else reserve))
+
+
+def flying(spent: Mapping[str, float] | None, calls: int) -> Amounts:
+    """What so many model calls in flight may come to, of what nobody can know before; {} while none was made.
+
+    Conversations grow, so their last calls are about twice as large as their calls on average.
+    """
+    made = (spent or {}).get("model_calls", 0)
+    known = {key: (spent or {}).get(key, 0) for key in ALWAYS}
+    return {key: 2 * calls * amount / made for key, amount in known.items() if amount} if made and calls else {}
 
 
 def _split(amount: float, parts: int) -> list[float]:

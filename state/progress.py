@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from state.ledger import Amounts, exhausted, remaining, share, tightest
+from state.ledger import Amounts, add, exhausted, flying, remaining, share, tightest
 from state.outcome import FINAL
 from state.plan import depends
 from state.settings import Settings
@@ -57,7 +57,8 @@ def next_move(
             return Move("early", tuple(early), changes=changes)
         return Move("end", key="finished_early" if _left(now) else "worked", changes={**changes, **_skip(now)})
     if ready := _runnable(plan, now):
-        return _dispatch(plan, ready, now, settings, remaining(settings.limits, granted, spent), writers, late, changes)
+        account = (remaining(settings.limits, granted, spent), spent)
+        return _dispatch(plan, ready, now, settings, account, writers, late, changes)
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # After the deadline no answer could be used any more.
         return Move("budget" if late else "ask", tuple(waiting), key="deadline" if late else "", changes=changes)
@@ -110,11 +111,12 @@ def _dispatch(
     ready: Sequence[str],
     records: Records,
     settings: Settings,
-    left: Amounts,
+    account: tuple[Amounts, Mapping[str, float]],
     writers: Collection[str],
     late: bool,
     changes: dict[str, dict[str, Any]],
 ) -> Move:
+    left, spent = account
     needs = {id: next_needs(records[id]) for id in ready}
     free = share(left, 1, RESERVE)[0]
     if late or all(exhausted(free, needs[id]) for id in ready):
@@ -126,14 +128,16 @@ def _dispatch(
         short = next(id for id in ready if exhausted(own[id], needs[id]))
         return Move("budget", (short,), key=exhausted(own[short], needs[short]) or "", scope=short, changes=changes)
     chosen = _together(plan, able, writers)[: settings.max_parallel]
-    while len(chosen) > 1 and any(exhausted(part, needs[id]) for part, id in _shared(left, chosen)):
+    while len(chosen) > 1 and any(exhausted(part, needs[id]) for part, id in _shared(left, spent, chosen)):
         chosen = chosen[:-1]
-    allowances = tuple(tightest(part, own[id]) for part, id in _shared(left, chosen))
+    allowances = tuple(tightest(part, own[id]) for part, id in _shared(left, spent, chosen))
     return Move("dispatch", tuple(chosen), allowances, changes=changes)
 
 
-def _shared(left: Amounts, chosen: Sequence[str]) -> list[tuple[Amounts, str]]:
-    return list(zip(share(left, len(chosen), RESERVE), chosen, strict=True))
+def _shared(left: Amounts, spent: Mapping[str, float], chosen: Sequence[str]) -> list[tuple[Amounts, str]]:
+    """What each may spend: each may exceed its share by the call in flight, all together by no more than one call."""
+    reserve = add(RESERVE, flying(spent, len(chosen) - 1))
+    return list(zip(share(left, len(chosen), reserve), chosen, strict=True))
 
 
 def _together(plan: Mapping[str, Any], ready: Sequence[str], writers: Collection[str]) -> list[str]:

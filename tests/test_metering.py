@@ -85,6 +85,35 @@ async def test_every_way_of_calling_a_model_is_counted() -> None:
     assert meter.spent["cost_usd"] == pytest.approx(6.0)
 
 
+async def test_a_call_in_flight_counts_with_its_prompt_for_the_one_beside_it() -> None:
+    """DESIGN 6: at a limit of tokens or money, calls side by side do not all take what only one may."""
+    model = ScriptedModel([reply("a", usage=USAGE)], model_name="helper")
+    meter = Meter(lambda: {"input_tokens": 900 - meter.taken.get("input_tokens", 0), "cost_usd": 5.0}, price)
+    model_of = RunnableLambda(model.ainvoke)
+    asked = [model_of.ainvoke("x" * 4000, metered({}, meter)) for _ in range(3)]
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(result).__name__ for result in results] == ["AIMessage", "ModelError", "ModelError"]
+    assert meter.spent == meter.taken
+    assert (meter.spent["model_calls"], meter.spent["input_tokens"], meter.spent["cost_usd"]) == (1, 1000, 1.0)
+
+
+async def test_after_a_call_is_over_its_thread_calls_no_model_any_more() -> None:
+    """R05: what a tool that took too long does later could be charged to nobody; what was in flight is, estimated."""
+
+    def too_late(messages: list[Any], tools: list[Any]) -> Any:
+        meter.close()
+        return reply("too late", usage=USAGE)
+
+    model = ScriptedModel([too_late], model_name="helper")
+    meter = Meter(dict, price)
+    await model.ainvoke("x" * 400, metered({}, meter))
+    with pytest.raises(ModelError, match="is over"):
+        await model.ainvoke("again", metered({}, meter))
+    model.assert_exhausted()
+    spent = {key: amount for key, amount in meter.spent.items() if amount}
+    assert spent == {"model_calls": 1, "input_tokens": 100, "cost_usd": 0.1, "estimated_calls": 1}
+
+
 async def test_a_model_that_only_completes_text_is_counted_by_its_length() -> None:
     meter = Meter(dict, None)
     await FakeListLLM(responses=["four words of text"]).ainvoke("x" * 400, metered({}, meter))

@@ -179,7 +179,7 @@ def _move(plan: list[dict[str, Any]], records: dict[str, Any] | None = None, **m
     for id, record in (records or {}).items():
         known[id] = {**known[id], **record}
     settings = more.pop("settings", Settings())
-    return next_move(whole, known, settings=settings, spent={}, granted={}, **more)
+    return next_move(whole, known, settings=settings, spent=more.pop("spent", {}), granted={}, **more)
 
 
 def test_steps_that_declare_nothing_run_one_after_the_other() -> None:
@@ -192,6 +192,16 @@ def test_a_step_that_may_write_and_declares_nothing_runs_alone() -> None:
     plan = [{"id": "s1"}, {"id": "s2", "depends_on": []}, {"id": "s3", "depends_on": []}]
     assert _move(plan, writers={"s1", "s2", "s3"}).steps == ("s1",)
     assert _move(plan, {"s1": {"status": "done"}}, writers={"s1", "s2", "s3"}).steps == ("s2", "s3")
+
+
+def test_what_steps_side_by_side_get_leaves_room_for_their_last_calls() -> None:
+    """DESIGN 6: all together exceed a limit of tokens or money by one call at most; without room, one goes."""
+    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}, {"id": "s3", "depends_on": []}]
+    settings = Settings(limits=Limits(input_tokens=1000))
+    assert [a["input_tokens"] for a in _move(plan, settings=settings).allowances] == [334, 333, 333]
+    for used, allowances in ((100, [167, 167, 166]), (200, [200, 200]), (400, [600])):
+        move = _move(plan, settings=settings, spent={"model_calls": 1, "input_tokens": used})
+        assert [allowance["input_tokens"] for allowance in move.allowances] == allowances
 
 
 def test_everything_that_can_run_runs_before_anybody_is_asked() -> None:

@@ -183,7 +183,7 @@ class World:
         async def consult(what: str) -> str:
             """Ask another model."""
             said = self._made("consult", what)
-            await self._inner().ainvoke([HumanMessage(what)])
+            await self._consulted(*what.split("/")[:2])
             return said
 
         async def holds(what: str) -> str:
@@ -201,8 +201,12 @@ class World:
             self._pay(tool, step, "act", int(place), tool_calls=1)
         return f"green {what}"
 
+    async def _consulted(self, step: str, place: str) -> BaseMessage:
+        """A tool or an executor calls a model by itself; the prompt is as long as it costs, so that it can be told."""
+        size = self.sizes[int(place) % len(self.sizes)]
+        return await self._inner().ainvoke([HumanMessage(f"{step}/{place}/".ljust(400 * size, "?"))])
+
     def _inner(self) -> ScriptedModel:
-        """The model that a tool or an executor calls by itself; what it is asked begins with step and round."""
 
         def policy(messages: list[BaseMessage], tools: Any) -> Any:
             step, place, *_ = messages[-1].text.split("/")
@@ -218,12 +222,12 @@ class World:
         async def work(brief: str) -> str:
             step = self._delegated("worker", brief)
             for _ in range(3):
-                await self._inner().ainvoke([HumanMessage(f"{step}/0/work")])
+                await self._consulted(step, "0")
             return f"green {step}/0/work"
 
         async def think(state: MessagesState) -> Json:
             step = self._delegated("crew", state["messages"][-1].text)
-            return {"messages": [await self._inner().ainvoke([HumanMessage(f"{step}/0/think")])]}
+            return {"messages": [await self._consulted(step, "0")]}
 
         graph = StateGraph(MessagesState)
         graph.add_node("think", think)
