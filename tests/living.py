@@ -112,22 +112,31 @@ async def live(world: World, people: People, storage: Storage, settings: Json, c
         world.process += 1
 
 
-async def _process(world: World, people: People, storage: Storage, settings: Json) -> Run:
+def agent_of(world: World, storage: Storage, settings: Json) -> Agent:
+    """An agent that lives in the world."""
     tools = world.tools()
     executors = world.executors(tools)
-    agent = Agent(
+    return Agent(
         world.model(), tools, storage=storage, settings=settings, executors=executors, effects=EFFECTS, prices=PRICES
     )
-    async with agent:
+
+
+async def answered(agent: Agent, run: Run, world: World, people: People) -> Run:
+    """The run at its end, all its questions answered."""
+    while run.status not in ENDS:
+        assert len(people.pauses) < MOST_PAUSES, "the run asks without end"
+        if run.status == "waiting":
+            pause = run.pending[0]
+            run = await agent.resume("t", {pause["id"]: people.answer(pause, world)})
+        else:
+            run = await agent.resume("t")
+    return run
+
+
+async def _process(world: World, people: People, storage: Storage, settings: Json) -> Run:
+    async with agent_of(world, storage, settings) as agent:
         try:
             run = await agent.get("t")
         except UnknownThread:
             run = await agent.start("Do the work", thread_id="t")
-        while run.status not in ENDS:
-            assert len(people.pauses) < MOST_PAUSES, "the run asks without end"
-            if run.status == "waiting":
-                pause = run.pending[0]
-                run = await agent.resume("t", {pause["id"]: people.answer(pause, world)})
-            else:
-                run = await agent.resume("t")
-        return run
+        return await answered(agent, run, world, people)

@@ -31,7 +31,8 @@ def postgres_url() -> str:
 
 @contextmanager
 def _runtime(folder: Path) -> Iterator[None]:
-    """Its lock lies where it finds the runtime folder; the default, /tmp/.lockfile, may belong to somebody else."""
+    """Where its lock lies, if the folder is there; the default, /tmp/.lockfile, may belong to somebody else."""
+    (folder / "python_PostgresServer").mkdir()
     before = os.environ.get("XDG_RUNTIME_DIR")
     os.environ["XDG_RUNTIME_DIR"] = str(folder)
     try:

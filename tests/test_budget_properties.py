@@ -7,14 +7,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from agent import Run
 from agent.storage import open_storage
 from graph import asking
-from tests.living import ENDS, Cuts, People, live
+from state.ledger import add
+from tests.living import ENDS, Cuts, People, agent_of, answered, live
 from tests.worlds import BOUGHT, Json, World, planned
 
 
@@ -26,6 +27,7 @@ def _no_waiting() -> Iterator[None]:
         yield
 
 
+THREAD: Any = {"configurable": {"thread_id": "t"}}
 MOVES = ["look", "look", "send", "consult", "mixed", "broken", "refused", "ask", "speak", "flaky", "give_up"]
 SCRIPT = st.lists(st.tuples(st.sampled_from(MOVES), st.integers(1, 4)), max_size=4)
 PLANNER = st.lists(st.sampled_from(["broken", "ask", "think"]), max_size=2)
@@ -142,8 +144,8 @@ def check_limits(world: World, really: Json, limits: Json, granted: Json, lost: 
 
 
 def some(share: float) -> Any:
-    """So many of the examples of the profile, of which a whole run takes more than others."""
-    return examples(max_examples=int(examples().max_examples * share))
+    """A share of the profile's examples: whole runs take long, too long to look for a smaller one that fails too."""
+    return examples(max_examples=int(examples().max_examples * share), phases=(Phase.reuse, Phase.generate))
 
 
 @some(0.4)
@@ -175,3 +177,33 @@ def test_in_a_file_too(world: World, crowd: People, settings: Json, cuts: Cuts) 
         storage = open_storage(f"sqlite:///{Path(folder)}/runs.db")
         run = asyncio.run(live(world, crowd, storage, settings, cuts))
     check_books(world, crowd, run, settings)
+
+
+@some(0.15)
+@given(worlds(), people(), people(), SETTINGS, st.floats(0, 1))
+def test_a_fork_counts_from_where_it_forked(
+    world: World, crowd: People, others: People, settings: Json, where: float
+) -> None:
+    """R05, DESIGN 6: time travel takes the ledger along; what another branch spent is not in it, what this one is."""
+
+    async def forked() -> tuple[Json, Json, Run]:
+        storage = open_storage("memory:")
+        await live(world, crowd, storage, settings)
+        agent = agent_of(world, storage, settings)
+        history = [one async for one in agent.graph.aget_state_history(THREAD) if one.next and one.values.get("goal")]
+        snapshot = history[int(where * (len(history) - 1))]
+        before = world.spent()
+        await agent.graph.ainvoke(None, snapshot.config)
+        run = await answered(agent, await agent.get("t"), world, others)
+        return snapshot.values, before, run
+
+    values, before, run = asyncio.run(forked())
+    after, granted = world.spent(), add(values.get("granted"), others.granted())
+    for key in ("model_calls", "tool_calls", *BOUGHT):
+        here = values.get("spent", {}).get(key, 0) + after.get(key, 0) - before.get(key, 0)
+        assert run.spent.get(key, 0) >= here - 1e-6, key
+        # A call of the other branch whose recorded outcome is used here is charged here too.
+        assert run.spent.get(key, 0) <= here + 1e-6 or any(pause["kind"] == "effect" for pause in others.pauses), key
+    for key in ("model_calls", "tool_calls", "replans"):
+        if key in settings["limits"]:
+            assert run.spent.get(key, 0) <= settings["limits"][key] + granted.get(key, 0), key

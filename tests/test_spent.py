@@ -140,3 +140,56 @@ async def test_repeated_requests_count_against_the_limit_of_calls() -> None:
         assert len(server.requests) == run.spent["model_calls"] == 3
     assert (run.status, (run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
     assert run.answer
+
+
+@pytest.mark.parametrize(
+    ("limits", "rounds"),
+    [
+        ({"limits": {"model_calls": 4}}, 2),  # triage, two rounds, and one kept for a delivery
+        ({"limits": {"rounds": 2}}, 2),
+        ({"step_limits": {"model_calls": 2}}, 2),
+        ({"step_limits": {"rounds": 2}}, 2),
+        ({"limits": {"questions": 2}}, 4),
+    ],
+)
+async def test_answers_of_people_reset_no_limit(limits: dict[str, Any], rounds: int, tmp_path: Path) -> None:
+    """R05, X08: two is two, however often a person answers and whichever agent goes on."""
+
+    def asks(messages: list[Any], tools: list[Any]) -> Any:
+        if "No question was asked" in messages[-1].text:
+            return give_up("nobody answers any more")
+        return ask_user(f"Question {len(messages)}?")
+
+    plan = {"content": "ask", "done_when": ["asked"]}
+    scripted = ScriptedModel(roles={"triage": [submit_plan([plan])], "execute": asks, "deliver": lambda *_: "So."})
+    settings = {"confirm": "never", "on_exhausted": "deliver", "on_failure": "deliver", **limits}
+    storage, answers = f"sqlite:///{tmp_path}/runs.db", 0
+    run = await Agent(scripted, storage=storage, settings=settings).start("go", thread_id="t")
+    while run.status == "waiting" and answers < 10:
+        answers += 1
+        run = await Agent(scripted, storage=storage).resume("t", f"answer {answers}")
+    assert answers == 2
+    assert run.status in ("exhausted", "failed")
+    assert len([request for request in scripted.requests if request.role == "execute"]) <= rounds
+    assert run.spent["model_calls"] == len(scripted.requests)
+
+
+async def test_ten_approvals_let_no_more_calls_through_than_the_limit(tmp_path: Path) -> None:
+    """R05, X15: calls that wait for consent one by one are counted over all their answers."""
+    sent: list[str] = []
+
+    def send(to: str) -> str:
+        """Send."""
+        sent.append(to)
+        return "sent"
+
+    calls = [call("send", to=f"number {n}") for n in range(10)]
+    plan = {"content": "send", "done_when": ["sent"], "tools": []}
+    scripted = ScriptedModel(roles={"triage": [submit_plan([plan])], "execute": [calls]})
+    settings = {"confirm": "never", "on_exhausted": "deliver", "step_limits": {"tool_calls": 2}}
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    run = await Agent(scripted, [send], storage=storage, settings=settings).start("go", thread_id="t")
+    while run.status == "waiting":
+        run = await Agent(scripted, [send], storage=storage).resume("t", "approve")
+    scripted.assert_exhausted()
+    assert (run.status, len(sent), run.spent["tool_calls"]) == ("exhausted", 2, 2)
