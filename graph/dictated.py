@@ -17,6 +17,8 @@ from state.run import Step
 
 FEWEST_CHARS = 3
 """Of a value that can be told from others by where it comes from."""
+MOST_VALUES = 1000
+"""Of a call, that are looked up; of a larger one nobody can say that it was not dictated."""
 ENDS = ("finish_task", "give_up")
 """Control tools after which the plan does not go on as it was approved."""
 _OUTPUT = re.compile(r"\[([^\]\s]+)\][^\n]*\n<tool_output>\n(.*?)\n</tool_output>", re.DOTALL)
@@ -40,14 +42,18 @@ class Text:
 
 def dictated_by(state: Step, name: str, arguments: Mapping[str, Any]) -> str | None:
     """The id of the output that named this tool, or spoke as the runtime, and was first to hold one of its values."""
-    agreed, shown = _agreed(state), list(_shown(state))
-    values = {_folded(value) for value in _leaves(arguments)}
-    for value in sorted(values):
-        if len(value) < FEWEST_CHARS or value in agreed:
+    shown = list(_shown(state))
+    orders = [n for n, text in enumerate(shown) if not text.own and (text.suspect or _names(text, name))]
+    if not orders:
+        return None
+    agreed, values = _agreed(state), sorted({_folded(value) for value in _leaves(arguments)})
+    if len(values) > MOST_VALUES:
+        return shown[orders[0]].id
+    for value in values:
+        found = next((n for n in orders if value in shown[n].said), None) if len(value) >= FEWEST_CHARS else None
+        if found is None or value in agreed or any(value in text.said for text in shown[:found]):
             continue
-        first = next((text for text in shown if value in text.said), None)
-        if first and not first.own and (first.suspect or _names(first, name)):
-            return first.id
+        return shown[found].id
     return None
 
 
@@ -60,7 +66,7 @@ def dictating(state: Step, name: str) -> list[str]:
 def _names(text: Text, tool: str) -> bool:
     parts = [re.escape(part) for part in re.split(r"[\W_]+", _folded(tool)) if part]
     words = r"[\W_]{0,3}".join(parts)
-    return re.search(rf"(?<![^\W_]){words}(?![^\W_])", text.said) is not None
+    return re.search(rf"(?<!\w){words}(?!\w)", text.said) is not None
 
 
 def _agreed(state: Step) -> str:
