@@ -11,6 +11,7 @@ from state.errors import ConfigError
 _MILLION = 1_000_000
 _FREE = frozenset({"offline", "OfflineModel"})
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
+_BEDROCK = re.compile(r"-v\d+:\d+$")
 _RATES = frozenset({"input", "cached", "output"})
 # LangChain's names of providers, where the price list calls them otherwise.
 _PROVIDERS = {
@@ -48,6 +49,7 @@ class Prices:
         given = max(0.0, usage.get("input_tokens", 0))
         cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
         written = max(0.0, usage.get("output_tokens", 0))
+        model = model.removeprefix("models/")  # Google's own way of writing names
         provider, _, bare = model.rpartition(":")
         undated = _DATE.sub("", bare)
         if rates := self._own.get(model) or self._own.get(bare) or self._own.get(undated):
@@ -55,8 +57,9 @@ class Prices:
             return ((given - cached) * fresh + cached * reread + written * output) / _MILLION
         if bare in _FREE:
             return 0.0
-        cost = _listed(bare, provider, given, cached, written)
-        return _listed(model, "", given, cached, written) if cost is None else cost
+        names = [(bare, provider), (model, "")] + ([(model, "aws")] if _BEDROCK.search(model) else [])
+        found = (_listed(name, whose, given, cached, written) for name, whose in names)
+        return next((cost for cost in found if cost is not None), None)
 
 
 def _listed(model: str, provider: str, given: float, cached: float, written: float) -> float | None:

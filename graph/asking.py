@@ -79,7 +79,9 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
 async def _attempts(asking: "_Asking", settings: Settings) -> AIMessage:
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.retryable),
-        stop=lambda state: state.attempt_number > settings.model_retries or asking.spent_up(state.upcoming_sleep),
+        stop=lambda state: (
+            state.attempt_number > settings.model_retries or settings.late() or asking.spent_up(state.upcoming_sleep)
+        ),
         wait=_wait,
         reraise=True,
     )

@@ -100,9 +100,11 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
     now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
-    key = exhausted(_left(now), ("model_calls",))
-    if key and reply.error and reply.error.retryable:  # with more to spend it would have been asked again
-        return {"planning": after, **_out_of_budget(now, runtime, key), "spent": reply.spent}
+    if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
+        if key := exhausted(_left(now), ("model_calls",)):
+            return {"planning": after, **_out_of_budget(now, runtime, key), "spent": reply.spent}
+        if settings.late():
+            return {"planning": after, "spent": reply.spent}
     update = _acted(now, reply, runtime, deps)
     return {"planning": after, **update, "spent": add(reply.spent, update.get("spent"))}
 

@@ -14,7 +14,8 @@ ROLES = ("triage", "plan", "execute", "judge", "deliver")
 
 def model_name(model: BaseChatModel) -> str:
     """The name under which a model has its price."""
-    return str(getattr(model, "model_name", None) or getattr(model, "model", None) or type(model).__name__)
+    named = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
+    return str(next((name for name in named if name), type(model).__name__))
 
 
 def is_priced(name: str, pricing: Pricing | None) -> bool:

@@ -47,9 +47,11 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     charged(runtime, state["step"]["id"], spent)
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
     if reply.message is None:
-        key = exhausted(left_of({**now, "spent": add(state.get("spent"), spent)}))
+        key = "deadline" if settings.late() else exhausted(left_of({**now, "spent": add(state.get("spent"), spent)}))
         change: Json = {"status": "failed", "code": "model_error", "reason": str(reply.error)}
-        if key and reply.error and reply.error.retryable:  # with more to spend it would have been asked again
+        if (
+            key and reply.error and reply.error.retryable
+        ):  # with more to spend, or more time, it would have been asked again
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
     outcome = read(reply.message, EXECUTE, toolbox)

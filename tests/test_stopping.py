@@ -16,6 +16,7 @@ import pytest
 
 from agent import Agent
 from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from state.errors import ModelError
 from tests.flows import FREE, play, steps
 from tests.runs import Outbox, last_seen, sending
 from tests.shell import Shell, scripted, user_in
@@ -186,6 +187,22 @@ async def test_a_deadline_that_passes_during_a_round_lets_it_end() -> None:
     flow = await play(model, [look], effects={"look": "read"}, settings=settings)
     model.assert_exhausted()
     assert (flow.status, made, flow.journal[0]["text"]) == ("exhausted", [1], "seen")
+    assert "the deadline" in flow.run.answer
+
+
+@pytest.mark.parametrize("role", ["triage", "execute"])
+async def test_after_the_deadline_no_request_is_repeated(role: str) -> None:
+    """R01, D03: a provider that fails in passing is not asked again when it is too late; the run says why it ended."""
+    deadline = datetime.now(UTC) + timedelta(seconds=0.7)
+
+    async def fails(messages: list[Any], tools: list[Any]) -> Any:
+        await asyncio.sleep((deadline - datetime.now(UTC)).total_seconds())
+        raise ModelError("busy", code="overloaded", retryable=True, retry_after=0)
+
+    model = ScriptedModel(roles={"triage": [submit_plan(["go"])], role: [fails]})
+    flow = await play(model, settings={**FREE, "deadline": deadline.isoformat()})
+    model.assert_exhausted()
+    assert (flow.status, (flow.run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
     assert "the deadline" in flow.run.answer
 
 

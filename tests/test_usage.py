@@ -101,7 +101,9 @@ def test_listed_prices_without_a_network() -> None:
     assert more_cached < cost
     assert prices.cost("gpt-5.4-mini", {**MILLION, "cached_tokens": 9e9}) == more_cached
     assert prices.cost("anthropic:claude-sonnet-4-5", MILLION)
-    assert prices.cost("google_genai:gemini-2.5-pro", MILLION)
+    assert prices.cost("google_genai:gemini-2.5-pro", MILLION) == prices.cost("models/gemini-2.5-pro", MILLION)
+    for bedrock in ("anthropic.claude-3-5-sonnet-20240620-v1:0", "us.anthropic.claude-sonnet-4-20250514-v1:0"):
+        assert prices.cost(bedrock, MILLION)
 
 
 def test_what_has_no_price_says_so() -> None:
