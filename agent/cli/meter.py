@@ -9,7 +9,7 @@ Amounts = Mapping[str, float]
 COUNTED = {"rounds": "rounds", "model_calls": "model calls", "tool_calls": "tool calls"}
 SELDOM = {"questions": "questions", "replans": "replans"}
 """Always limited; on the one line only when there were any."""
-TOKENS = {"input_tokens": "tokens in", "output_tokens": "tokens out"}
+TOKENS = {"input_tokens": "tokens in", "cached_tokens": "tokens from cache", "output_tokens": "tokens out"}
 NEAR = 0.8
 """The share of a limit from which on it is marked."""
 
@@ -51,6 +51,11 @@ def meter_parts(spent: Amounts, limits: Amounts) -> Iterator[Part]:
             yield Part(f"{_of(key, spent, limits)} {_named(key, name, spent, limits)}", _share(key, spent, limits))
 
 
+def _shown(key: str, spent: Amounts, limits: Amounts) -> bool:
+    """Whether it has a place of its own; the cached part of the input only where it is limited."""
+    return key in limits or (bool(spent.get(key)) and key != "cached_tokens")
+
+
 def _named(key: str, name: str, spent: Amounts, limits: Amounts) -> str:
     return name[:-1] if spent.get(key) == 1 and key not in limits else name
 
@@ -59,7 +64,7 @@ def table(spent: Amounts, limits: Amounts) -> list[Part]:
     """Every amount that was spent or is limited, on a line of its own, with its name."""
     rows = []
     for key, name in {**COUNTED, **TOKENS}.items():
-        if spent.get(key) or key in limits:
+        if _shown(key, spent, limits):
             said = f"{spent.get(key, 0):,.0f}" + (f" of {limits[key]:,.0f}" if key in limits else "")
             rows.append(Part(said + _remark(key, spent), _share(key, spent, limits), name))
     if spent.get("cost_usd") or "cost_usd" in limits or spent.get(UNPRICED):
@@ -72,7 +77,7 @@ def table(spent: Amounts, limits: Amounts) -> list[Part]:
         text = f"{spent.get('active_seconds', 0):.1f}{of} s, without waiting for people"
         rows.append(Part(text, _share("active_seconds", spent, limits), "time"))
     for key, name in SELDOM.items():
-        if spent.get(key):
+        if _shown(key, spent, limits):
             rows.append(Part(_of(key, spent, limits).replace("/", " of "), _share(key, spent, limits), name))
     return rows
 
@@ -102,9 +107,9 @@ def _cached(spent: Amounts) -> str:
 def _tokens(spent: Amounts, limits: Amounts) -> Iterator[Part]:
     about = "~" if spent.get(ESTIMATED) else ""
     cached = f" ({_cached(spent)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
-    if limited := [key for key in TOKENS if key in limits]:
+    if any(key in limits for key in TOKENS):
         for key in TOKENS:
-            if key in limited or spent.get(key):
+            if _shown(key, spent, limits):
                 of = f"/{_short(limits[key])}" if key in limits else ""
                 text = f"{about}{_short(spent.get(key, 0))}{of} {TOKENS[key]}"
                 yield Part(text + (cached if key == "input_tokens" else ""), _share(key, spent, limits))
