@@ -20,12 +20,12 @@ ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
 """Ends after which no model is asked for words: the user said stop, or there is no model."""
 WHY = {
-    "cancelled": "Cancelled.",
-    "no_plan": "No usable plan came out of planning.",
-    "model_error": "The model could not be used.",
-    "out_of_budget": "The budget is used up.",
-    "stopped": "Stopped at the budget.",
-    "unanswered": "A question stayed open.",
+    "cancelled": "Cancelled",
+    "no_plan": "No usable plan came out of planning",
+    "model_error": "The model could not be used",
+    "out_of_budget": "The budget is used up",
+    "stopped": "Stopped at the budget",
+    "unanswered": "A question stayed open",
 }
 """The first words of a summary by code."""
 
@@ -106,7 +106,8 @@ def _written(message: AIMessage | None) -> str:
 
 def _by_code(draft: Json, ending: Json) -> str:
     """What became of the steps, in words made by code; "" where there were none and all is said."""
-    why = " ".join(part for part in (WHY.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]) if part)
+    first, reason = WHY.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
+    why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason
     return "" if ending.get("text") and not draft["steps"] else summary(draft, why)
 
 

@@ -135,7 +135,7 @@ async def test_a_limit_of_tokens_or_money_is_not_broken_for_words(key: str) -> N
     flow = await play(model, [look], effects={"look": "read"}, settings=settings, prices=prices)
     model.assert_exhausted()
     assert flow.status == "exhausted"
-    assert flow.run.answer.startswith("The budget is used up.")
+    assert flow.run.answer.startswith("The budget is used up: ")
     assert "- Done: look — three apples" in flow.run.answer
     assert "Next would be: write" in flow.run.answer
 
@@ -146,7 +146,7 @@ async def test_a_cancelled_run_needs_no_model() -> None:
     flow = await play(model, settings=Settings(), answers=["cancel"])
     model.assert_exhausted()
     assert flow.status == "cancelled"
-    assert flow.run.answer.startswith("Cancelled. the plan was not approved\n0 of 1 steps done.")
+    assert flow.run.answer.startswith("Cancelled: the plan was not approved\n0 of 1 steps done.")
 
 
 async def test_finishing_early_says_what_was_left_out() -> None:

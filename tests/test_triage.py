@@ -197,7 +197,7 @@ async def test_three_unusable_replies_end_honestly(wrong: Any) -> None:
     assert (flow.status, flow.run.outcome["code"]) == ("failed", "no_plan")
     assert "3 unusable replies in a row" in flow.run.outcome["reason"]
     assert flow.run.plan is None
-    assert "No usable plan came out of planning." in flow.run.answer
+    assert "No usable plan came out of planning: " in flow.run.answer
     assert len(flow.told("correction")) == 3
 
 
