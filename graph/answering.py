@@ -99,7 +99,7 @@ def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at:
 
 def _effect(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
     first, *rest = _record(values, pending)["calls"]
-    calls = [{**first, "known": answer.kind, "answers": first.get("answers", 0) + 1}, *rest]
+    calls = [{**first, "known": answer.kind, "attempt": pending.get("attempt", "")}, *rest]
     return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": calls}}}
 
 

@@ -8,7 +8,7 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 
 from graph.calling import CallResult
 from graph.context import settings_of
-from graph.effects import Outcome, files_of
+from graph.effects import Doubt, Outcome, files_of
 from graph.events import charged, emit, observed
 from graph.gates import Tools, refusal, repeated, stop, unknown_effect
 from graph.invoking import Site, invoke
@@ -60,8 +60,8 @@ async def carry_out(site: Site, tools: Tools) -> Step:
             change := stop(first, site.state, site.left(), tools, settings)
         ):
             return _halted(work, calls[done:], change)
-        if (outcomes := await _made(group, work)) is None:
-            return _halted(work, calls[done:], unknown_effect(first, site.state))
+        if isinstance(outcomes := await _made(group, work), Doubt):
+            return _halted(work, calls[done:], unknown_effect(first, site.state, outcomes))
         for call, outcome in zip(group, outcomes, strict=True):
             await _note(call, outcome, work)
         seconds = max((one.result.seconds for one in outcomes if isinstance(one, Outcome)), default=0.0)
@@ -83,12 +83,12 @@ def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
     return calls[: max(len(keys), 1)]
 
 
-async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | None:
-    """What the calls came to: an outcome, or in words why one was not made. None: nobody knows."""
+async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | Doubt:
+    """What the calls came to: an outcome, or in words why one was not made. A Doubt is about the first of them."""
     site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
     if group[0]["name"] == "recall":
         return [await recall(group[0], site.state, work.entries, site.runtime)]
-    made: list[Outcome | str | None] = [None] * len(group)
+    made: list[Outcome | str] = [""] * len(group)
     running = []
     for place, call in enumerate(group):
         if "response" in call:
@@ -100,13 +100,15 @@ async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | None
             running.append((place, call))
     site.meters.clear()
     outcomes = await asyncio.gather(*(_invoked(call, place, work) for place, call in running))
-    for (place, _), outcome in zip(running, outcomes, strict=True):
-        made[place] = outcome
     site.meters.clear()
-    return None if None in made else [one for one in made if one is not None]
+    for (place, _), outcome in zip(running, outcomes, strict=True):
+        if isinstance(outcome, Doubt):
+            return outcome
+        made[place] = outcome
+    return made
 
 
-async def _invoked(call: Json, place: int, work: Work) -> Outcome | None:
+async def _invoked(call: Json, place: int, work: Work) -> Outcome | Doubt:
     tool = work.tools.get(call["name"])
     assert tool is not None, call["name"]
     observation = f"{work.site.state['step']['id']}.{work.number + 1 + place}"
@@ -164,8 +166,10 @@ def _say(call: Json, text: str, work: Work) -> None:
 
 
 def _update(work: Work) -> Step:
-    charged(work.site.runtime, work.site.state["step"]["id"], work.site.spent)
-    return {"journal": work.entries, "transcript": work.results, "spent": work.site.spent, "files": work.files}
+    site = work.site
+    charged(site.runtime, site.state["step"]["id"], site.spent)
+    made: Step = {"journal": work.entries, "transcript": work.results, "spent": site.spent, "files": work.files}
+    return {**made, "claims": site.claims} if site.claims else made
 
 
 def _finished(work: Work) -> Step:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from graph.constraints import path_problem
 from graph.context import settings_of
-from graph.effects import UNSURE
+from graph.effects import UNSURE, Outcome
 from graph.events import observed
 from graph.invoking import Site, invoke
 from graph.observing import keep, noted, thread_of
@@ -39,7 +39,7 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     call: Json = {"id": "", "name": name, "args": arguments}
     outcome = await invoke(site, tool, call, "read", f"{state['step']['id']}.{number}")
     site.meters.clear()
-    assert outcome is not None, "a read is never in doubt"
+    assert isinstance(outcome, Outcome), "a read is never in doubt"
     result = outcome.result
     site.spent = add(add(site.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
     entry = noted(state, number, call, result, "read", toolbox.targets(name, arguments), "check")

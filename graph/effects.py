@@ -2,21 +2,22 @@
 
 On re-entry a known outcome is replayed. An intent without one is run again where that is harmless: a tool that repeats
 nothing, or one that takes the key. Else the tool's probe is asked, and where there is none, a person. The key comes
-from what the call is, never from a random id.
+from what the call is, never from a random id. A write that was made where this history does not know of it, in another
+branch or in rounds that a crash lost, is recognised by tool and arguments, in whatever round it is made again.
 """
 
 import asyncio
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, PutOp
 
 from graph.calling import CallResult
-from state.journal import INLINE_CHARS, canonical, shortened
+from state.journal import INLINE_CHARS, call_key, canonical, shortened
 from state.ledger import Amounts
 from state.run import Json
 
@@ -35,9 +36,22 @@ class Outcome:
     spent: Amounts = field(default_factory=dict)
     whole: bool = True
     """False if the text was replayed and only its head and tail were written down here."""
+    claim: str = ""
+    """Of a write: what this history must keep to know that it has made it."""
 
 
-Run = Callable[[], Awaitable[Outcome]]
+@dataclass(frozen=True)
+class Doubt:
+    """Why a call is not made before a person said something about it."""
+
+    attempt: str
+    """Which attempt of the call it is about; "it did not happen" is true of this one, and of no later one."""
+    done: bool
+    """Whether it was made, in another branch of the thread's history; else it was cut off and nobody knows."""
+
+
+Run = Callable[[str], Awaitable[Outcome]]
+"""Makes the call with a key for a service that knows it again."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,9 @@ class Ledger:
     thread_id: str
     branch: str = ""
     """Where in the thread's history this is; the same on re-entry after a crash, another one after time travel."""
+    step: str = ""
+    claims: Collection[str] = ()
+    """Of the writes that this history has made: those of all requests, of whichever step."""
 
     @property
     def namespace(self) -> tuple[str, ...]:
@@ -64,6 +81,31 @@ class Ledger:
         if self.store:
             await self.store.aput(self.namespace, key, entry, index=False)
 
+    async def like(self, effect: "Effect") -> list[str]:
+        """The keys of all intended writes of the same tool and arguments."""
+        return list((await self.read(_same(effect)) or {}).get("keys", ()))
+
+    async def intend(self, effect: "Effect") -> None:
+        """Write down that the call is about to be made, and of a write, that there is one more of its like."""
+        known = await self.like(effect) if effect.kind == "write" else [effect.key]
+        entries = {effect.key: _entry(self, effect, "intent")}
+        if effect.key not in known:
+            entries[_same(effect)] = {"keys": [*known, effect.key]}
+        if self.store:
+            await self.store.abatch([PutOp(self.namespace, key, entry, False) for key, entry in entries.items()])
+
+    async def unclaimed(self, effect: "Effect") -> list[tuple[str, Json]]:
+        """Writes of the same tool and arguments that this history does not know of, those of this dispatch first.
+
+        What another step of the same dispatch does at this moment is no other branch.
+        """
+        found = []
+        for key in await self.like(effect):
+            entry = await self.read(key) if claim(key) not in self.claims else None
+            if entry and (entry["branch"] != self.branch or entry["step"] == self.step):
+                found.append((key, entry))
+        return sorted(found, key=lambda each: each[1]["branch"] != self.branch)
+
 
 @dataclass(frozen=True)
 class Effect:
@@ -75,8 +117,8 @@ class Effect:
     kind: Literal["read", "idempotent", "write"]
     known: str | None = None
     """What a person said of an unknown outcome: happened | not_happened | skip."""
-    answers: int = 0
-    """How often a person spoke of it: "it did not" is true of the attempt it was said of, and of no later one."""
+    attempt: str = ""
+    """Of which attempt that was said."""
     keyed: bool = False
     """Whether the tool takes the key: who calls it again with the same key gets the same effect, once."""
 
@@ -94,12 +136,32 @@ def effect_key(
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | None:
-    """Make the call once. None: it may have happened, and only a person can know."""
+def claim(key: str) -> str:
+    """The key as the state of a run keeps it, short: there may be many."""
+    return key[:16]
+
+
+def _same(effect: Effect) -> str:
+    """Under which key it stands which calls were of the same tool and arguments."""
+    return f"like.{call_key(effect.tool.name, effect.arguments)}"
+
+
+async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | Doubt:
+    """Make the call once; a Doubt says why only a person can decide whether it is made."""
     if effect.kind == "read":
-        return await run()
+        return await run(effect.key)
     entry = await ledger.read(effect.key)
-    elsewhere = entry is not None and entry.get("branch") != ledger.branch
+    if entry is None and effect.kind == "write" and (others := await ledger.unclaimed(effect)):
+        key, entry = others[0]
+        effect = replace(effect, key=key)
+    outcome = await _performed(ledger, effect, entry, run)
+    if isinstance(outcome, Doubt) or effect.kind != "write" or effect.known == "skip":
+        return outcome
+    return replace(outcome, claim=claim(effect.key))
+
+
+async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Run) -> Outcome | Doubt:
+    elsewhere = entry is not None and entry["branch"] != ledger.branch
     if entry and entry["state"] == "done" and (not elsewhere or effect.known == "happened"):
         return _replayed(entry)
     if effect.known == "skip":
@@ -107,16 +169,17 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | None:
     if effect.known == "happened":
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
         return await _done(ledger, effect, Outcome(CallResult(True, text, 0.0)))
-    refuted = effect.known == "not_happened" and effect.answers > (entry or {}).get("answers", 0)
-    if entry and elsewhere and not refuted and (effect.kind == "write" or entry["state"] == "done"):
-        return None
-    if entry and effect.kind == "write" and not refuted and not effect.keyed:
-        probed = await _probe(effect)
-        if probed is None:
-            return None
+    attempt = f"{claim(effect.key)}@{entry['branch']}" if entry else ""
+    refuted = effect.known == "not_happened" and effect.attempt == attempt
+    if entry and effect.kind == "write" and not refuted:
+        if entry["state"] == "done":
+            return Doubt(attempt, done=True)
+        probed = False if effect.keyed else await _probe(effect)
+        if probed is None or (probed and elsewhere):
+            return Doubt(attempt, done=False)
         if isinstance(probed, CallResult):
             return await _done(ledger, effect, Outcome(probed))
-    await ledger.write(effect.key, _entry(ledger, effect, "intent"))
+    await ledger.intend(effect)
     outcome = await _uncut(ledger, effect, run)
     if effect.kind == "write" and outcome.result.error in UNSURE:
         outcome = await _probed(effect, outcome)
@@ -125,7 +188,7 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | None:
 
 async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
     """What the call comes to. Whoever cancels us waits a little for it, so that it is known whether it happened."""
-    call = asyncio.ensure_future(run())
+    call = asyncio.ensure_future(run(effect.key))
     try:
         return await asyncio.shield(call)
     except asyncio.CancelledError:
@@ -152,10 +215,9 @@ def _replayed(entry: Mapping[str, Any]) -> Outcome:
 
 async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
     result, length = outcome.result, len(outcome.result.text)
-    short = shortened({"text": result.text, "length": length}, INLINE_CHARS)["text"]
     stored = {
         "ok": result.ok,
-        "text": short,
+        "text": short_of(result.text),
         "length": length,
         "seconds": result.seconds,
         "artifact": files_of(result),
@@ -166,8 +228,13 @@ async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
     return outcome
 
 
+def short_of(text: str) -> str:
+    """Head and tail of a text, as an entry has it."""
+    return str(shortened({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
+
+
 def _entry(ledger: Ledger, effect: Effect, state: Literal["intent", "done"]) -> Json:
-    return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "answers": effect.answers}
+    return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "step": ledger.step}
 
 
 def files_of(result: CallResult) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from langchain_core.tools import BaseTool
 
 from graph.constraints import path_problem
 from graph.dictated import dictated_by
+from graph.effects import Doubt
 from graph.pauses import call_id
 from graph.toolbox import Effect
 from state.journal import call_key, canonical, repetitions
@@ -107,15 +108,22 @@ def _approval_pause(call: Json, state: Step, why: str = "") -> Json:
     }
 
 
-def unknown_effect(call: Json, state: Step) -> Json:
-    """The record's change for a call of which nobody knows whether it happened."""
+def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
+    """The record's change for a call that may have happened, or that happened in another branch of the history."""
     shown = f"{call['name']}({canonical(call['args'])[:500]})"
+    question = f"The call {shown} was interrupted; it may have taken effect. Did it happen?"
+    if doubt.done:
+        question = (
+            f"The call {shown} was already made in another branch of this thread. “it happened” takes it as done here "
+            "too, “it did not” makes it once more. Did it happen?"
+        )
     waiting = {
         **_pause(call, state, "effect"),
         "kind": "effect",
         "name": "resolve_effect",
-        "question": f"The call {shown} was interrupted; it may have taken effect. Did it happen?",
+        "question": question,
         "options": ["it happened", "it did not", "skip"],
+        "attempt": doubt.attempt,
     }
     return {"status": "waiting", "waiting": waiting}
 

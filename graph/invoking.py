@@ -1,6 +1,6 @@
 """One call, made once: metered, in the ledger of effects, its whole output kept under the observation's id."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 
 from graph.calling import CallResult, call_tool
 from graph.context import Deps
-from graph.effects import Effect, Ledger, Outcome, effect_key, perform
+from graph.effects import Doubt, Effect, Ledger, Outcome, effect_key, perform, short_of
 from graph.injection import takes_key
 from graph.leaving import left_of
 from graph.metering import Meter, metered
@@ -34,6 +34,8 @@ class Site:
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
     """Of the calls that are being made."""
+    claims: list[str] = field(default_factory=list)
+    """Of the writes that were made here."""
 
     def left(self) -> Amounts:
         """What the step may still spend, less what it spent here."""
@@ -43,8 +45,8 @@ class Site:
         return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
 
 
-async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation: str) -> Outcome | None:
-    """Make the call, or replay it if it was made before a crash. None: only a person can know whether it was."""
+async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation: str) -> Outcome | Doubt:
+    """Make the call, or replay it if it was made before a crash. A Doubt: only a person can say whether to make it."""
     state, thread, store = site.state, thread_of(site.runtime), site.runtime.store
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
     key = effect_key(
@@ -57,7 +59,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
         "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]},
     }
 
-    async def run() -> Outcome:
+    async def run(key: str) -> Outcome:
         result = await _called(site, tool, call, tagged, key)
         meter.close()
         if kind != "read" and len(result.text) > INLINE_CHARS:
@@ -65,12 +67,18 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
         return Outcome(result, meter.spent)
 
     site.meters.append(meter)
-    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("answers", 0), takes_key(tool))
-    outcome = await perform(Ledger(store, thread, branch_of(site.config)), effect, run)
-    if outcome is not None and not outcome.whole and (text := await kept_text(store, thread, turn, observation)):
-        result = outcome.result
-        return Outcome(CallResult(result.ok, text, result.seconds, result.artifact, result.error), outcome.spent)
-    return outcome
+    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""), takes_key(tool))
+    claims = {*state.get("claims", ()), *state.get("claimed", ()), *site.claims}
+    outcome = await perform(Ledger(store, thread, branch_of(site.config), id, claims), effect, run)
+    if isinstance(outcome, Doubt):
+        return outcome
+    if outcome.claim:
+        site.claims.append(outcome.claim)
+    if outcome.whole or not (text := await kept_text(store, thread, turn, observation)):
+        return outcome
+    # The same id may hold another text: that of another branch of the thread's history.
+    same = short_of(text) == outcome.result.text
+    return replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
 
 
 async def _called(site: Site, tool: BaseTool, call: Json, config: RunnableConfig, key: str) -> CallResult:
@@ -96,5 +104,7 @@ async def _called(site: Site, tool: BaseTool, call: Json, config: RunnableConfig
 
 
 def branch_of(config: RunnableConfig) -> str:
-    """Names this dispatch of the step: a crash re-enters it, a fork of the thread's history makes another."""
-    return str((config.get("configurable") or {}).get("checkpoint_ns", "")).split("|")[0]
+    """Names this dispatch of steps: a crash re-enters it, a fork of the thread's history makes another."""
+    configurable = config.get("configurable") or {}
+    outside = str(configurable.get("checkpoint_ns", "")).split("|")[:-2]
+    return str((configurable.get("checkpoint_map") or {}).get("|".join(outside), ""))

@@ -90,6 +90,7 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
         "brief": step_brief(state, step),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],
+        "claimed": list(state.get("claims") or ()),
         "transcript": transcript,
         "kept": len(transcript),
         "allowance": record.get("allowance") or {},

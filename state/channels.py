@@ -43,3 +43,4 @@ def merge_records(state: Mapping[str, Any] | None, update: Mapping[str, Any] | N
 Journal = Annotated[list[dict[str, Any]], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcript = Annotated[list[AnyMessage], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], DeltaChannel(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
+Claims = Annotated[list[str], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]

@@ -7,7 +7,7 @@ from langchain_core.messages import AnyMessage
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
-from state.channels import Journal, Transcript, Transcripts, merge, merge_records
+from state.channels import Claims, Journal, Transcript, Transcripts, merge, merge_records
 from state.ledger import Amounts, add
 
 VERSION = 1
@@ -49,6 +49,8 @@ class Run(TypedDict, total=False):
     journal: Journal
     transcripts: Transcripts
     """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
+    claims: Claims
+    """Of every write that this branch of the thread's history has made, in all its requests; see `graph/effects.py`."""
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
     pending: Json | None
@@ -116,6 +118,8 @@ class Step(TypedDict, total=False):
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
     asked: list[Json]
     """What the user answered in this run, to whichever step."""
+    claimed: list[str]
+    """Of the writes that were made before this step was sent off."""
     transcript: Transcript
     kept: int
     """How many messages of the transcript the run has already."""
@@ -123,6 +127,7 @@ class Step(TypedDict, total=False):
     record: Json
     decision: Json | None
     """What the last reply decided and nobody acted on yet."""
+    claims: Claims
     journal: Journal
     spent: Annotated[Amounts, add]
     steps: Annotated[dict[str, Json], merge_records]
@@ -133,6 +138,7 @@ class Step(TypedDict, total=False):
 class StepOutput(TypedDict, total=False):
     """What `execute` leaves in the run."""
 
+    claims: Claims
     journal: Journal
     spent: Annotated[Amounts, add]
     steps: Annotated[dict[str, Json], merge_records]

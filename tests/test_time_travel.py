@@ -102,3 +102,108 @@ async def test_the_old_branch_stays() -> None:
     out = await agent.graph.ainvoke(Command(resume="approve"), config("t"))
     assert out["__interrupt__"][0].value["kind"] == "effect"
     assert len(outbox.sent) == 1
+
+
+class Whim:
+    """A model's mind that can be changed between two branches: what each step does, round after round."""
+
+    def __init__(self, *steps: dict[str, Any]) -> None:
+        self.plan = submit_plan(list(steps))
+        self.rounds: dict[str, list[Any]] = {}
+
+    def model(self) -> ScriptedModel:
+        def execute(messages: list[Any], tools: list[Any]) -> Any:
+            id = next(id for id in self.rounds if f'<step id="{id}"' in messages[1].text)
+            seen = sum(message.text.startswith("[") for message in messages)
+            rounds = self.rounds[id]
+            return rounds[seen] if seen < len(rounds) else finish_step("sent", evidence=last_seen(messages))
+
+        return ScriptedModel(roles={"triage": lambda *_: self.plan, "execute": execute, "deliver": lambda *_: "Done."})
+
+
+SEND = call("send", to="ann", text="hi")
+LOOK = call("look")
+
+
+def look() -> str:
+    """Look around."""
+    return "all quiet"
+
+
+async def at_work(whim: Whim, outbox: Outbox) -> tuple[Agent, Any]:
+    """An agent that has worked by the whim on thread t, and where its first step was sent off."""
+    agent = Agent(
+        whim.model(), [outbox.tool(), look], storage="memory:", effects={"look": "read"}, settings={"confirm": "never"}
+    )
+    run = await agent.start("do it", thread_id="t")
+    assert run.status == "completed"
+    history = [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
+    return agent, [snapshot for snapshot in history if "execute" in snapshot.next][-1].config
+
+
+@pytest.mark.parametrize(("said", "sent"), [("it happened", 1), ("skip", 1), ("it did not", 2)])
+async def test_the_same_write_in_another_round_is_the_same_write(said: str, sent: int) -> None:
+    """R03: the fork looks first and sends then; it is asked about what the other branch sent in its first round."""
+    whim, outbox = Whim(step("s1", tools=["send", "look"])), Outbox()
+    whim.rounds = {"s1": [SEND]}
+    agent, where = await at_work(whim, outbox)
+    whim.rounds = {"s1": [LOOK, SEND]}
+    out = await agent.graph.ainvoke(None, where)
+    pause = out["__interrupt__"][0].value
+    assert (pause["kind"], pause["arguments"]) == ("effect", {"to": "ann", "text": "hi"})
+    assert "another branch" in pause["question"]
+    run = await agent.resume("t", said)
+    assert len(outbox.sent) == sent
+    if said == "skip":
+        assert run.status != "waiting"
+    else:
+        assert run.status == "completed"
+        assert run.receipt is not None
+        assert [row["ok"] for row in run.receipt["effects"]] == [True]
+
+
+async def test_the_same_write_of_another_step_or_request_is_the_same_write() -> None:
+    """R03: a fork with another plan, and the next request in it, are asked as well; each time it was sent, once."""
+    whim, outbox = Whim(step("s1", tools=["send", "look"])), Outbox()
+    whim.rounds = {"s1": [SEND, LOOK, SEND], "other": [LOOK], "third": [SEND, LOOK, SEND, LOOK, SEND]}
+    agent, _ = await at_work(whim, outbox)
+    assert len(outbox.sent) == 2
+    history = [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
+    whim.plan = submit_plan([step("other", tools=["look"])])
+    before = next(snapshot for snapshot in reversed(history) if snapshot.next == ("plan",))
+    await agent.graph.ainvoke(None, before.config)
+    assert (await agent.get("t")).status == "completed"
+    whim.plan = submit_plan([step("third", tools=["send", "look"])])
+    run = await agent.start("now send it", thread_id="t")
+    kinds = []
+    while run.status == "waiting":
+        kinds.append(run.pending[0]["kind"])
+        await drawn(agent, run)
+        run = await agent.resume("t", {run.pending[0]["id"]: "it happened"})
+    assert (run.status, kinds) == ("completed", ["effect", "effect"])
+    assert len(outbox.sent) == 3
+
+
+async def test_without_a_fork_nobody_is_asked_about_a_second_time() -> None:
+    """R03: twice in a step, in two steps side by side, and in the next request: all of it was decided here."""
+    whim, outbox = Whim(*(step(id, tools=["send", "look"], depends_on=[]) for id in ("s1", "s2"))), Outbox()
+    whim.rounds = {"s1": [SEND, LOOK, SEND], "s2": [[SEND, SEND]]}
+    agent, _ = await at_work(whim, outbox)
+    assert len(outbox.sent) == 4
+    run = await agent.start("again", thread_id="t")
+    assert (run.status, len(outbox.sent)) == ("completed", 8)
+
+
+async def test_what_came_before_the_fork_is_known_in_it() -> None:
+    """R03: the fork begins after the first step has sent; only what the second one sent is asked about."""
+    whim, outbox = Whim(step("s1", tools=["send"]), step("s2", tools=["send", "look"])), Outbox()
+    whim.rounds = {"s1": [SEND], "s2": [SEND]}
+    agent, _ = await at_work(whim, outbox)
+    history = [snapshot async for snapshot in agent.graph.aget_state_history(config("t"))]
+    second = next(snapshot for snapshot in history if snapshot.next == ("execute",))
+    whim.rounds["s2"] = [LOOK, SEND, LOOK, SEND]
+    await agent.graph.ainvoke(None, second.config)
+    run = await agent.get("t")
+    assert run.pending[0]["kind"] == "effect"
+    run = await agent.resume("t", "it happened")
+    assert (run.status, len(outbox.sent)) == ("completed", 3)
