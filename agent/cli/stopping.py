@@ -53,8 +53,13 @@ class Stopping:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def run(self, runner: asyncio.Runner, leg: Coroutine[Any, Any, Result], drain: Callable[[], None]) -> Result:
-        """Run a leg to its end, which may be an early one. Raises `error` if it had to be cut off."""
+    def run(
+        self, runner: asyncio.Runner, leg: Coroutine[Any, Any, Result], drain: Callable[[], None] | None = None
+    ) -> Result:
+        """Run a leg to its end, which may be an early one. Raises `error` if it had to be cut off.
+
+        What cannot be asked to stop by a `drain` is cut off at once.
+        """
         self._drain, self._loop = drain, runner.get_loop()
         try:
             return runner.run(self._remembered(leg))
@@ -77,14 +82,13 @@ class Stopping:
 
     def _stop(self, number: int, again: bool) -> None:
         """In the loop: ask to stop; a little later, or asked again, cut off."""
-        assert self._loop is not None
-        assert self._drain is not None
-        self._drain()
-        waits = not again and (number == signal.SIGTERM or self._at_work())
+        if self._drain is not None:
+            self._drain()
+        if self._loop is None or self._task is None:
+            return  # the leg ended meanwhile
+        waits = self._drain is not None and not again and (number == signal.SIGTERM or self._at_work())
         if waits:
             self._say("Stopping when the call at work has ended; once more stops at once.")
-        if self._task is None:
-            return
         self._loop.call_later(PATIENCE if waits else 0.0, self._task.cancel)
         if again:
             self._loop.call_later(AGAIN, self._task.cancel)

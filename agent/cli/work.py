@@ -85,7 +85,7 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     with asyncio.Runner() as runner, Stopping(desk.progress.at_work, desk.terminal.line) as stopping:
         stack = AsyncExitStack()
         try:
-            opened = runner.run(open_agent(stack))
+            opened = stopping.run(runner, open_agent(stack))
             desk.confined = opened.confined
             carry = partial(stopping.run, runner, drain=opened.agent.drain)
             run = _legs(carry, opened.agent, begin, desk, lambda: stopping.asked)
