@@ -1,6 +1,8 @@
 """Versions of the stored state: an older thread is migrated when it is read or goes on; one nobody can read is refused.
 
 A migration takes the values of a run (or of one step or planning that is under way) from its version to the next.
+Where no Agent stands before the graph, LangGraph takes a new message into the thread before any node can refuse it:
+there it waits, and a version that can read the thread goes on with it as if it came then.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +36,7 @@ def migrated(
 ) -> Json:
     """The values as `current` has them; the very same object if they are so already.
 
-    Raises StorageError, before anything is changed, for a version that is newer or that nothing leads on from.
+    Raises StorageError, before anything is done, for a version that is newer or that nothing leads on from.
     """
     version = values.get("version", 0)
     if type(version) is not int or version < 0:
@@ -44,14 +46,14 @@ def migrated(
     if version > current:
         raise StorageError(
             f"this thread was written by a newer version of DoneWhen (state {version}, this one reads up to "
-            f"{current}); update DoneWhen to go on with it. Nothing was changed."
+            f"{current}); update DoneWhen to go on with it. Nothing was done."
         )
     result: Json = dict(values)
     for step in range(version, current):
         if step not in migrations:
             raise StorageError(
                 f"this thread was written by an old version of DoneWhen (state {version}) that this one cannot read; "
-                "start anew on another thread. Nothing was changed."
+                "start anew on another thread. Nothing was done."
             )
         result = {**migrations[step](result), "version": step + 1}
     return result

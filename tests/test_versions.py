@@ -127,3 +127,15 @@ async def test_a_newer_thread_is_refused_without_the_agent() -> None:
     values = (await graph.aget_state(config("t"))).values
     assert values["pending"]["kind"] == "plan"
     assert values["version"] == VERSION + 1
+
+
+async def test_what_was_said_to_a_newer_thread_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R06, C08: a message that LangGraph took before it was refused answers the pause once the version fits."""
+    graph = build_graph(one_step()).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": "do it"}, config("t"))
+    await graph.aupdate_state(config("t"), {"version": VERSION + 1}, as_node="plan")
+    with pytest.raises(StorageError, match="newer version"):
+        await graph.ainvoke({"messages": "approve"}, config("t"))
+    monkeypatch.setattr("graph.binding.migrated", lambda values: values)  # as the newer version reads it
+    out = await graph.ainvoke(None, config("t"))
+    assert out["outcome"]["status"] == "completed"
