@@ -148,7 +148,7 @@ async def _invoked(
     characters.set(limit)
     try:
         if in_thread:
-            return _Ended(await _in_thread(functools.partial(tool.invoke, call, config), tool.name))
+            return _Ended(await threaded(functools.partial(tool.invoke, call, config), tool.name))
         return _Ended(await tool.ainvoke(call, config))
     except Raised as error:
         return _Ended(error=error.error)
@@ -156,7 +156,7 @@ async def _invoked(
         return _Ended(error=error)
 
 
-async def _in_thread(work: Callable[[], Any], name: str) -> Any:
+async def threaded(work: Callable[[], Any], name: str) -> Any:
     """Run in a thread that neither a full pool delays nor the end of the process waits for."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[_Ended] = loop.create_future()

@@ -8,7 +8,6 @@ branch or in rounds that a crash lost, is recognised by tool and arguments, in w
 
 import asyncio
 import hashlib
-import inspect
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore, PutOp
 
 from graph.calling import CallResult
+from graph.probing import ask_probe
 from state.journal import INLINE_CHARS, call_key, canonical, shortened
 from state.ledger import Amounts
 from state.run import Json
@@ -174,7 +174,7 @@ async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Ru
     if entry and effect.kind == "write" and not refuted:
         if entry["state"] == "done":
             return Doubt(attempt, done=True)
-        probed = False if effect.keyed else await _probe(effect)
+        probed = False if effect.keyed else await ask_probe(effect.tool, effect.arguments, effect.key)
         if probed is None or (probed and elsewhere):
             return Doubt(attempt, done=False)
         if isinstance(probed, CallResult):
@@ -203,7 +203,7 @@ async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
 
 async def _probed(effect: Effect, outcome: Outcome) -> Outcome:
     """After a timeout: what the tool's probe says of the call, else what little is known."""
-    probed = await _probe(effect)
+    probed = await ask_probe(effect.tool, effect.arguments, effect.key)
     return Outcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
 
 
@@ -243,25 +243,3 @@ def files_of(result: CallResult) -> dict[str, Any] | None:
     if not isinstance(files, Mapping):
         return None
     return {"files": {str(path): str(content) for path, content in files.items()}}
-
-
-async def _probe(effect: Effect) -> CallResult | Literal[False] | None:
-    """Ask the tool whether the call took effect: its result if so, False if not, None if it cannot say.
-
-    A probe is `tool.metadata["probe"]`, a function of the arguments (and `idempotency_key`, if it takes one) that
-    returns True or the call's output, False, or None.
-    """
-    probe = (effect.tool.metadata or {}).get("probe")
-    if probe is None:
-        return None
-    keyed = "idempotency_key" in inspect.signature(probe).parameters
-    try:
-        found = probe(dict(effect.arguments), **({"idempotency_key": effect.key} if keyed else {}))
-        found = await found if inspect.isawaitable(found) else found
-    except Exception:
-        return None  # A probe that fails knows nothing; a person is asked.
-    if found is None or found is False:
-        return found
-    return CallResult(
-        ok=True, text="The call took effect before an interruption." if found is True else str(found), seconds=0.0
-    )

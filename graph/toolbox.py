@@ -120,6 +120,8 @@ class _Entry:
         except ValueError as error:
             raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
         metadata = tool.metadata or {}
+        if metadata.get("probe") is not None and not callable(metadata["probe"]):
+            raise ToolError(f"the probe of {tool.name!r} is {metadata['probe']!r}; it must be a function")
         self.tool = tool
         self.effect: Effect = _effect(tool.name, effect, metadata)
         described = {"name": tool.name, "description": tool.description, "parameters": parameters}
