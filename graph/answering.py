@@ -10,6 +10,7 @@ from graph.transcript import shown
 from state.human import Answer
 from state.journal import call_key, observation
 from state.ledger import add
+from state.redaction import redact_json
 from state.run import Json
 from state.steps import transcript_key
 
@@ -35,7 +36,7 @@ def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, 
     """What the receipt says of an answer: to what, what was decided, by whom, when."""
     row = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
     if pending["kind"] in ("tool", "effect"):
-        row |= {"step": pending["step"], "tool": pending["tool"], "arguments": pending["arguments"]}
+        row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
     return row
 
 

@@ -19,6 +19,7 @@ from graph.transcript import shown
 from state.journal import call_key, canonical, made
 from state.ledger import add
 from state.marking import mark
+from state.redaction import redact_json
 from state.run import Json, Step
 from state.steps import Record, silent
 
@@ -96,7 +97,7 @@ async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | Doub
         elif why := refusal(call, site.state, work.seen, settings):
             made[place] = why
         else:
-            emit(site.runtime, "tool_started", step=id, tool=call["name"], arguments=call["args"])
+            emit(site.runtime, "tool_started", step=id, tool=call["name"], arguments=redact_json(call["args"]))
             running.append((place, call))
     site.meters.clear()
     outcomes = await asyncio.gather(*(_invoked(call, place, work) for place, call in running))

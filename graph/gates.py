@@ -12,6 +12,7 @@ from graph.pauses import call_id
 from graph.toolbox import Effect
 from state.journal import call_key, canonical, repetitions
 from state.ledger import Amounts, exhausted
+from state.redaction import redact_json
 from state.run import Json, Step
 from state.settings import Settings
 from state.steps import settled
@@ -110,7 +111,7 @@ def _approval_pause(call: Json, state: Step, why: str = "") -> Json:
 
 def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
     """The record's change for a call that may have happened, or that happened in another branch of the history."""
-    shown = f"{call['name']}({canonical(call['args'])[:500]})"
+    shown = f"{call['name']}({canonical(redact_json(call['args']))[:500]})"
     question = f"The call {shown} was interrupted; it may have taken effect. Did it happen?"
     if doubt.done:
         question = (
@@ -123,6 +124,7 @@ def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
         "name": "resolve_effect",
         "question": question,
         "options": ["it happened", "it did not", "skip"],
+        "arguments": redact_json(call["args"]),
         "attempt": doubt.attempt,
     }
     return {"status": "waiting", "waiting": waiting}

@@ -11,6 +11,7 @@ from graph.events import emit
 from state.amounts import counted
 from state.ledger import Amounts, add
 from state.outcome import FINAL
+from state.redaction import redact
 from state.run import Json, Step
 from state.settings import Settings
 from state.steps import SILENT_ROUNDS, transcript_key
@@ -65,6 +66,7 @@ def corrected(
     `said` is for people, `messages` are for the model, `change` is what else happens to the record.
     """
     record = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
+    said = redact(said[:1000])
     emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
     count = record["corrections"]
     if count >= settings_of(runtime).max_corrections:

@@ -26,6 +26,7 @@ from state.journal import answered_before
 from state.language import other_script
 from state.ledger import Amounts, add, exhausted
 from state.plan import read_plan
+from state.redaction import redact
 from state.run import Json, Planning, PlanningOutput
 from state.settings import Settings
 
@@ -168,7 +169,7 @@ def _corrected(state: Planning, message: AIMessage, correction: Correction, runt
     """The model is told what was wrong; too many in a row fail the phase (P11)."""
     settings, planning = settings_of(runtime), state["planning"]
     count = planning["corrections"] + 1
-    said = "; ".join(correction.problems)
+    said = redact("; ".join(correction.problems)[:1000])
     emit(runtime, "correction", step=None, text=said[:500])
     if count >= settings.max_corrections:
         return _fail(state, runtime, "no_plan", f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}")

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from state.evidence import criteria_of, enough, level_of
 from state.journal import repeated_calls
 from state.ledger import meter
+from state.redaction import redact_json
 from state.settings import Settings
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
@@ -72,10 +73,15 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
         "replaced": _replaced(plan, records),
         "approvals": list(values.get("approvals") or ()),
         "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
-        "effects": [{k: e[k] for k in ("id", "tool", "arguments", "ok", "effect")} for e in effects],
+        "effects": [_effect(e) for e in effects],
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
+
+
+def _effect(entry: Mapping[str, Any]) -> dict[str, Any]:
+    row = {key: entry[key] for key in ("id", "tool", "arguments", "ok", "effect")}
+    return {**row, "arguments": redact_json(entry["arguments"])}
 
 
 def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -121,7 +127,7 @@ def _step_row(
         "rounds": record.get("rounds", 0),
         "spent": dict(record.get("spent") or {}),
         "silent_rounds": record.get("silent_most", 0),
-        "repeated": repeated_calls(journal, step["id"]),
+        "repeated": redact_json(repeated_calls(journal, step["id"])),
         "criteria": [
             {
                 "criterion": number,
