@@ -135,11 +135,20 @@ def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
     settings["limits"] = _limits(settings.get("limits") or ())
     if unattended:
         settings.setdefault("on_exhausted", "deliver")
-    if "default_answer" in settings:
-        settings.setdefault("on_question", "default")
+    _check_questions(settings)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model
     return Choices(str(request.folder.resolve()), model, request.commands, mcp, settings)
+
+
+def _check_questions(settings: dict[str, Any]) -> None:
+    """A default answer is a policy of its own; a time, or `default`, alone is none. Raises ConfigError."""
+    if "default_answer" in settings:
+        settings.setdefault("on_question", "default")
+    elif settings.get("on_question") == "default":
+        raise ConfigError("--on-question default needs --default-answer")
+    if "question_seconds" in settings and settings.get("on_question", "wait") == "wait":
+        raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
 
 
 def _limits(given: Sequence[str]) -> dict[str, float]:
