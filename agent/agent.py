@@ -131,7 +131,8 @@ class Agent:
         """Answer what a thread waits for, or go on after a crash.
 
         `answer` may have any shape clients send, or be `{id: answer}` for several open questions. With a Run in place
-        of the thread's id it is for what was asked there, and for nothing asked since; ids say the same.
+        of the thread's id it is for what was asked there, and for nothing asked since; ids say the same. A plain answer
+        with a thread's id is for what is asked now, so that its second delivery answers the next question.
         Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
         that is not understood keeps the pause: `Run.problem` says why.
         The settings are those of the start, whichever agent goes on, unless others are given here; these then stay.

@@ -1,6 +1,7 @@
 """The command as scripts use it: exit codes, one JSON object, answers from options, no terminal. Nothing hangs."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,7 +59,7 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
         assert first.exit_code == Exit.WAITING
         assert first.stdout == ""
         assert "1. [s1] Count the files" in first.stderr
-        assert f"donewhen resume {shell.waiting()} --approve" in first.stderr
+        assert f"donewhen resume {shell.waiting()} --id confirm." in first.stderr
         second = shell("resume", "--approve")
         assert second.exit_code == Exit.COMPLETED, second.stderr
         assert second.stdout == "There are 3 files.\n"
@@ -165,6 +166,18 @@ def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
         assert shell("resume", "--approve", "--cancel").exit_code == Exit.USAGE
         assert shell("resume", "--id", "x").exit_code == Exit.USAGE
         assert shell("resume").exit_code == Exit.WAITING
+
+
+def test_the_command_that_is_printed_answers_one_question_only(shell: Shell) -> None:
+    """C04, C06: run twice, it does not approve, unseen, the call that is asked about next."""
+    plan = submit_plan([{**WRITE, "tools": []}])
+    with scripted(shell, triage=[plan], execute=[call("write_file", path="out.txt", content="3")]):
+        printed = shell.run().stderr.split("donewhen ")[-1]
+        approved = shell(*shlex.split(printed))
+        assert "May step s1 call write_file?" in approved.stderr
+        twice = shell(*shlex.split(printed))
+        assert (twice.exit_code, "nothing waits under confirm." in twice.stderr) == (Exit.USAGE, True)
+    assert not (shell.work / "out.txt").exists()
 
 
 def test_out_of_budget_asks_and_delivers_what_there_is(shell: Shell) -> None:

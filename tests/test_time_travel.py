@@ -1,13 +1,19 @@
 """Time travel: runs replayed and forked from older checkpoints; what was done in another branch is asked about."""
 
+import itertools
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langgraph.types import Command
 
 from agent import Agent, StaleAnswer
+from agent.storage import open_storage
 from agent.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.runs import Outbox, config, drawn, last_seen, step
+from tests.storage_cases import KEY
+from tests.storage_raw import database
 
 
 def sender() -> ScriptedModel:
@@ -207,3 +213,25 @@ async def test_what_came_before_the_fork_is_known_in_it() -> None:
     assert run.pending[0]["kind"] == "effect"
     run = await agent.resume("t", "it happened")
     assert (run.status, len(outbox.sent)) == ("completed", 3)
+
+
+async def test_a_thread_taken_back_repeats_no_write(tmp_path: Path) -> None:
+    """F11, R02: somebody removes the newest checkpoints of a sealed thread, which nothing can notice; it goes on as
+    after a crash there: what was sent is replayed or asked about, however far back it was taken."""
+    whole, outbox = tmp_path / "whole.db", Outbox()
+    made = {"tools": [outbox.tool()], "settings": {"confirm": "never"}}
+    run = await Agent(sender(), storage=open_storage(f"sqlite:///{whole}", key=KEY), **made).start("x", thread_id="t")
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+    with database(f"sqlite:///{whole}") as execute:
+        ids = [row[0] for row in execute("SELECT checkpoint_id FROM checkpoints ORDER BY checkpoint_id DESC", ())]
+        execute("PRAGMA wal_checkpoint(TRUNCATE)", ())
+    ends = []
+    for count in range(1, len(ids) - 1):
+        url = f"sqlite:///{shutil.copy(whole, tmp_path / f'{count}.db')}"
+        with database(url) as execute:
+            for table, id in itertools.product(("checkpoints", "writes"), ids[:count]):
+                execute(f"DELETE FROM {table} WHERE checkpoint_id = ?", (id,))
+        run = await Agent(sender(), storage=open_storage(url, key=KEY), **made).resume("t")
+        ends.append(run.pending[0]["kind"] if run.pending else run.status)
+        assert len(outbox.sent) == 1
+    assert set(ends) == {"completed", "effect"}

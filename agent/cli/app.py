@@ -113,7 +113,7 @@ def resume(
     ] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the run.")] = False,
     answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
-    id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer, if not the first.")] = None,
+    id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
     storage: StorageUrl = None,
     yes: Yes = False,
     json: Json = False,

@@ -34,13 +34,17 @@ def resume_words(thread_id: str, storage: str | None, answer: tuple[str, ...] = 
 
 
 def resume_command(run: Run, storage: str | None) -> str | None:
-    """The command that goes on with the run; None when nothing is left to do."""
+    """The command that goes on with the run; None when nothing is left to do.
+
+    It names the question, so that whoever runs it twice does not answer the next one, unseen.
+    """
     if run.status == "running":
         return resume_words(run.thread_id, storage)
     if run.status != "waiting":
         return None
-    first = run.pending[0]["kind"] if run.pending else ""
-    return resume_words(run.thread_id, storage, ("--approve",) if first in ("plan", "tool") else ("--answer", "…"))
+    first = run.pending[0]
+    answer = ("--approve",) if first["kind"] in ("plan", "tool") else ("--answer", "…")
+    return resume_words(run.thread_id, storage, ("--id", first["id"], *answer))
 
 
 def run_object(run: Run, storage: str | None) -> dict[str, Any]:
