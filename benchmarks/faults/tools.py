@@ -18,7 +18,7 @@ from benchmarks.faults.figures import Figure, Measured, counted, none, of
 from benchmarks.report import table
 from graph.guarding import LIMIT
 
-SETTINGS: dict[str, Any] = {"confirm": "never", "tool_seconds": 0.3}
+SETTINGS: dict[str, Any] = {"confirm": "never", "tool_seconds": 2.0}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 BROKEN = ("an exception", "a coroutine that nobody awaits")
 """What is returned and is a failure."""
