@@ -17,7 +17,7 @@ async def test_with_a_third_of_the_replies_spoiled_runs_end_right() -> None:
     """F6, P10, P11, X02: at least 98 % end right, none claims so falsely, no call is made that was not meant."""
     clean = await models.spoiled_shop(0.0, range(3))
     assert (clean.right, clean.runs) == (3, 3)
-    tally = await models.spoiled_shop(0.3, range(24))
+    tally = await models.spoiled_shop(0.3, range(18))
     assert tally.right >= 0.98 * tally.runs - 1, tally.ends
     assert (tally.false_done, tally.wrong_calls, tally.doubled) == (0, 0, 0)
     assert len(tally.spoiled) == len(replies.KINDS)
@@ -61,9 +61,9 @@ def test_no_reply_takes_long_to_read() -> None:
 
 async def test_with_a_fifth_of_the_requests_failing_runs_end_right() -> None:
     """F7, R01: time-outs, 429, 5xx, resets, stalls, garbage, over HTTP; every request is charged."""
-    tally = await provider.flaky_runs(0.2, range(10))
-    assert tally.right == tally.runs == 10, tally.ends
-    assert tally.faults >= 8
+    tally = await provider.flaky_runs(0.2, range(7))
+    assert tally.right == tally.runs == 7, tally.ends
+    assert tally.faults >= 6
     assert (tally.wrong_calls, tally.doubled, tally.uncharged) == (0, 0, 0)
 
 
