@@ -4,6 +4,7 @@ A person who approved a plan agreed to what the plan says, not to what a tool's 
 proof: whoever wants to be asked about every call sets `approvals="each"`.
 """
 
+import base64
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ _OUTPUT = re.compile(r"\[([^\]\s]+)\][^\n]*\n<tool_output>\n(.*?)\n</tool_output
 """Nothing inside can look like the end of it, for it is marked; what the runtime says itself stands outside."""
 _LOOK_ALIKE = str.maketrans("авсԁеһіјӏкмнорѕтухԝαεικνορτυχ", "abcdehijlkmhopstyxwaeikvoptux")
 """Cyrillic and Greek letters that look Latin in one of their cases."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{24,}={0,2}")
 _HIDDEN = re.compile(f"[{INVISIBLE}]")
 
 
@@ -95,7 +97,15 @@ def _before_last_reply(transcript: Sequence[Any]) -> Sequence[Any]:
 
 
 def _output(id: str, said: str) -> Text:
-    return Text(id, _folded(said), suspect=imitates(said))
+    decoded = [_decoded(word) for word in _BASE64.findall(said)]
+    return Text(id, _folded(" ".join([said, *decoded])), suspect=imitates(said))
+
+
+def _decoded(word: str) -> str:
+    try:
+        return base64.b64decode(word, validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _leaves(value: Any) -> Iterator[str]:
