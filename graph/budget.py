@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph.pauses import call_id
-from state.amounts import figure, used_of
+from state.amounts import amount_of, used_of
 from state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
 from state.progress import RESERVE
 from state.run import Json
@@ -136,7 +136,8 @@ def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> st
     if account.unplanned:
         parts.append("What is left to do is not planned yet.")
     if with_replan:
-        parts.append(f"“replan cheaper” adds {amounts_text(with_replan)} and plans the rest anew.")
+        added = ", ".join(amount_of(key, amount) for key, amount in with_replan.items())
+        parts.append(f"“replan cheaper” adds {added} and plans the rest anew.")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -147,11 +148,6 @@ def _listed(title: str, rows: Sequence[Json]) -> str:
         for row in rows
     ]
     return "\n".join([f"{title}:", *lines]) if lines else ""
-
-
-def amounts_text(amounts: Mapping[str, float]) -> str:
-    """Amounts in words: `rounds 5, cost_usd 0.25`."""
-    return ", ".join(f"{key} {figure(amount)}" for key, amount in amounts.items())
 
 
 def replans_left(values: Mapping[str, Any], settings: Settings) -> bool:

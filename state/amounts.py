@@ -21,11 +21,14 @@ def counted(number: float, noun: str) -> str:
     return f"{figure(number)} {noun if number == 1 else plural}"
 
 
+def amount_of(key: str, amount: float) -> str:
+    """An amount of the ledger in words: `$0.5`, `1 model call`, `5 rounds`."""
+    return f"${figure(amount)}" if key == "cost_usd" else counted(amount, key.removesuffix("s").replace("_", " "))
+
+
 def used_of(key: str, spent: float, total: float) -> str:
     """What is used of a limit in words: `$0.5 of $1`, `1 of 1 model call`, `3 of 5 rounds`."""
-    if key == "cost_usd":
-        return f"${figure(spent)} of ${figure(total)}"
-    return f"{figure(spent)} of {counted(total, key.removesuffix('s').replace('_', ' '))}"
+    return f"{'$' if key == 'cost_usd' else ''}{figure(spent)} of {amount_of(key, total)}"
 
 
 def figure(amount: float) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from state.amounts import counted, used_of
+from state.amounts import amount_of, counted, used_of
 from state.ledger import KEYS, Limits, add, exhausted, meter, remaining, share, tightest
 
 WHOLE = st.integers(min_value=0, max_value=10**9)
@@ -128,4 +128,5 @@ def test_amounts_in_words(key: str, spent: float, total: float, text: str) -> No
 
 
 def test_one_thing_is_no_several() -> None:
+    assert [amount_of("model_calls", n) for n in (1, 2)] == ["1 model call", "2 model calls"]
     assert [counted(n, "unusable reply") for n in (1, 3)] == ["1 unusable reply", "3 unusable replies"]

@@ -9,7 +9,7 @@ from langchain_core.language_models import FakeListLLM
 from langchain_core.runnables import RunnableLambda
 
 from agent import Executor
-from agent.testing import ScriptedModel, call, finish_step, reply
+from agent.testing import ScriptedModel, call, criterion, finish_step, reply
 from graph.metering import Meter, metered
 from state.errors import ModelError
 from tests.flows import FREE, one_step, play
@@ -39,6 +39,22 @@ async def test_models_inside_of_tools_are_charged() -> None:
     inner.assert_exhausted()
     assert flow.run.spent["model_calls"] == 4 + 2
     assert flow.run.spent["input_tokens"] >= 2000
+
+
+async def test_a_model_inside_of_a_check_is_charged() -> None:
+    """R05: the runtime's own call of a tool costs what the tool costs."""
+    inner = helper("green")
+
+    async def look(what: str) -> str:
+        """Ask a model to look."""
+        return (await inner.ainvoke(what)).text
+
+    check = {"tool": "look", "arguments": {"what": "a"}, "expect": {"contains": "green"}}
+    claim = finish_step("ok", goal_check=[criterion(1, "s1.result")])
+    model = one_step([claim], done_when=[{"text": "it is green", "check": check}])
+    flow = await play(model, [look], effects={"look": "read"})
+    assert flow.status == "completed"
+    assert (flow.run.spent["model_calls"], flow.run.spent["tool_calls"]) == (3 + 1, 1)
 
 
 @pytest.mark.parametrize("limit", [{"model_calls": 4}, {"input_tokens": 2500}])

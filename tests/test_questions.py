@@ -4,13 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from agent import Agent, Settings
 from agent.cli.exits import Exit
 from agent.run import Run
 from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from graph import build_graph
 from tests.flows import last_told, one_step, play, steps
-from tests.runs import last_seen, said, scripted, step
+from tests.runs import config, last_seen, said, scripted, step
 from tests.shell import scripted as provided
 from tests.shell import user_in
 
@@ -84,6 +88,17 @@ async def test_all_overdue_questions_are_answered_at_once() -> None:
     assert run.status == "completed"
     assert [asked["by"] for asked in (run.receipt or {})["questions"]] == ["policy"] * 3
     model.assert_exhausted()
+
+
+async def test_on_the_graph_itself_a_client_says_that_it_is_overdue() -> None:
+    """X16: a server's cron job resumes with a word of its own; who answered is recorded all the same."""
+    model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1", "the first")]})
+    settings = Settings(confirm="never", on_question="assume", question_seconds=0)
+    graph = build_graph(model).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": [HumanMessage("do it")]}, config("t"), context=settings)
+    ended = await graph.ainvoke(Command(resume={"overdue": True}), config("t"), context=settings)
+    assert ended["messages"][-1].text.endswith("- Assumed, since nobody answered: Which? — the first")
+    assert ended["outcome"]["receipt"]["questions"][0]["by"] == "policy"
 
 
 async def test_a_question_that_is_not_overdue_waits() -> None:
