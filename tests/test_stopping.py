@@ -47,11 +47,13 @@ def stopped(folder: Path, number: int, *, times: int = 1, said: str = "") -> Ite
                 ended.wait()
             pipe.write(said)
 
-    thread = threading.Thread(target=stop)
+    thread = threading.Thread(target=stop, daemon=True)
     thread.start()
-    yield
-    ended.set()
-    thread.join()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(timeout=5)
 
 
 @SIGNALS
