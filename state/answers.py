@@ -10,7 +10,7 @@ from typing import Any, Literal
 from state.amounts import read_amounts
 from state.payloads import action_name, options
 from state.plan_edit import edit_plan
-from state.reply import Reply, decode_json, plain, scalar_text
+from state.reply import Reply, decode_json, looks_like_json, plain, scalar_text
 
 AnswerKind = Literal[
     "approve", "edit", "reject", "respond", "cancel", "answer", "declined",
@@ -98,7 +98,7 @@ def _read_plan(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
         return Answer("approve")
     if word in REJECT:
         return Answer("reject")
-    if word in EDIT or reply.text.startswith(("{", "[")) or not _has_words(reply.text):
+    if word in EDIT or looks_like_json(reply.text) or not _has_words(reply.text):
         return f"“{reply.text[:80]}” is neither a decision nor feedback"
     return Answer("reject", reply.text)
 
@@ -108,6 +108,8 @@ def _yes_but(text: str) -> str:
 
 
 def _edited_plan(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
+    if reply.action not in (None, action_name("plan")):
+        return f"the edit is of {reply.action}, not of the plan"
     edit = edit_plan(reply.fields, pending.get("plan") or {}, limits=pending.get("limits"))
     if edit is None:
         return Answer("reject", scalar_text(reply.fields.get("plan")))
@@ -155,7 +157,7 @@ def _read_tool(reply: Reply, pending: Mapping[str, Any]) -> Answer | str:
         return Answer("reject", reply.text)
     if reply.verb == "respond":
         return Answer("respond", reply.text) if reply.text else "the response is empty"
-    unclear = plain(reply.text) in EDIT or reply.text.startswith(("{", "[")) or not _has_words(reply.text)
+    unclear = plain(reply.text) in EDIT or looks_like_json(reply.text) or not _has_words(reply.text)
     if reply.verb != "text" or unclear:
         return ""
     if plain(reply.text) in APPROVE:

@@ -15,6 +15,9 @@ import jsonpatch
 from state.plan_text import plan_text, read_plan_text
 from state.reply import decode_json
 
+MOST_COPIES = 10
+"""Of one JSON Patch; each may double the plan."""
+
 
 @dataclass(frozen=True)
 class PlanEdit:
@@ -61,6 +64,8 @@ def _from_text(text: str, plan: Mapping[str, Any], limits: Mapping[str, Any] | N
 
 
 def _patched(patch: list[Any], plan: Mapping[str, Any]) -> PlanEdit | str:
+    if sum(isinstance(each, Mapping) and each.get("op") == "copy" for each in patch) > MOST_COPIES:
+        return f"the JSON Patch copies more than {MOST_COPIES} times"
     try:
         edited = jsonpatch.apply_patch(dict(plan), patch)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:

@@ -27,7 +27,7 @@ VERBS: dict[str, Verb] = {
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "patch", "steps", "remove", "add", "title", "arguments")
 FENCE = re.compile(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
-PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision")
+PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision", "limits")
 NESTING = 4
 
 
@@ -61,6 +61,12 @@ def decode_json(value: Any) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return value
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether a text was meant as JSON, though it may be broken: nobody's feedback begins so."""
+    fenced = FENCE.match(text)
+    return (fenced["body"] if fenced else text).lstrip().startswith(("{", "["))
 
 
 def read_reply(value: Any, nesting: int = 0) -> Reply | str:
