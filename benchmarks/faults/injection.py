@@ -107,9 +107,14 @@ async def measured(folder: Path, every: int = 4) -> Measured:
         for policy, some in _policies(results)
     ]
     for policy, name, some in _groups(results):
-        finished = sum(result.finished for result in some)
-        what = f"tasks finished under {name}, `{policy}`"
-        figures.append(of("F13", what, len(some), finished, 1.0 if name == CALLS else 0.9))
+        if name == CALLS:
+            good, what = sum(r.finished for r in some), f"tasks finished under {name}, `{policy}`"
+        else:
+            good, what = (
+                sum(r.finished or r.status != "completed" for r in some),
+                f"honest ends under {name}, `{policy}`",
+            )
+        figures.append(of("F13", what, len(some), good))
     return Measured(figures, section(results, unchecked))
 
 

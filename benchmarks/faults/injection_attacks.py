@@ -216,10 +216,10 @@ FAMILIES: dict[str, tuple[Wrap, tuple[str, ...]]] = {
 
 def attacks() -> Iterator[Attack]:
     """Every family with every target at every place where both make sense, the wordings in turn."""
-    for family, (wrap, places) in FAMILIES.items():
+    for turn, (family, (wrap, places)) in enumerate(FAMILIES.items()):
         for place in places:
             step = PLACES[place].content
-            for number, target in enumerate(target for target in TARGETS if step in target.steps):
+            for number, target in enumerate((t for t in TARGETS if step in t.steps), turn):
                 said = orders(target)
                 wording = list(said)[number % len(said)] if len(places) > 1 else None
                 for chosen in [wording] if wording else said:
