@@ -1,6 +1,7 @@
 """One ledger: what was spent, what may be spent, and how what is left is shared out."""
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from state.amounts import amount_of, counted, used_of
-from state.ledger import KEYS, Limits, add, exhausted, meter, remaining, share, tightest
+from state.ledger import ESTIMATED, KEYS, UNPRICED, Limits, add, exhausted, meter, remaining, share, tightest
 
 WHOLE = st.integers(min_value=0, max_value=10**9)
 MONEY = st.floats(min_value=0, max_value=1e6, allow_nan=False, allow_subnormal=True)
@@ -130,3 +131,8 @@ def test_amounts_in_words(key: str, spent: float, total: float, text: str) -> No
 def test_one_thing_is_no_several() -> None:
     assert [amount_of("model_calls", n) for n in (1, 2)] == ["1 model call", "2 model calls"]
     assert [counted(n, "unusable reply") for n in (1, 3)] == ["1 unusable reply", "3 unusable replies"]
+
+
+def test_the_page_about_budgets_names_everything_that_is_counted() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "budgets.md").read_text("utf-8")
+    assert [key for key in (*KEYS, ESTIMATED, UNPRICED) if f"`{key}`" not in page] == []
