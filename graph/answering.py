@@ -88,8 +88,9 @@ def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at:
     elif answer.kind == "respond":
         first = {**first, "response": answer.text}
     else:
-        first = {**first, "refused": answer.text or "no reason given"}
-        refused = [*record.get("rejected", ()), call_key(first["name"], first["args"])]
+        why = answer.text or "no reason given"
+        first = {**first, "refused": why}
+        refused = {**record.get("rejected", {}), call_key(first["name"], first["args"]): why}
         return {
             "steps": {
                 pending["step"]: {"status": "ready", "waiting": None, "calls": [first, *rest], "rejected": refused}

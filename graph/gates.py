@@ -47,8 +47,9 @@ def refusal(call: Json, state: Step, seen: Sequence[Json], settings: Settings) -
         return outside
     if "approved" in call or "known" in call:
         return None
-    if call_key(call["name"], call["args"]) in state["record"].get("rejected", ()):
-        return "the user rejected this very call before."
+    rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
+    if why := rejected.get(call_key(call["name"], call["args"])):
+        return f"the user rejected this very call before: {why}"
     if repetitions(seen, state["step"]["id"], call["name"], call["args"]) >= REFUSED - 1:
         return f"{call['name']} with these arguments gave the same result {REFUSED - 1} times. Do something else."
     return None

@@ -76,7 +76,8 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
 
     `whole`: there is no store to read long observations from, so they go along.
     """
-    plan, record = state["plan"] or {}, (state.get("steps") or {})[id]
+    plan, records = state["plan"] or {}, state.get("steps") or {}
+    record = records[id]
     step = step_of(plan, id)
     scope = {id, *ancestors(plan, id)}
     transcript = list((state.get("transcripts") or {}).get(transcript_key(id, record), ()))
@@ -86,10 +87,11 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
         "goal": state["goal"],
         "turn": state.get("turn", 1),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
-        "made": made_by_unfinished(state.get("journal") or (), state.get("steps") or {}, id),
+        "made": made_by_unfinished(state.get("journal") or (), records, id),
         "brief": step_brief(state, step),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],
+        "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
         "claimed": list(state.get("claims") or ()),
         "transcript": transcript,
         "kept": len(transcript),

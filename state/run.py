@@ -118,6 +118,8 @@ class Step(TypedDict, total=False):
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
     asked: list[Json]
     """What the user answered in this run, to whichever step."""
+    rejected: dict[str, str]
+    """Calls that a person refused, in whichever step of this request, and why."""
     claimed: list[str]
     """Of the writes that were made before this step was sent off."""
     transcript: Transcript

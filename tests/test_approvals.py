@@ -181,6 +181,24 @@ async def test_a_rejected_call_is_an_observation(value: Any) -> None:
     model.assert_exhausted()
 
 
+@pytest.mark.parametrize("again", [HI, call("send", text="hi", to="ann")])
+async def test_what_was_rejected_in_one_step_is_rejected_in_all(again: Any) -> None:
+    """X15: also where the plan grants the tool, and the model is told the reason that was given elsewhere."""
+    outbox = Outbox()
+    bob, carl = (call("send", to=name, text="hi") for name in ("bob", "carl"))
+    plan = submit_plan([step("s1"), step("s2", tools=["send"])])
+    rounds = {id: [other, finish_step("handled", evidence=f"{id}.2")] for id, other in (("s1", bob), ("s2", carl))}
+    model = scripted(plan, {"s1": [HI, *rounds["s1"]], "s2": [again, *rounds["s2"]]})
+    agent, run = await at_the_call(model, outbox)
+    run = await agent.resume(run, {"type": "reject", "message": "she is on leave"})
+    run = await agent.resume(run, "approve")
+    assert run.status == "completed"
+    assert [sent["to"] for sent in outbox.sent] == ["bob", "carl"]
+    told = [request.messages[-1].text for request in model.requests if "s2.1" in request.messages[-1].text]
+    assert "she is on leave" in told[0]
+    model.assert_exhausted()
+
+
 async def test_a_response_stands_in_for_the_call() -> None:
     """X15: the person's words are the result; the tool does not run."""
     outbox, model = Outbox(), sending(HI)

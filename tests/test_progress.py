@@ -268,5 +268,5 @@ def test_what_is_only_told_needs_no_budget() -> None:
 
 def test_a_new_attempt_counts_on_and_forgets_no_rejection() -> None:
     """X15: ids and keys are never used twice, and what a person rejected stays rejected."""
-    record = fresh_record({**fresh_record(), "observed": 7, "rejected": ["abc"], "rounds": 4})
-    assert (record["attempt"], record["observed"], record["rejected"], record["rounds"]) == (2, 7, ["abc"], 0)
+    record = fresh_record({**fresh_record(), "observed": 7, "rejected": {"abc": "why"}, "rounds": 4})
+    assert (record["attempt"], record["observed"], record["rejected"], record["rounds"]) == (2, 7, {"abc": "why"}, 0)
