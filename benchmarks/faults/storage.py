@@ -54,11 +54,12 @@ class FailingDatabase:
             if reads and write.__name__ == "abatch":
                 return await write(*args, **options)
             self.writes += 1
+            struck = self.writes == self.at
             try:
-                if self.writes == self.at:
+                if struck:
                     await self._strike(opened)
                 result = await write(*args, **options)
-                if self.writes == self.at and self.kind == "error after":
+                if struck and self.kind == "error after":
                     raise sqlite3.OperationalError("disk I/O error")
             except BaseException:
                 self.fired = True
