@@ -31,8 +31,9 @@ class People:
 
     def answer(self, pause: Mapping[str, Any], world: World) -> Any:
         """The answer to a pause, written down."""
-        id, kind = pause["id"], pause["kind"]
-        self.pauses.append(dict(pause))
+        id, kind, step = pause["id"], pause["kind"], pause["step"]
+        self.given.pop(id, None)
+        self.pauses.append({**pause, "really": world.spent(step), "granted": self.granted(step)})
         if kind == "plan":
             return "approve"
         if kind == "tool":
@@ -43,14 +44,13 @@ class People:
             return self._budget(pause)
         self.questions.add(id)
         if pause.get("about") != "failure":
-            return f"green {pause['step'] or 'plan'}/0/answer"
+            return f"green {step or 'plan'}/0/answer"
         if self.failure == "replan":
             self.given[id] = (None, pause["with_replan"])
         return self.failure
 
     def _budget(self, pause: Mapping[str, Any]) -> Any:
         id, step = pause["id"], pause["step"]
-        self.given.pop(id, None)
         choice = self.budgets.pop(0) if self.budgets else "stop"
         keys = [pause["exhausted"]] if isinstance(pause["exhausted"], str) else pause["exhausted"]
         if choice == "replan" and any(option.startswith("replan") for option in pause["options"]):
