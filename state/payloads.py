@@ -99,8 +99,8 @@ def question_text(pending: Mapping[str, Any]) -> str:
         lines = (" ".join(option.split()) for option in options(pending))
         parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
     if kind == "budget" and pending.get("suggested"):
-        amounts = ", ".join(f"{key} {amount}" for key, amount in pending["suggested"].items())
-        parts.append(f"“extend” means: {amounts}. Or say how much, for instance “extend {amounts.split(', ')[0]}”.")
+        amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
+        parts.append(f"“extend” means: {', '.join(amounts)}. Or say how much, for instance “extend {amounts[0]}”.")
     return "\n\n".join(parts)
 
 

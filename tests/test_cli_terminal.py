@@ -120,3 +120,26 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert done.stdout == "? 3\n"
     assert "[x] s1 done" in done.stderr
+
+
+def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
+    """D03, X08: what is done, what is not, what it takes; an amount in words or a key goes on in the same step."""
+    tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
+    execute = {"s1": [[call("list_files")], COUNTED], "s2": ["Hm.", "Well.", finish_step("3", "s2.result")]}
+    with scripted(tmp_path, triage=[submit_plan([COUNT, tell])], execute=execute, deliver=["3 files."]) as env:
+        session = Session.start("run", "count", "--limit", "rounds=2", "--thread", "mine", env=env, cwd=tmp_path)
+        session.expect(PLAN_PROMPT)
+        session.type("a")
+        asked = session.expect("[l] later > ")
+        for part in ("has used 2 of 2 rounds", "- s1: Count", "- s2: Tell the number", "“extend” means: rounds 2."):
+            assert part in asked
+        session.type("lots")
+        assert "says no amount" in session.expect("[l] later > ")
+        session.type("1 round")
+        assert "has used 3 of 3 rounds" in session.expect("[l] later > ")
+        session.type("e")
+        assert session.end() == (0, "3 files.\n")
+        assert "5/5 rounds" in session.seen
+        shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
+    assert "rounds      5 of 5" in shown
+    assert "tokens in " in shown

@@ -10,7 +10,7 @@ from pauses import PLAN, pending
 from rich.console import Console
 
 from agent.cli.asking import Later, Person
-from agent.cli.meter import meter_text
+from agent.cli.meter import meter_text, table
 from agent.cli.progress import Progress, call_text
 from agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, shorten
 from agent.cli.views import open_view
@@ -145,6 +145,22 @@ def test_calls_and_meters_are_one_line() -> None:
         == "3/9 rounds · 4 model calls · 1.5k tokens · $0.5000/$2 · 1.2 s"
     )
     assert meter_text({}, {}) == ""
+
+
+def test_the_meter_says_what_nobody_knows() -> None:
+    """R05: estimates and unknown prices are marked, and never read as free."""
+    guessed = {"model_calls": 2, "input_tokens": 1500, "output_tokens": 20, "estimated_calls": 1, "unpriced_calls": 2}
+    assert meter_text(guessed, {}) == "2 model calls · ~1.5k tokens · price unknown"
+    assert meter_text({**guessed, "cost_usd": 0.5}, {}) == "2 model calls · ~1.5k tokens · $0.5000+?"
+    rows = {part.name: part.text for part in table(guessed, {})}
+    assert (rows["tokens in"], rows["money"]) == ("1,500, of 1 call estimated", "price unknown")
+
+
+def test_every_limit_is_in_the_meter() -> None:
+    """X08: spent and limit per key, also of cached tokens alone."""
+    spent, limits = {"input_tokens": 1500, "cached_tokens": 750, "output_tokens": 20}, {"cached_tokens": 1000}
+    assert meter_text(spent, limits) == "1.5k tokens (50% cached) · 750/1.0k cached"
+    assert [(part.name, part.text) for part in table(spent, limits)][-1] == ("cached", "750 of 1,000")
 
 
 def test_text_is_made_safe_and_keeps_every_letter() -> None:

@@ -18,7 +18,7 @@ PROMPTS = {
     "plan": "[a] approve  [e] edit  [r] reject with feedback  [c] cancel  [l] later > ",
     "tool": "[a] approve  [e] edit  [r] reject  [c] cancel the run  [l] later > ",
     "question": "Answer (/skip, /cancel, /later) > ",
-    "budget": "[e] extend  [d] deliver  [r] replan cheaper  [s] stop, or an amount  [l] later > ",
+    "budget": "[e] extend  [d] deliver  [r] replan  [s] stop, or an amount  [l] later > ",
     "effect": "Number or words (/cancel, /later) > ",
 }
 KEYS: dict[str, dict[str, Any]] = {
@@ -32,7 +32,7 @@ KEYS: dict[str, dict[str, Any]] = {
 
 def _prompt(pending: Mapping[str, Any]) -> str:
     said = PROMPTS[pending["kind"]]
-    return said if pending["kind"] != "budget" or may_replan(pending) else said.replace("[r] replan cheaper  ", "")
+    return said if pending["kind"] != "budget" or may_replan(pending) else said.replace("[r] replan  ", "")
 
 
 class Later(Exception):
