@@ -114,7 +114,9 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if (thread := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
         async with self.storage.session(thread) as session:
-            return await on_saver(self, *session).abulk_update_state(config, supersteps)
+            graph = on_saver(self, *session)
+            migrated((await graph.aget_state(config)).values)
+            return await graph.abulk_update_state(config, supersteps)
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         return wait(self.abulk_update_state(config, supersteps))

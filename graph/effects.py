@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
-from langgraph.store.base import BaseStore, PutOp
+from langgraph.store.base import BaseStore
 
 from graph.calling import CallResult
 from graph.probing import ask_probe
@@ -86,13 +86,11 @@ class Ledger:
         return list((await self.read(_same(effect)) or {}).get("keys", ()))
 
     async def intend(self, effect: "Effect") -> None:
-        """Write down that the call is about to be made, and of a write, that there is one more of its like."""
+        """Write down of a write that there is one more of its like, and then that the call is about to be made."""
         known = await self.like(effect) if effect.kind == "write" else [effect.key]
-        entries = {effect.key: _entry(self, effect, "intent")}
         if effect.key not in known:
-            entries[_same(effect)] = {"keys": [*known, effect.key]}
-        if self.store:
-            await self.store.abatch([PutOp(self.namespace, key, entry, False) for key, entry in entries.items()])
+            await self.write(_same(effect), {"keys": [*known, effect.key]})
+        await self.write(effect.key, _entry(self, effect, "intent"))
 
     async def unclaimed(self, effect: "Effect") -> list[tuple[str, Json]]:
         """Writes of the same tool and arguments that this history does not know of, those of this dispatch first.

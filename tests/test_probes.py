@@ -40,8 +40,8 @@ def raising(error: BaseException) -> Callable[..., Any]:
     return probe
 
 
-async def cut_off(outbox: Outbox, **metadata: Any) -> Agent:
-    """An agent whose run on thread t died after its one effect, before anybody wrote down that it happened."""
+async def cut_off(outbox: Outbox, thread: str = "t", **metadata: Any) -> Agent:
+    """An agent whose run on the thread died after its one effect, before anybody wrote down that it happened."""
     crash = Crash(None, only=["store"])
 
     async def send(**arguments: Any) -> str:
@@ -54,7 +54,7 @@ async def cut_off(outbox: Outbox, **metadata: Any) -> Agent:
     storage = crashing("memory:", crash)
     agent = Agent(sending(tools=["send"]), [tool], storage=storage, settings={"confirm": "never"})
     with pytest.raises(StorageError):
-        await agent.start("do it", thread_id="t")
+        await agent.start("do it", thread_id=thread)
     assert len(outbox.sent) == 1
     return agent
 
@@ -97,6 +97,16 @@ async def test_a_probe_that_does_not_know(probe: Any) -> None:
     assert [pause["kind"] for pause in run.pending] == ["effect"]
     run = await agent.resume("t", {run.pending[0]["id"]: "it happened"})
     assert (run.status, len(outbox.sent)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("thread", ["a.b", "50%", "*", "..", "ä b/c"])
+async def test_whatever_a_thread_is_called_its_calls_are_known_again(thread: str) -> None:
+    """R03: a dot is nothing that a store takes in a namespace; the intent is found all the same."""
+    outbox = Outbox()
+    agent = await cut_off(outbox, thread)
+    run = await agent.resume(thread)
+    assert [pause["kind"] for pause in run.pending] == ["effect"]
+    assert len(outbox.sent) == 1
 
 
 async def test_a_probe_is_told_the_arguments_and_the_key() -> None:
