@@ -31,7 +31,8 @@ run: .venv/ready ## run the main job: make run GOAL="..." DIR=path
 	@$(BIN)/donewhen run "$(GOAL)" --dir "$(DIR)" $(ARGS)
 
 studio: .venv/ready-dev ## look at it in LangGraph Studio (langgraph dev on 127.0.0.1:2024)
-	@LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false $(BIN)/langgraph dev --host 127.0.0.1 --no-browser --n-jobs-per-worker 4
+	@LANGGRAPH_STRICT_MSGPACK=true LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
+		$(BIN)/langgraph dev --host 127.0.0.1 --no-browser --n-jobs-per-worker 4
 
 test: .venv/ready-dev ## all tests, as CI runs them
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
