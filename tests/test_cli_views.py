@@ -159,8 +159,8 @@ def test_the_meter_says_what_nobody_knows() -> None:
 def test_every_limit_is_in_the_meter() -> None:
     """X08: spent and limit per key, also of cached tokens alone."""
     spent, limits = {"input_tokens": 1500, "cached_tokens": 750, "output_tokens": 20}, {"cached_tokens": 1000}
-    assert meter_text(spent, limits) == "1.5k tokens (50% cached) · 750/1.0k cached"
-    assert [(part.name, part.text) for part in table(spent, limits)][-1] == ("cached", "750 of 1,000")
+    assert meter_text(spent, limits) == "1.5k tokens in (50% cached) · 750/1.0k tokens from cache · 20 tokens out"
+    assert ("tokens from cache", "750 of 1,000") in [(part.name, part.text) for part in table(spent, limits)]
 
 
 def test_text_is_made_safe_and_keeps_every_letter() -> None:

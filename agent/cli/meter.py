@@ -118,7 +118,9 @@ def _tokens(spent: Amounts, limits: Amounts) -> Iterator[Part]:
 
 
 def _money(spent: Amounts, limits: Amounts) -> Iterator[Part]:
-    if spent.get("cost_usd") or "cost_usd" in limits:
+    if spent.get(UNPRICED) and not spent.get("cost_usd") and "cost_usd" not in limits:
+        yield Part("price unknown")
+    elif spent.get("cost_usd") or "cost_usd" in limits:
         of = f"/${limits['cost_usd']:g}" if "cost_usd" in limits else ""
         more = "+?" if spent.get(UNPRICED) else ""
         yield Part(f"${spent.get('cost_usd', 0):.4f}{more}{of}", _share("cost_usd", spent, limits))
