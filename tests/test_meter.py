@@ -45,7 +45,7 @@ def test_the_one_line_says_what_matters() -> None:
 def test_what_is_not_really_known_says_so() -> None:
     """R05: estimated tokens and unknown prices are never shown as if they were facts."""
     guessed = {"model_calls": 3, "input_tokens": 100, "estimated_calls": 1, "unpriced_calls": 2}
-    assert meter_text(guessed, {}) == "3 model calls · ~100 tokens"
+    assert meter_text(guessed, {}) == "3 model calls · ~100 tokens · price unknown"
     rows = {row.name: row.text for row in table(guessed, {})}
     assert rows["tokens in"] == "100, of 1 call estimated"
     assert rows["money"] == "price unknown"
