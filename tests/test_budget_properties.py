@@ -220,3 +220,17 @@ def test_a_fork_counts_from_where_it_forked(
     for key in ("model_calls", "tool_calls", "replans"):
         if key in settings["limits"]:
             assert run.spent.get(key, 0) <= settings["limits"][key] + granted.get(key, 0), key
+
+
+@pytest.mark.parametrize("calls", [4, 7, 9.5])
+@pytest.mark.parametrize(("key", "each"), [("input_tokens", 100), ("output_tokens", 10), ("cost_usd", 0.11)])
+async def test_side_by_side_they_exceed_a_limit_by_one_call_together(key: str, each: float, calls: float) -> None:
+    """X08, DESIGN 6: four steps at once may not each take the call that only one may."""
+    plan = [planned(f"s{n}", {"content": "look", "done_when": ["seen"], "depends_on": []}) for n in range(1, 5)]
+    world = World(plan, [[("look", 1)] * 9])
+    limit = int(each * calls) if each >= 1 else each * calls
+    settings = {"limits": {key: limit}, "step_limits": {}, "confirm": "never", "on_exhausted": "deliver"}
+    run = await live(world, People([]), open_storage("memory:"), {**settings, "max_parallel": 4})
+    assert run.status == "exhausted"
+    assert limit <= world.spent()[key] + 1e-6
+    assert world.spent()[key] <= limit + each + 1e-6
