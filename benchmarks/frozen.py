@@ -63,8 +63,8 @@ def frozen(folder: str, storage: str, boundary: str, cut: bool) -> Json:
 
 
 def _first(folder: str, storage: str, boundary: str) -> None:
-    # The 9th model call and the 60th operation are in the middle of the run.
-    at = {"model": 9, "put": 30, "put_writes.done": 30, "store.done": 8}.get(boundary, 1)
+    # All in the middle of the run, where one step works alone: a thread that is frozen in the world keeps its lock.
+    at = {"model": 9, "put": 45, "put_writes.done": 45, "store.done": 15}.get(boundary, 1)
     on = stage(Path(folder), Crash(at, mode="freeze", only=[boundary]), storage)
     work = drive(on.agent, GOAL, on.thread, lambda pause: truthful(on.world, pause), patience=0.0)
     _told(folder, "thawed", work)
