@@ -137,8 +137,9 @@ def without_meaning(plan: Mapping[str, Any]) -> list[str]:
     """Fields of a plan that a person wrote and that mean nothing, in words; what a model adds is just left out."""
     said = [f"the plan has no {str(key)[:40]!r}" for key in plan if key not in Plan.model_fields]
     for number, step in enumerate(plan.get("steps") or (), 1):
-        strange = [key for key in step if key not in PlanStep.model_fields] if isinstance(step, Mapping) else []
-        said += [f"step {step.get('id') or number} has no {str(key)[:40]!r}" for key in strange]
+        if isinstance(step, Mapping):
+            strange = [key for key in step if key not in PlanStep.model_fields]
+            said += [f"step {step.get('id') or number} has no {str(key)[:40]!r}" for key in strange]
     return said[:MOST_PROBLEMS]
 
 
