@@ -136,7 +136,8 @@ def _fields(value: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 def without_meaning(plan: Mapping[str, Any]) -> list[str]:
     """Fields of a plan that a person wrote and that mean nothing, in words; what a model adds is just left out."""
     said = [f"the plan has no {str(key)[:40]!r}" for key in plan if key not in Plan.model_fields]
-    for number, step in enumerate(plan.get("steps") or (), 1):
+    steps: Any = plan.get("steps") or ()
+    for number, step in enumerate(steps, 1):
         if isinstance(step, Mapping):
             strange = [key for key in step if key not in PlanStep.model_fields]
             said += [f"step {step.get('id') or number} has no {str(key)[:40]!r}" for key in strange]

@@ -1,5 +1,8 @@
 """The terminal: what may be drawn on it, and text of models made safe for it."""
 
+import os
+import select
+import signal
 import sys
 import unicodedata
 from dataclasses import dataclass
@@ -38,11 +41,31 @@ class Terminal:
 
     def read(self, prompt: str) -> str:
         """What a person types after the prompt. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C."""
-        return self.console.input(Text(prompt, style="bold", end=""))
+        self.console.print(Text(prompt, style="bold", end=""), end="")
+        _await_line(sys.stdin)
+        return input()
 
     def mark(self, status: str) -> str:
         """The glyph of a step's status."""
         return self.marks.get(status, self.marks["pending"])
+
+
+def _await_line(stream: IO[str]) -> None:
+    """Wait until there is something to read.
+
+    A signal that comes between Python's last look at signals and a read that blocks is noticed when the read ends; one
+    that comes before or in this wait ends it.
+    """
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    before = signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    try:
+        while stream.fileno() not in select.select([stream.fileno(), wake], [], [])[0]:
+            os.read(wake, 1)
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(wake)
+        os.close(woken)
 
 
 def open_terminal(*, plain: bool, may_ask: bool = True, stream: IO[str] | None = None) -> Terminal:
