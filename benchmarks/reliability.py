@@ -1,4 +1,4 @@
-"""Measures what a crash, a wrong answer or a second worker can do, and writes docs/reliability.md. Some 30 minutes.
+"""Measures what a crash, a wrong answer or a second worker can do, and writes docs/reliability.md. Some 20 minutes.
 
 `python -m benchmarks.reliability deaths answers workers retail` measures only what is named and prints its tables.
 """
