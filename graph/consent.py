@@ -9,7 +9,7 @@ from graph.planning import fresh_planning
 from graph.proposal import consent, plan_rules, propose, with_finished
 from state.channels import merge_records
 from state.human import Answer
-from state.plan import read_plan, revision, without_meaning
+from state.plan import read_plan, revision
 from state.run import Json
 from state.settings import Settings
 from state.steps import fresh_records
@@ -31,8 +31,8 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
     if done:
         edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
-    if strange := without_meaning(edited):
-        return f"the edited plan cannot be taken: {'; '.join(strange)}"
+    if "limits" in edited and edited["limits"] != pending.get("limits"):
+        return "the edited plan cannot be taken: limits are shown with it, but no edit of a plan changes them"
     plan = read_plan(edited, plan_rules(deps, settings, finished, pending["plan"]))
     if isinstance(plan, list):
         return "the edited plan cannot be taken: " + "; ".join(plan)

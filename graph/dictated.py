@@ -79,7 +79,7 @@ def _agreed(state: Step) -> str:
 
 def _shown(state: Step) -> Iterator[Text]:
     """What came after that, oldest first, up to the last reply: results of earlier steps, outputs, own words."""
-    yield _output("results", state["brief"].partition("<results>")[2])
+    yield _output("results of earlier steps", state["brief"].partition("<results>")[2])
     answers = {entry["id"] for entry in state.get("asked", ())}
     transcript = _before_last_reply(state.get("transcript", ()))
     for message in transcript:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from state.expect import Check
-from state.plan_rules import MOST_PROBLEMS, broken_rules
 from state.plan_rules import Rules as Rules
+from state.plan_rules import broken_rules
 from state.plan_rules import near as near
 from state.schedule import Schedule
 from state.values import flaw
@@ -131,17 +131,6 @@ def _fields(value: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     known["steps"] = [_step_fields(step) for step in steps]
     known["title"] = _title(known)
     return known, problems
-
-
-def without_meaning(plan: Mapping[str, Any]) -> list[str]:
-    """Fields of a plan that a person wrote and that mean nothing, in words; what a model adds is just left out."""
-    said = [f"the plan has no {str(key)[:40]!r}" for key in plan if key not in Plan.model_fields]
-    steps: Any = plan.get("steps") or ()
-    for number, step in enumerate(steps, 1):
-        if isinstance(step, Mapping):
-            strange = [key for key in step if key not in PlanStep.model_fields]
-            said += [f"step {step.get('id') or number} has no {str(key)[:40]!r}" for key in strange]
-    return said[:MOST_PROBLEMS]
 
 
 def _misnamed(key: Any, step: Mapping[str, Any]) -> str:

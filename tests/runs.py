@@ -63,6 +63,22 @@ def one_step(deliver: Sequence[Any] = ("All done.",)) -> ScriptedModel:
     return scripted(submit_plan([step("s1")], title="One"), {"s1": [said("s1")]}, deliver)
 
 
+def asking(question: str = "Which colour?", **more: Any) -> ScriptedModel:
+    """One step that asks, and finishes on the answer."""
+    return scripted(
+        submit_plan([step("s1")]),
+        {"s1": [ask_user(question, **more), lambda m, _: finish_step(m[-1].text[:200], evidence=last_seen(m))]},
+    )
+
+
+async def paused(agent: Agent) -> Run:
+    """The run at its first question."""
+    run = await agent.start("do it")
+    assert run.status == "waiting"
+    assert run.pending[0]["kind"] == "question"
+    return run
+
+
 def two_questions() -> ScriptedModel:
     """Two steps side by side; each asks something, then finishes with the answer."""
     plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])], title="Two")

@@ -5,26 +5,10 @@ from typing import Any
 import pytest
 
 from agent import Agent, Settings
-from agent.run import Run
-from agent.testing import ScriptedModel, answer, ask_user, finish_step, give_up, submit_plan
-from tests.runs import config, drawn, last_seen, said, scripted, step
+from agent.testing import ScriptedModel, answer, ask_user, give_up, submit_plan
+from tests.runs import asking, config, drawn, paused, said, scripted, step
 
 ALONE = Settings(confirm="never")
-
-
-def asking(question: str = "Which colour?", **more: Any) -> ScriptedModel:
-    """One step that asks, and finishes on the answer."""
-    return scripted(
-        submit_plan([step("s1")]),
-        {"s1": [ask_user(question, **more), lambda m, _: finish_step(m[-1].text[:200], evidence=last_seen(m))]},
-    )
-
-
-async def paused(agent: Agent) -> Run:
-    run = await agent.start("do it")
-    assert run.status == "waiting"
-    assert run.pending[0]["kind"] == "question"
-    return run
 
 
 async def test_a_step_asks_and_goes_on_where_it_asked() -> None:

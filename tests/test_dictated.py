@@ -109,7 +109,7 @@ async def test_a_result_of_an_earlier_step_dictates_as_well() -> None:
     )
     flow = await play(model, [reader("…"), outbox.tool()], goal=GOAL, answers=["approve"])
     assert [pause["question"] for pause in flow.pauses] == [
-        "May step s2 call send? It was told to by what a tool said (results)."
+        "May step s2 call send? It was told to by what a tool said (results of earlier steps)."
     ]
     assert outbox.sent == [EVIL["args"]]
 

@@ -10,30 +10,14 @@ from langgraph.types import Command
 
 from agent import Agent, Settings
 from agent.cli.exits import Exit
-from agent.run import Run
 from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from graph import build_graph
 from tests.flows import last_told, one_step, play, steps
-from tests.runs import config, last_seen, said, scripted, step
+from tests.runs import asking, config, paused, said, scripted, step
 from tests.shell import scripted as provided
 from tests.shell import user_in
 
 ALONE = Settings(confirm="never")
-
-
-def asking(question: str = "Which colour?", **more: Any) -> ScriptedModel:
-    """One step that asks, and finishes on the answer."""
-    return scripted(
-        submit_plan([step("s1")]),
-        {"s1": [ask_user(question, **more), lambda m, _: finish_step(m[-1].text[:200], evidence=last_seen(m))]},
-    )
-
-
-async def paused(agent: Agent) -> Run:
-    run = await agent.start("do it")
-    assert run.status == "waiting"
-    assert run.pending[0]["kind"] == "question"
-    return run
 
 
 @pytest.mark.parametrize(
