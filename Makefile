@@ -38,7 +38,7 @@ test: .venv/ready-dev ## all tests, as CI runs them
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 fuzz: .venv/ready-dev ## budgets, limits and crash points by the thousand, at random (minutes)
-	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/test_budget_properties.py tests/test_execute_limits.py tests/test_ledger.py
+	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/test_budget_properties.py tests/graph/execute/test_execute_limits.py tests/state/test_ledger.py
 
 format: .venv/ready-dev ## rewrite the code in its own style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

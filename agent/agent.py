@@ -13,22 +13,23 @@ from langgraph.runtime import RunControl
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from agent.answers import overdue_command, resume_command
-from agent.config import Config, read_config
-from agent.events import last, terminal, told
-from agent.models import ModelSource, Thinking
-from agent.prices import Price, Prices
-from agent.run import Json, Run, ThreadInfo, known, run_of, unfinished
-from agent.storage import Storage, open_storage
-from agent.thread_graph import Compiled, ThreadGraph, found, on_saver
-from agent.threads import list_threads, note_thread, thread_info, thread_settings
-from agent.tools import Tools, as_tools
-from graph import Executor, build_graph
-from graph.pauses import put_away
-from graph.receive import goal_problem
-from graph.toolbox import Effect
-from state.errors import GoalError
-from state.settings import Settings, read_settings
+from donewhen.agent.config import Config, read_config
+from donewhen.agent.events import last, terminal, told
+from donewhen.agent.models import ModelSource, Thinking
+from donewhen.agent.prices import Price, Prices
+from donewhen.agent.resuming import overdue_command, resume_command
+from donewhen.agent.run import Json, Run, ThreadInfo, known, run_of, unfinished
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.thread_graph import Compiled, ThreadGraph, found, on_saver
+from donewhen.agent.threads import list_threads, note_thread, thread_info, thread_settings
+from donewhen.agent.tools import Tools, as_tools
+from donewhen.graph.build import build_graph
+from donewhen.graph.context import Executor
+from donewhen.graph.people.pauses import put_away
+from donewhen.graph.receive import goal_problem
+from donewhen.graph.tools.toolbox import Effect
+from donewhen.state.errors import GoalError
+from donewhen.state.settings import Settings, read_settings
 
 _MISSING: Any = object()
 _TRIES = 3

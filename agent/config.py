@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from state.credentials import known_secrets
-from state.errors import ConfigError
+from donewhen.state.credentials import known_secrets
+from donewhen.state.errors import ConfigError
 
 OFFLINE = "offline"
 """The model that needs no key."""

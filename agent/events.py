@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from agent.run import Json, Run
-from state.errors import DoneWhenError
+from donewhen.agent.run import Json, Run
+from donewhen.state.errors import DoneWhenError
 
 
 def terminal(run: Run) -> Json:

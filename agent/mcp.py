@@ -11,11 +11,11 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from langchain_core.tools import BaseTool, ToolException
 
-from agent.mcp_config import Connection, read_servers
-from agent.tools import described_tool, description_of
-from graph.rendering import described
-from state.errors import ConfigError
-from state.redaction import redact
+from donewhen.agent.mcp_config import Connection, read_servers
+from donewhen.agent.tools import described_tool, description_of
+from donewhen.graph.tools.rendering import described
+from donewhen.state.errors import ConfigError
+from donewhen.state.redaction import redact
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from state.errors import ConfigError
+from donewhen.state.errors import ConfigError
 
 Connection = dict[str, Any]
 """Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers` of a remote one."""

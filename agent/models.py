@@ -7,10 +7,10 @@ from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
 
-from agent.config import DEFAULT_MODEL
-from agent.providers import Connection, make_model
-from agent.thinking import Level, Thinking, merged, needs_responses, thinking_fields
-from state.errors import ConfigError
+from donewhen.agent.config import DEFAULT_MODEL
+from donewhen.agent.providers import Connection, make_model
+from donewhen.agent.thinking import Level, Thinking, merged, needs_responses, thinking_fields
+from donewhen.state.errors import ConfigError
 
 __all__ = ["ROLES", "ModelSource", "Role", "Thinking"]
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from agent.providers import is_provider
-from state.errors import ConfigError
+from donewhen.agent.providers import is_provider
+from donewhen.state.errors import ConfigError
 
 _MILLION = 1_000_000
 _FREE = frozenset({"offline", "OfflineModel"})

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from langchain_core.language_models import BaseChatModel
 
-from agent.config import DEFAULT_MODEL
-from state.errors import ConfigError
-from state.redaction import redact
+from donewhen.agent.config import DEFAULT_MODEL
+from donewhen.state.errors import ConfigError
+from donewhen.state.redaction import redact
 
 OPENAI_URL = "https://api.openai.com/v1"
 _PACKAGES = {
@@ -67,7 +67,7 @@ def make_model(name: str, connection: Connection | None, timeout: float) -> Base
     base_url = connection.base_url if connection else None
     provider, bare = _split(name, base_url is not None)
     if provider == "offline":
-        from agent.offline import OfflineModel
+        from donewhen.agent.offline import OfflineModel
 
         return OfflineModel()
     if not bare.strip():

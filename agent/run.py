@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from langgraph.types import StateSnapshot
 
-from graph.pauses import open_pauses
-from state.errors import ThreadWaiting, UnknownThread
-from state.ledger import add, allowed
-from state.settings import Settings
-from state.versions import migrated
+from donewhen.graph.people.pauses import open_pauses
+from donewhen.state.errors import ThreadWaiting, UnknownThread
+from donewhen.state.ledger import add, allowed
+from donewhen.state.settings import Settings
+from donewhen.state.versions import migrated
 
 Json = dict[str, Any]
 RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running"]

@@ -10,11 +10,11 @@ from typing import Any
 
 from langgraph_sdk import Auth
 
-from agent.config import read_config
-from agent.models import ModelSource
-from agent.prices import Prices
-from agent.workspace import workspace_tools
-from graph import build_graph
+from donewhen.agent.config import read_config
+from donewhen.agent.models import ModelSource
+from donewhen.agent.prices import Prices
+from donewhen.agent.workspace import workspace_tools
+from donewhen.graph.build import build_graph
 
 _config = read_config()
 graph = build_graph(

@@ -12,15 +12,15 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
-from agent.answers import resume_command
-from agent.run import known, run_of
-from agent.storage import Storage
-from agent.storage.direct import direct, lent
-from agent.storage.storage import Opened
-from agent.threads import note_thread, thread_settings
-from graph.sync import opened, wait
-from state.settings import Settings
-from state.versions import migrated
+from donewhen.agent.resuming import resume_command
+from donewhen.agent.run import known, run_of
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.direct import direct, lent
+from donewhen.agent.storage.storage import Opened
+from donewhen.agent.threads import note_thread, thread_settings
+from donewhen.graph.sync import opened, wait
+from donewhen.state.settings import Settings
+from donewhen.state.versions import migrated
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
 NESTED = "__pregel_read"

@@ -5,11 +5,11 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
-from agent.run import Json, ThreadInfo
-from agent.storage import Storage
-from graph.effects import label
-from state.errors import UnknownThread
-from state.settings import Settings
+from donewhen.agent.run import Json, ThreadInfo
+from donewhen.agent.storage import Storage
+from donewhen.graph.tools.effects import label
+from donewhen.state.errors import UnknownThread
+from donewhen.state.settings import Settings
 
 GOAL_CHARS = 500
 

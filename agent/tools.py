@@ -7,8 +7,8 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from graph.functions import from_function, is_async
-from state.errors import ToolError
+from donewhen.graph.tools.functions import from_function, is_async
+from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]
 """Carries out a described tool: `(name, arguments)` → result, synchronous or asynchronous."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from agent import Run
-from agent.testing import Crash
-from agent.testing.crash import STORAGE
 from benchmarks.scenario import GOAL, Stage, stage, truthful
-from state.errors import DoneWhenError, ResumeError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
+from donewhen import Run
+from donewhen.agent.testing.crash import STORAGE
+from donewhen.state.errors import DoneWhenError, ResumeError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
+from donewhen.testing import Crash
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.testing import Crash, drive
-from agent.testing.forks import ForkServer
 from benchmarks.scenario import GOAL, stage, truthful
 from benchmarks.workers import finish, forked_process, problems_of
-from state.errors import DoneWhenError
+from donewhen.agent.testing.forks import ForkServer
+from donewhen.state.errors import DoneWhenError
+from donewhen.testing import Crash, drive
 
 Json = dict[str, Any]
 BOUNDARIES = ("model", "put", "put_writes.done", "store.done", "charge.before", "charge.inside", "send.inside")

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.testing import Trial, asked_again, kill_everywhere
-from agent.testing.comparing import differences, doubled, lost
-from agent.testing.crash import Mode, note, tool_boundaries
-from agent.testing.everywhere import DIARY, Point
-from agent.testing.forks import ForkServer
 from benchmarks.scenario import UNSURE
+from donewhen.agent.testing.comparing import differences, doubled, lost
+from donewhen.agent.testing.crash import Mode, note, tool_boundaries
+from donewhen.agent.testing.everywhere import DIARY, Point
+from donewhen.agent.testing.forks import ForkServer
+from donewhen.testing import Trial, asked_again, kill_everywhere
 
 Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]
 TARGET = "benchmarks.scenario:scenario"
-LIVE = "agent.testing.everywhere:live"
+LIVE = "donewhen.agent.testing.everywhere:live"
 TOOLS = [
     boundary for name in ("look", "save", "book", "send", "charge", "refund") for boundary in tool_boundaries(name)
 ]

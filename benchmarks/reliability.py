@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from agent.testing.everywhere import PRELOAD
-from agent.testing.forks import ForkServer
 from benchmarks import report
 from benchmarks.answers import Misuse, misuses
 from benchmarks.frozen import BOUNDARIES, Frozen, freeze
@@ -24,6 +22,8 @@ from benchmarks.matrix import OPERATIONS, TOOLS, Figures, at_moments, in_a_row, 
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL
 from benchmarks.workers import MOMENTS, Race, race, undisturbed
+from donewhen.agent.testing.everywhere import PRELOAD
+from donewhen.agent.testing.forks import ForkServer
 from tests.storage_servers import fresh_postgres_url
 
 ROUNDS = 3
@@ -143,7 +143,12 @@ def main(names: Sequence[str]) -> None:
     folder = Path(tempfile.mkdtemp(dir=where))
     try:
         with ExitStack() as stack:
-            modules = ["benchmarks.frozen", "benchmarks.retail", "agent.storage.sqlite", "agent.storage.postgres"]
+            modules = [
+                "benchmarks.frozen",
+                "benchmarks.retail",
+                "donewhen.agent.storage.sqlite",
+                "donewhen.agent.storage.postgres",
+            ]
             servers = [stack.enter_context(ForkServer([*modules, *PRELOAD])) for _ in range(2)]
             # The server may lose its last commits if it dies; only its clients die here.
             storages = {"SQLite": "", "PostgreSQL": f"{fresh_postgres_url()}&options=-csynchronous_commit%3Doff"}

@@ -11,8 +11,13 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool
 
-from agent import Agent
-from agent.testing import (
+from benchmarks.retail_world import EVALS, RetailWorld, descriptions, tasks
+from donewhen import Agent
+from donewhen.agent.testing.everywhere import DIARY
+from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.tools import as_tools
+from donewhen.agent.workspace.arithmetic import calculate
+from donewhen.testing import (
     Crash,
     ScriptedModel,
     Trial,
@@ -28,11 +33,6 @@ from agent.testing import (
     playing,
     submit_plan,
 )
-from agent.testing.everywhere import DIARY
-from agent.testing.forks import ForkServer
-from agent.tools import as_tools
-from agent.workspace.arithmetic import calculate
-from benchmarks.retail_world import EVALS, RetailWorld, descriptions, tasks
 
 Json = dict[str, Any]
 TARGET = "benchmarks.retail:retail"

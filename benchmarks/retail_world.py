@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from agent.testing import midway
-from agent.testing.crash import note, notes
+from donewhen.agent.testing.crash import note, notes
+from donewhen.testing import midway
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,9 +8,10 @@ from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agent import Agent
-from agent.storage import open_storage
-from agent.testing import (
+from donewhen import Agent
+from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.everywhere import DIARY
+from donewhen.testing import (
     Crash,
     EffectLedger,
     Policy,
@@ -25,7 +26,6 @@ from agent.testing import (
     playing,
     submit_plan,
 )
-from agent.testing.everywhere import DIARY
 
 GOAL = "Fill order 7: note it, book a seat, ask which colour, tell Ann, charge her, and refund the deposit."
 STEPS: list[dict[str, Any]] = [

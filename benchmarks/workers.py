@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.testing import Crash, drive, ending
-from agent.testing.comparing import differences, doubled, lost
-from agent.testing.forks import ForkServer
 from benchmarks.scenario import GOAL, Stage, stage, truthful
-from state.errors import DoneWhenError
+from donewhen.agent.testing.comparing import differences, doubled, lost
+from donewhen.agent.testing.forks import ForkServer
+from donewhen.state.errors import DoneWhenError
+from donewhen.testing import Crash, drive, ending
 
 Json = dict[str, Any]
 MOMENTS = ("a plan to approve", "a question to answer", "a worker that died", "a worker that died in a write")
-PRELOAD = ["benchmarks.workers", "benchmarks.frozen", "agent.storage.sqlite", "agent.storage.postgres", "agent.agent"]
+PRELOAD = [
+    "benchmarks.workers",
+    "benchmarks.frozen",
+    "donewhen.agent.storage.sqlite",
+    "donewhen.agent.storage.postgres",
+    "donewhen.agent.agent",
+]
 
 
 @dataclass(frozen=True)

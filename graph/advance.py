@@ -6,23 +6,23 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from graph.answering import EARLY_OPTIONS, FAILURE_OPTIONS
-from graph.budget import budget_pause, questions_left, replans_left, run_account, step_account
-from graph.consent import changed_since, put_to_work
-from graph.context import Deps, settings_of
-from graph.events import emit
-from graph.pauses import asked_now, call_id, named, opening, reopened
-from graph.planning import replanning
-from graph.updates import applied, together
-from state.channels import merge_records
-from state.ledger import meter
-from state.marking import inset
-from state.outcome import FINAL
-from state.plan import step_of
-from state.progress import Move, next_move
-from state.run import Json, Run, todos
-from state.settings import Settings
-from state.steps import next_needs, standstill
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit
+from donewhen.graph.people.answering import EARLY_OPTIONS, FAILURE_OPTIONS
+from donewhen.graph.people.budget import budget_pause, questions_left, replans_left, run_account, step_account
+from donewhen.graph.people.consent import changed_since, put_to_work
+from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
+from donewhen.state.channels import merge_records
+from donewhen.state.ledger import meter
+from donewhen.state.marking import inset
+from donewhen.state.plan.plan import step_of
+from donewhen.state.plan.planning import replanning
+from donewhen.state.plan.progress import Move, next_move
+from donewhen.state.plan.steps import next_needs, standstill
+from donewhen.state.proof.outcome import FINAL
+from donewhen.state.run import Json, Run, todos
+from donewhen.state.settings import Settings
+from donewhen.state.updates import applied, together
 
 
 async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:

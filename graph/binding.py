@@ -7,11 +7,11 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.runtime import get_runtime
 
-from graph.context import Deps
-from graph.sync import wait
-from graph.updates import persisting
-from state.settings import Settings
-from state.versions import migrated
+from donewhen.graph.context import Deps
+from donewhen.graph.sync import wait
+from donewhen.state.settings import Settings
+from donewhen.state.updates import persisting
+from donewhen.state.versions import migrated
 
 
 def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:

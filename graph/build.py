@@ -7,21 +7,21 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
-from graph.advance import advance
-from graph.ask_user import ask_user
-from graph.binding import Route, bound
-from graph.confirm import confirm
-from graph.context import Deps, Executor, ModelSource, Pricing
-from graph.deliver import deliver
-from graph.execute import build_execute
-from graph.functions import from_function
-from graph.plan import build_plan
-from graph.receive import receive
-from graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
-from graph.toolbox import Effect, Toolbox
-from state.decisions import NAMES
-from state.run import Input, Output, Run
-from state.settings import Settings
+from donewhen.graph.advance import advance
+from donewhen.graph.ask_user import ask_user
+from donewhen.graph.binding import Route, bound
+from donewhen.graph.confirm import confirm
+from donewhen.graph.context import Deps, Executor, ModelSource, Pricing
+from donewhen.graph.deliver import deliver
+from donewhen.graph.execute import build_execute
+from donewhen.graph.plan import build_plan
+from donewhen.graph.receive import receive
+from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
+from donewhen.graph.tools.functions import from_function
+from donewhen.graph.tools.toolbox import Effect, Toolbox
+from donewhen.state.reading.decisions import NAMES
+from donewhen.state.run import Input, Output, Run
+from donewhen.state.settings import Settings
 
 
 def build_graph(

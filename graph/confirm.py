@@ -3,12 +3,12 @@
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from graph.context import Deps, settings_of
-from graph.pauses import asked_now, typed_reply
-from graph.taking import take
-from state.human import payload
-from state.run import Run
-from state.settings import Settings
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.people.pauses import asked_now, typed_reply
+from donewhen.graph.people.taking import take
+from donewhen.state.people.human import payload
+from donewhen.state.run import Run
+from donewhen.state.settings import Settings
 
 
 async def confirm(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:

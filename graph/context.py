@@ -9,9 +9,9 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
-from graph.toolbox import Toolbox
-from state.errors import ConfigError
-from state.settings import Settings
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.errors import ConfigError
+from donewhen.state.settings import Settings
 
 ModelSource = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""

@@ -3,18 +3,18 @@
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langgraph.runtime import Runtime
 
-from graph.asking import Question, ask
-from graph.briefs import delivery_brief, profile_text
-from graph.context import Deps, settings_of
-from graph.events import answerer, emit, retracter
-from graph.forms import from_text
-from graph.pauses import closing
-from prompts import render
-from state.ledger import Amounts, add, exhausted, remaining
-from state.outcome import left_over, not_asked, receipt, status_of, summary, what_next
-from state.run import Json, Run, todos
-from state.settings import Settings
-from state.values import whole
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import answerer, emit, retracter
+from donewhen.graph.models.ask import Question, ask
+from donewhen.graph.models.briefs import delivery_brief, profile_text
+from donewhen.graph.models.forms import from_text
+from donewhen.graph.people.pauses import closing
+from donewhen.prompts import render
+from donewhen.state.ledger import Amounts, add, exhausted, remaining
+from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, what_next
+from donewhen.state.run import Json, Run, todos
+from donewhen.state.settings import Settings
+from donewhen.state.values import whole
 
 ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")

@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from state.settings import Settings
+from donewhen.state.settings import Settings
 
 
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:

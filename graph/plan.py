@@ -9,26 +9,26 @@ from langgraph.graph import START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from graph.asking import Question, Reply, ask
-from graph.binding import Route, bound
-from graph.briefs import planning_brief, profile_text
-from graph.budget import Account, budget_pause
-from graph.context import Deps, settings_of
-from graph.decide import Correction, Decision, kept, read, respond
-from graph.events import charged, emit, retracter, sayer
-from graph.pauses import call_id, opening
-from graph.proposal import plan_rules, propose, with_finished
-from graph.transcript import shown
-from prompts import render
-from state.amounts import counted
-from state.decisions import DRAFT, TRIAGE, control_tools
-from state.journal import answered_before
-from state.language import other_script
-from state.ledger import Amounts, add, exhausted
-from state.plan import read_plan
-from state.redaction import redact
-from state.run import Json, Planning, PlanningOutput
-from state.settings import Settings
+from donewhen.graph.binding import Route, bound
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import charged, emit, retracter, sayer
+from donewhen.graph.models.ask import Question, Reply, ask
+from donewhen.graph.models.briefs import planning_brief, profile_text
+from donewhen.graph.models.reading import Correction, Decision, kept, read, respond
+from donewhen.graph.models.transcript import shown
+from donewhen.graph.people.budget import Account, budget_pause
+from donewhen.graph.people.pauses import call_id, opening
+from donewhen.graph.people.proposal import plan_rules, propose, with_finished
+from donewhen.prompts import render
+from donewhen.state.language import other_script
+from donewhen.state.ledger import Amounts, add, exhausted
+from donewhen.state.people.amounts import counted
+from donewhen.state.plan.plan import read_plan
+from donewhen.state.proof.journal import answered_before
+from donewhen.state.reading.decisions import DRAFT, TRIAGE, control_tools
+from donewhen.state.redaction import redact
+from donewhen.state.run import Json, Planning, PlanningOutput
+from donewhen.state.settings import Settings
 
 NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."

@@ -5,18 +5,18 @@ from dataclasses import replace
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
-from graph.briefs import conversation
-from graph.context import Deps, settings_of
-from graph.events import emit
-from graph.pauses import typed_reply
-from graph.planning import fresh_planning
-from graph.pricing import unpriced
-from graph.proposal import plan_rules, propose
-from state.ledger import meter
-from state.plan import read_plan
-from state.run import VERSION, Json, Run
-from state.settings import Settings
-from state.values import whole
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit
+from donewhen.graph.models.briefs import conversation
+from donewhen.graph.models.pricing import unpriced
+from donewhen.graph.people.pauses import typed_reply
+from donewhen.graph.people.proposal import plan_rules, propose
+from donewhen.state.ledger import meter
+from donewhen.state.plan.plan import read_plan
+from donewhen.state.plan.planning import fresh_planning
+from donewhen.state.run import VERSION, Json, Run
+from donewhen.state.settings import Settings
+from donewhen.state.values import whole
 
 GOAL_CHARS = 100_000
 

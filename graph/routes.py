@@ -6,15 +6,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Send
 
-from graph.briefs import step_brief
-from graph.context import settings_of
-from graph.pauses import typed_reply
-from graph.planning import planning_input
-from state.journal import KNOWN_CHARS, made_by_unfinished, visible_to
-from state.plan import ancestors, step_of
-from state.run import Json, Run
-from state.settings import Settings
-from state.steps import transcript_key
+from donewhen.graph.context import settings_of
+from donewhen.graph.models.briefs import step_brief
+from donewhen.graph.people.pauses import typed_reply
+from donewhen.state.plan.plan import ancestors, step_of
+from donewhen.state.plan.planning import planning_input
+from donewhen.state.plan.steps import transcript_key
+from donewhen.state.proof.journal import KNOWN_CHARS, made_by_unfinished, visible_to
+from donewhen.state.run import Json, Run
+from donewhen.state.settings import Settings
 
 
 def _runtime(config: RunnableConfig) -> Runtime[Settings] | None:

@@ -17,7 +17,7 @@ _OWN_TAG = re.compile(rf"<(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})\b)", re.IGNORECA
 
 @cache
 def _template(name: str) -> Template:
-    return Template(files("prompts").joinpath(f"{name}.md").read_text(encoding="utf-8").strip())
+    return Template(files("donewhen.prompts").joinpath(f"{name}.md").read_text(encoding="utf-8").strip())
 
 
 def render(name: str, **values: str) -> str:

@@ -7,7 +7,7 @@ about passwords stay. What goes is what certainly is a credential.
 import re
 from collections.abc import Mapping, Sequence
 
-from state.redaction import REDACTED, secret_name
+from donewhen.state.redaction import REDACTED, secret_name
 
 _SHORTEST = 8
 """Characters of a known secret; shorter ones would be found by chance."""

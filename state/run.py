@@ -7,8 +7,8 @@ from langchain_core.messages import AnyMessage
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
-from state.channels import Claims, Journal, Transcript, Transcripts, merge, merge_records
-from state.ledger import Amounts, add
+from donewhen.state.channels import Claims, Journal, Transcript, Transcripts, merge, merge_records
+from donewhen.state.ledger import Amounts, add
 
 VERSION = 1
 """Of the stored state; see `state/versions.py`."""

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from state.errors import ConfigError
-from state.ledger import Limits
-from state.plan import said_by
+from donewhen.state.errors import ConfigError
+from donewhen.state.ledger import Limits
+from donewhen.state.plan.plan import said_by
 
 LIMITS = Limits(rounds=100, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=15)

@@ -8,9 +8,9 @@ there it waits, and a version that can read the thread goes on with it as if it 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from state.errors import StorageError
-from state.run import VERSION, Json
-from state.steps import fresh_record
+from donewhen.state.errors import StorageError
+from donewhen.state.plan.steps import fresh_record
+from donewhen.state.run import VERSION, Json
 
 Migration = Callable[[Json], Json]
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent import Agent, Executor, Run, Settings
-from agent.testing import Request, ScriptedModel, submit_plan
-from agent.tools import as_tools
+from donewhen import Agent, Executor, Run, Settings
+from donewhen.agent.tools import as_tools
+from donewhen.testing import Request, ScriptedModel, submit_plan
 
 Json = dict[str, Any]
 FREE: Json = {"confirm": "never"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from langchain_core.messages import AIMessage
 
-from agent.testing import Request
+from donewhen.testing import Request
 
 FOLDER = Path(__file__).parent / "goldens"
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent import Agent, Run
-from agent.storage import Storage
-from agent.testing import Crash, crashing
-from state.errors import StorageError, UnknownThread
+from donewhen import Agent, Run
+from donewhen.agent.storage import Storage
+from donewhen.state.errors import StorageError, UnknownThread
+from donewhen.testing import Crash, crashing
 from tests.worlds import EFFECTS, PRICES, Json, World
 
 MOST_PAUSES = 150

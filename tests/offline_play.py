@@ -9,14 +9,14 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool, ToolException
 
-from agent.offline import OfflineModel
-from agent.workspace import workspace_tools
-from prompts import brief, render, section
-from state.decisions import EXECUTE, TRIAGE, control_tools
-from state.evidence import Seen, ground, read_claims
-from state.journal import observation
-from state.marking import mark
-from state.plan import Rules, read_plan
+from donewhen.agent.offline import OfflineModel
+from donewhen.agent.workspace import workspace_tools
+from donewhen.prompts import brief, render, section
+from donewhen.state.marking import mark
+from donewhen.state.plan.plan import Rules, read_plan
+from donewhen.state.proof.evidence import Seen, ground, read_claims
+from donewhen.state.proof.journal import observation
+from donewhen.state.reading.decisions import EXECUTE, TRIAGE, control_tools
 
 MOST_ROUNDS = 30
 CHECKS = ("file_exists", "file_contains", "csv_shape")

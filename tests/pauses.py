@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from state.human import payload, plan_text
+from donewhen.state.people.human import payload, plan_text
 
 PLAN: dict[str, Any] = {
     "title": "Total the sales",

@@ -6,10 +6,10 @@ from typing import Any
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 
-from agent import Agent
-from agent.run import Run
-from agent.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
-from agent.testing.calls import Call
+from donewhen import Agent
+from donewhen.agent.run import Run
+from donewhen.agent.testing.calls import Call
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 
 
 def step(id: str, content: str = "", *, tools: Sequence[str] = (), **more: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from agent.cli.app import app
-from agent.testing import ScriptedModel, WireServer
+from donewhen.agent.cli.app import app
+from donewhen.testing import ScriptedModel, WireServer
 
 
 @dataclass

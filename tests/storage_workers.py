@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 
-from agent.storage import open_storage
-from state.errors import ThreadBusy
+from donewhen.agent.storage import open_storage
+from donewhen.state.errors import ThreadBusy
 
 # A fork server imports the libraries once; plain fork would copy this process with its threads and loops.
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["tests.storage_workers", "agent.storage.sqlite", "agent.storage.postgres"])
+_processes.set_forkserver_preload(
+    ["tests.storage_workers", "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres"]
+)
 
 Worker = tuple[BaseProcess, Connection]
 

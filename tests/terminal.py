@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-ROOT = Path(__file__).parent.parent
-COMMAND = [sys.executable, "-m", "agent.cli"]
+from tests.places import ROOT
+
+COMMAND = [sys.executable, "-m", "donewhen.agent.cli"]
 SECONDS = 30.0
 
 

@@ -13,10 +13,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 
-from agent import Executor
-from agent.testing import ScriptedModel, ask_user, call, finish_step, give_up, observed, reply, submit_plan
-from agent.testing.request import read_request
-from agent.tools import as_tools
+from donewhen import Executor
+from donewhen.agent.testing.request import read_request
+from donewhen.agent.tools import as_tools
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, observed, reply, submit_plan
 
 Json = dict[str, Any]
 Move = tuple[str, int]

@@ -6,7 +6,7 @@ def main() -> None:
     import io
     import sys
 
-    from agent.cli.app import app
+    from donewhen.agent.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # an answer that the terminal cannot write is still an answer

@@ -1,5 +1,5 @@
-"""`python -m agent.cli`, the same as `donewhen`."""
+"""`python -m donewhen.agent.cli`, the same as `donewhen`."""
 
-from agent.cli import main
+from donewhen.agent.cli import main
 
 main()

@@ -83,7 +83,7 @@ def run(
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
     def command() -> int:
-        from agent.cli.running import Request, run_goal
+        from donewhen.agent.cli.running import Request, run_goal
 
         settings = {
             "confirm": confirm,
@@ -121,7 +121,7 @@ def resume(
     """Answer what a run waits for, or go on with one that was interrupted."""
 
     def command() -> int:
-        from agent.cli.running import Reply, resume_thread
+        from donewhen.agent.cli.running import Reply, resume_thread
 
         reply = Reply(answer, approve, reject, cancel, answer_file, id)
         return resume_thread(thread, reply, storage=storage, yes=yes, json=json)
@@ -134,7 +134,7 @@ def threads(storage: StorageUrl = None, json: Json = False) -> None:
     """List the runs, the latest first."""
 
     def command() -> int:
-        from agent.cli.reading import list_threads
+        from donewhen.agent.cli.reading import list_threads
 
         return list_threads(storage=storage, json=json)
 
@@ -146,7 +146,7 @@ def show(thread: Thread, storage: StorageUrl = None, json: Json = False) -> None
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
 
     def command() -> int:
-        from agent.cli.reading import show_thread
+        from donewhen.agent.cli.reading import show_thread
 
         return show_thread(thread, storage=storage, json=json)
 
@@ -158,7 +158,7 @@ def graph() -> None:
     """Print the graph as Mermaid."""
 
     def command() -> int:
-        from agent.cli.reading import print_graph
+        from donewhen.agent.cli.reading import print_graph
 
         return print_graph()
 
@@ -170,7 +170,7 @@ def doctor(storage: StorageUrl = None, json: Json = False) -> None:
     """Say what is installed, configured and reachable; exit 1 if something is broken."""
 
     def command() -> int:
-        from agent.cli.doctor import run_doctor
+        from donewhen.agent.cli.doctor import run_doctor
 
         return run_doctor(storage=storage, json=json)
 
@@ -178,6 +178,6 @@ def doctor(storage: StorageUrl = None, json: Json = False) -> None:
 
 
 def _end(command: Callable[[], int], json: bool) -> None:
-    from agent.cli.guard import guarded
+    from donewhen.agent.cli.guard import guarded
 
     raise typer.Exit(guarded(command, json=json))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.cli.terminal import Terminal
-from state.human import Answer, may_replan, plan_text, question_text, read_answer
+from donewhen.agent.cli.terminal import Terminal
+from donewhen.state.people.human import Answer, may_replan, plan_text, question_text, read_answer
 
 Read = Callable[[str], str]
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
@@ -105,7 +105,7 @@ class Person:
         return None
 
     def _edit_call(self, pending: Mapping[str, Any]) -> Any:
-        from state.payloads import arguments_text
+        from donewhen.state.people.payloads import arguments_text
 
         text = self._edited(arguments_text(pending.get("arguments") or {}), ".json")
         if text is None:

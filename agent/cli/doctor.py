@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from agent.cli.exits import Exit
-from agent.cli.result import SCHEMA_VERSION, print_json
-from agent.cli.running import configured
-from agent.cli.terminal import clean
-from agent.config import OFFLINE, Config
-from state.errors import DoneWhenError
+from donewhen.agent.cli.exits import Exit
+from donewhen.agent.cli.result import SCHEMA_VERSION, print_json
+from donewhen.agent.cli.running import configured
+from donewhen.agent.cli.terminal import clean
+from donewhen.agent.config import OFFLINE, Config
+from donewhen.state.errors import DoneWhenError
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
@@ -59,7 +59,7 @@ def _package(name: str) -> Finding:
 
 
 async def _storage(config: Config) -> Finding:
-    from agent.storage import open_storage
+    from donewhen.agent.storage import open_storage
 
     try:
         async with open_storage(config.storage, key=config.key) as storage:

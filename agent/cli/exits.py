@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from state.errors import ConfigError, DoneWhenError, GoalError, StaleAnswer, ThreadWaiting, ToolError, UnknownThread
+from donewhen.state.errors import (
+    ConfigError,
+    DoneWhenError,
+    GoalError,
+    StaleAnswer,
+    ThreadWaiting,
+    ToolError,
+    UnknownThread,
+)
 
 
 class Exit(IntEnum):

@@ -5,10 +5,10 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from agent.cli.exits import Exit, error_exit, error_object
-from agent.config import debugging
-from state.errors import DoneWhenError
-from state.redaction import redact
+from donewhen.agent.cli.exits import Exit, error_exit, error_object
+from donewhen.agent.config import debugging
+from donewhen.state.errors import DoneWhenError
+from donewhen.state.redaction import redact
 
 
 def guarded(command: Callable[[], int], *, json: bool) -> int:
@@ -36,8 +36,8 @@ def guarded(command: Callable[[], int], *, json: bool) -> int:
 
 
 def _say(error: BaseException, text: str, json: bool) -> None:
-    from agent.cli.result import print_json
-    from agent.cli.terminal import clean
+    from donewhen.agent.cli.result import print_json
+    from donewhen.agent.cli.terminal import clean
 
     safe = redact(clean(text))
     print(f"donewhen: {safe}", file=sys.stderr)

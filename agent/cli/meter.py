@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from state.ledger import ESTIMATED, UNPRICED
+from donewhen.state.ledger import ESTIMATED, UNPRICED
 
 Amounts = Mapping[str, float]
 COUNTED = {"rounds": "rounds", "model_calls": "model calls", "tool_calls": "tool calls"}

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.run import Run
-from state.ledger import add
+from donewhen.agent.run import Run
+from donewhen.state.ledger import add
 
 TERMINAL = ("waiting", "outcome", "error")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")

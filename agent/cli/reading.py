@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from agent.agent import Agent
-from agent.cli.exits import Exit
-from agent.cli.meter import table
-from agent.cli.progress import Progress
-from agent.cli.result import SCHEMA_VERSION, print_json, receipt_lines, resume_command, run_object
-from agent.cli.running import configured
-from agent.cli.session import reader
-from agent.cli.terminal import Terminal, clean, open_terminal, shorten
-from agent.config import OFFLINE
-from agent.run import Run, ThreadInfo
-from state.human import question_text
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.exits import Exit
+from donewhen.agent.cli.meter import table
+from donewhen.agent.cli.progress import Progress
+from donewhen.agent.cli.result import SCHEMA_VERSION, print_json, receipt_lines, resume_command, run_object
+from donewhen.agent.cli.running import configured
+from donewhen.agent.cli.session import reader
+from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
+from donewhen.agent.config import OFFLINE
+from donewhen.agent.run import Run, ThreadInfo
+from donewhen.state.people.human import question_text
 
 
 def list_threads(*, storage: str | None, json: bool) -> int:

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.cli.meter import meter_text
-from agent.cli.progress import call_text
-from agent.cli.terminal import STYLES, Terminal, clean, shorten
-from agent.run import Run
-from state.human import question_text
-from state.steps import SILENT_ROUNDS
+from donewhen.agent.cli.meter import meter_text
+from donewhen.agent.cli.progress import call_text
+from donewhen.agent.cli.terminal import STYLES, Terminal, clean, shorten
+from donewhen.agent.run import Run
+from donewhen.state.people.human import question_text
+from donewhen.state.plan.steps import SILENT_ROUNDS
 
 SCHEMA_VERSION = 1
 PROVEN = ("passed", "supported")

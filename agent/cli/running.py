@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from agent.agent import Agent
-from agent.cli.asking import Person
-from agent.cli.progress import Progress
-from agent.cli.session import Choices, open_agent, remembered
-from agent.cli.terminal import Terminal, open_terminal
-from agent.cli.work import Begin, Desk, work
-from agent.config import OFFLINE, Config, read_config
-from state.errors import ConfigError, GoalError
-from state.ledger import KEYS, Limits
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.asking import Person
+from donewhen.agent.cli.progress import Progress
+from donewhen.agent.cli.session import Choices, open_agent, remembered
+from donewhen.agent.cli.terminal import Terminal, open_terminal
+from donewhen.agent.cli.work import Begin, Desk, work
+from donewhen.agent.config import OFFLINE, Config, read_config
+from donewhen.state.errors import ConfigError, GoalError
+from donewhen.state.ledger import KEYS, Limits
 
 NO_ANSWER: Any = object()
 

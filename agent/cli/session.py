@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from agent.agent import Agent
-from agent.config import OFFLINE, Config
-from agent.run import ThreadInfo
-from agent.workspace import workspace_tools
-from state.errors import ConfigError, UnknownThread
+from donewhen.agent.agent import Agent
+from donewhen.agent.config import OFFLINE, Config
+from donewhen.agent.run import ThreadInfo
+from donewhen.agent.workspace import workspace_tools
+from donewhen.state.errors import ConfigError, UnknownThread
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) ->
     tools = workspace_tools(choices.dir, commands=choices.allow_commands)
     confined = frozenset(tool.name for tool in tools if tool.name != "run_command")
     if choices.mcp is not None:
-        from agent.mcp import McpServers
+        from donewhen.agent.mcp import McpServers
 
         names = [tool.name for tool in tools]
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names)

@@ -7,9 +7,9 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from agent.cli.meter import meter_parts
-from agent.cli.progress import TERMINAL, Progress, call_text
-from agent.cli.terminal import STYLES, Terminal, clean, shorten
+from donewhen.agent.cli.meter import meter_parts
+from donewhen.agent.cli.progress import TERMINAL, Progress, call_text
+from donewhen.agent.cli.terminal import STYLES, Terminal, clean, shorten
 
 REDRAWS = 8
 """Per second."""

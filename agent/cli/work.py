@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from agent.agent import Agent
-from agent.cli.asking import Later, Person
-from agent.cli.exits import STATUSES, Exit
-from agent.cli.progress import Progress
-from agent.cli.result import SCHEMA_VERSION, print_json, resume_words, run_object, show_run
-from agent.cli.session import Opened
-from agent.cli.stopping import Stopping, Terminated
-from agent.cli.terminal import Terminal
-from agent.cli.views import View, open_view
-from agent.run import Run
-from state import errors
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.asking import Later, Person
+from donewhen.agent.cli.exits import STATUSES, Exit
+from donewhen.agent.cli.progress import Progress
+from donewhen.agent.cli.result import SCHEMA_VERSION, print_json, resume_words, run_object, show_run
+from donewhen.agent.cli.session import Opened
+from donewhen.agent.cli.stopping import Stopping, Terminated
+from donewhen.agent.cli.terminal import Terminal
+from donewhen.agent.cli.views import View, open_view
+from donewhen.agent.run import Run
+from donewhen.state import errors
 
 Events = AsyncIterator[Mapping[str, Any]]
 

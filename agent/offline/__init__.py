@@ -1,5 +1,5 @@
 """The offline model: what plans and works by rules where no model is set."""
 
-from agent.offline.model import OfflineModel
+from donewhen.agent.offline.model import OfflineModel
 
 __all__ = ["OfflineModel"]

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from agent.config import DEFAULT_MODEL
-from agent.offline.vocabulary import either, words
-from agent.offline.words import pick
+from donewhen.agent.config import DEFAULT_MODEL
+from donewhen.agent.offline.vocabulary import either, words
+from donewhen.agent.offline.words import pick
 
 _HELLO = words(
     """

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from agent.offline.literals import ANY, PATH, Sentence
-from agent.offline.vocabulary import either, words
+from donewhen.agent.offline.literals import ANY, PATH, Sentence
+from donewhen.agent.offline.vocabulary import either, words
 
 VERBS = """
     count list find show search grep look locate total sum average compute calculate work_out figure_out add

@@ -2,10 +2,10 @@
 
 import re
 
-from agent.offline.decision import Decision
-from agent.offline.language import answers_in_chinese
-from agent.offline.reading import Request
-from agent.offline.words import pick
+from donewhen.agent.offline.decision import Decision
+from donewhen.agent.offline.language import answers_in_chinese
+from donewhen.agent.offline.reading import Request
+from donewhen.agent.offline.words import pick
 
 _STEP = re.compile(
     r"^step (?P<id>\S+) (?P<status>done|failed|blocked|skipped|exhausted|pending|ready|waiting|running): "

@@ -8,9 +8,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.offline.reading import LEFT_OUT, Reply, Request
-from agent.offline.words import pick
-from state.journal import canonical
+from donewhen.agent.offline.reading import LEFT_OUT, Reply, Request
+from donewhen.agent.offline.words import pick
+from donewhen.state.proof.journal import canonical
 
 MOST_RECALLS = 12
 _RECALLED = re.compile(r"\([^()\n]*characters (\d+) to \d+ of (\d+)\)\n(.+)", re.DOTALL)

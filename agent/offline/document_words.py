@@ -2,11 +2,11 @@
 
 import re
 
-from agent.offline.clauses import Clause
-from agent.offline.intents import Calculate, Describe, Intent, LookUp, Mention, Read, Write
-from agent.offline.literals import LINK, PATH, QUOTE, SUM
-from agent.offline.table_words import is_table
-from agent.offline.vocabulary import COMMON, ZH_COMMON, either, words
+from donewhen.agent.offline.clauses import Clause
+from donewhen.agent.offline.intents import Calculate, Describe, Intent, LookUp, Mention, Read, Write
+from donewhen.agent.offline.literals import LINK, PATH, QUOTE, SUM
+from donewhen.agent.offline.table_words import is_table
+from donewhen.agent.offline.vocabulary import COMMON, ZH_COMMON, either, words
 
 _SUM_FILLERS = words(
     f"""

@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 
-from agent.offline.vocabulary import words
+from donewhen.agent.offline.vocabulary import words
 
 MOST, SHORT = 5, 3
 SENTENCE_CHARS = 280

@@ -4,11 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.offline.goals import read_goal
-from agent.offline.intents import Column, Describe, Intent, Lines, Read, Write
-from agent.offline.literals import PATH, protect
-from agent.offline.table_words import is_table
-from agent.offline.vocabulary import either, words
+from donewhen.agent.offline.goals import read_goal
+from donewhen.agent.offline.intents import Column, Describe, Intent, Lines, Read, Write
+from donewhen.agent.offline.literals import PATH, protect
+from donewhen.agent.offline.table_words import is_table
+from donewhen.agent.offline.vocabulary import either, words
 
 _LEAVE_OUT = words(
     "without leave_out skip drop omit remove no_need_(?:to|for) don't do_not not_needed no",

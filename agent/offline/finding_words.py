@@ -2,10 +2,10 @@
 
 import re
 
-from agent.offline.clauses import Clause
-from agent.offline.intents import Files, Lines, LookUp, Text
-from agent.offline.literals import GLOB, PATH, QUOTE
-from agent.offline.vocabulary import COMMON, ZH_COMMON, either, words
+from donewhen.agent.offline.clauses import Clause
+from donewhen.agent.offline.intents import Files, Lines, LookUp, Text
+from donewhen.agent.offline.literals import GLOB, PATH, QUOTE
+from donewhen.agent.offline.vocabulary import COMMON, ZH_COMMON, either, words
 
 TYPES = {
     "python": "py", "py": "py", "markdown": "md", "md": "md", "text": "txt", "txt": "txt", "csv": "csv", "tsv": "tsv",

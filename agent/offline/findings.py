@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.offline.reading import LEFT_OUT, Reply
-from agent.offline.words import pick, spaced
+from donewhen.agent.offline.reading import LEFT_OUT, Reply
+from donewhen.agent.offline.words import pick, spaced
 
 MOST_QUOTES = 5
 QUOTE_CHARS = 300

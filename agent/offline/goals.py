@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agent.offline.clauses import Clause, clauses
-from agent.offline.document_words import read_document, read_mention, read_sum, read_writing
-from agent.offline.finding_words import read_files, read_lines, read_text
-from agent.offline.intents import Column, Describe, Intent, LookUp, Mention, Read, Write
-from agent.offline.literals import LINK, PATH, QUOTE, Sentence, protect
-from agent.offline.table_words import is_table, read_columns, read_table
-from agent.offline.vocabulary import either, words
+from donewhen.agent.offline.clauses import Clause, clauses
+from donewhen.agent.offline.document_words import read_document, read_mention, read_sum, read_writing
+from donewhen.agent.offline.finding_words import read_files, read_lines, read_text
+from donewhen.agent.offline.intents import Column, Describe, Intent, LookUp, Mention, Read, Write
+from donewhen.agent.offline.literals import LINK, PATH, QUOTE, Sentence, protect
+from donewhen.agent.offline.table_words import is_table, read_columns, read_table
+from donewhen.agent.offline.vocabulary import either, words
 
 MOST_CLAUSES, MOST_CHARS = 60, 4000
 """What is longer is no sentence for rules; it is not read at all."""

@@ -2,9 +2,9 @@
 
 import re
 
-from agent.offline.decision import Decision, call
-from agent.offline.reading import Request
-from agent.offline.vocabulary import words
+from donewhen.agent.offline.decision import Decision, call
+from donewhen.agent.offline.reading import Request
+from donewhen.agent.offline.vocabulary import words
 
 SHARE = 0.3
 """Of the criterion's plain words, how many the evidence has to hold."""

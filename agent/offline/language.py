@@ -2,9 +2,9 @@
 
 import re
 
-from agent.offline.clauses import VERBS, ZH_VERBS
-from agent.offline.literals import protect
-from agent.offline.vocabulary import COMMON, ZH_COMMON, words
+from donewhen.agent.offline.clauses import VERBS, ZH_VERBS
+from donewhen.agent.offline.literals import protect
+from donewhen.agent.offline.vocabulary import COMMON, ZH_COMMON, words
 
 _KANA_OR_HANGUL = re.compile(r"[\u3040-\u30ff\uac00-\ud7af]")
 _ENGLISH = words(f"{COMMON} {VERBS} how by")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.offline.vocabulary import words
+from donewhen.agent.offline.vocabulary import words
 
 PATH, QUOTE, GLOB, SUM, LINK = "\ue000-\ue1ff", "\ue200-\ue3ff", "\ue400-\ue5ff", "\ue600-\ue7ff", "\ue800-\ue9ff"
 """Ranges of stand-ins, for use inside a character class: the stand-in tells what kind of literal it is."""

@@ -3,10 +3,10 @@
 import difflib
 from collections.abc import Callable
 
-from agent.offline.desk import Desk, Stuck
-from agent.offline.findings import objects
-from agent.offline.reading import Reply
-from agent.offline.words import pick, quoted
+from donewhen.agent.offline.desk import Desk, Stuck
+from donewhen.agent.offline.findings import objects
+from donewhen.agent.offline.reading import Reply
+from donewhen.agent.offline.words import pick, quoted
 
 MOST_LISTED = 500
 MOST_OPTIONS = 8

@@ -15,14 +15,14 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from agent.offline.answers import introduction
-from agent.offline.decision import Decision
-from agent.offline.delivering import deliver
-from agent.offline.judging import judge
-from agent.offline.language import is_chinese
-from agent.offline.planning import plan
-from agent.offline.reading import Request, read_request
-from agent.offline.working import work
+from donewhen.agent.offline.answers import introduction
+from donewhen.agent.offline.decision import Decision
+from donewhen.agent.offline.delivering import deliver
+from donewhen.agent.offline.judging import judge
+from donewhen.agent.offline.language import is_chinese
+from donewhen.agent.offline.planning import plan
+from donewhen.agent.offline.reading import Request, read_request
+from donewhen.agent.offline.working import work
 
 NAME = "offline"
 CHARS_PER_TOKEN = 4

@@ -3,18 +3,18 @@
 import json
 from collections.abc import Sequence
 
-from agent.offline.answers import introduction, is_about_itself, is_greeting, refusal
-from agent.offline.decision import Decision, call
-from agent.offline.desk import YES, chosen, first_problem
-from agent.offline.feedback import revised
-from agent.offline.goals import Reading, lookups, read_goal
-from agent.offline.intents import Column, Describe, Intent, Read, Write
-from agent.offline.language import answers_in_chinese
-from agent.offline.reading import Request
-from agent.offline.replanning import replan
-from agent.offline.steps import needed, steps_of
-from agent.offline.table_words import is_table
-from agent.offline.words import content, pick, title
+from donewhen.agent.offline.answers import introduction, is_about_itself, is_greeting, refusal
+from donewhen.agent.offline.decision import Decision, call
+from donewhen.agent.offline.desk import YES, chosen, first_problem
+from donewhen.agent.offline.feedback import revised
+from donewhen.agent.offline.goals import Reading, lookups, read_goal
+from donewhen.agent.offline.intents import Column, Describe, Intent, Read, Write
+from donewhen.agent.offline.language import answers_in_chinese
+from donewhen.agent.offline.reading import Request
+from donewhen.agent.offline.replanning import replan
+from donewhen.agent.offline.steps import needed, steps_of
+from donewhen.agent.offline.table_words import is_table
+from donewhen.agent.offline.words import content, pick, title
 
 SHORT = 200
 

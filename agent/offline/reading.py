@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from state.marking import unmark
+from donewhen.state.marking import unmark
 
 Role = Literal["triage", "plan", "execute", "deliver", "judge", ""]
 _ROLES: dict[str, Role] = {

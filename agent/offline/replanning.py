@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from agent.offline.answers import how_to_set_a_model
-from agent.offline.decision import Decision, call
-from agent.offline.goals import lookups, read_goal
-from agent.offline.intents import Intent, Write
-from agent.offline.reading import Request
-from agent.offline.words import content, pick
+from donewhen.agent.offline.answers import how_to_set_a_model
+from donewhen.agent.offline.decision import Decision, call
+from donewhen.agent.offline.goals import lookups, read_goal
+from donewhen.agent.offline.intents import Intent, Write
+from donewhen.agent.offline.reading import Request
+from donewhen.agent.offline.words import content, pick
 
 _FAILED = re.compile(
     r"^Step (?P<id>\S+) \((?P<content>.*?)\) (?:failed|exhausted|blocked): (?P<reason>.*)$", re.MULTILINE

@@ -4,10 +4,10 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, Read, Text, Write
-from agent.offline.reading import Request
-from agent.offline.replanning import failed_ids
-from agent.offline.words import content, criteria, pick
+from donewhen.agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, Read, Text, Write
+from donewhen.agent.offline.reading import Request
+from donewhen.agent.offline.replanning import failed_ids
+from donewhen.agent.offline.words import content, criteria, pick
 
 Step = dict[str, Any]
 

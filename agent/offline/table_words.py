@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from agent.offline.clauses import Clause
-from agent.offline.intents import Column, Describe, LookUp, Operation
-from agent.offline.literals import ANY, PATH, QUOTE
-from agent.offline.vocabulary import COMMON, ZH_COMMON, either, words
+from donewhen.agent.offline.clauses import Clause
+from donewhen.agent.offline.intents import Column, Describe, LookUp, Operation
+from donewhen.agent.offline.literals import ANY, PATH, QUOTE
+from donewhen.agent.offline.vocabulary import COMMON, ZH_COMMON, either, words
 
 _NAME = rf"[{QUOTE}]|[^\W\d]\w*"
 _ZH_NAME = rf"[{QUOTE}]|[A-Za-z_]\w*|[\u4e00-\u9fff]"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, Read, Text, Write
+from donewhen.agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, Read, Text, Write
 
 _TYPE_NAMES = {
     "py": "Python", "md": "Markdown", "txt": "text", "csv": "CSV", "json": "JSON", "y*ml": "YAML", "html": "HTML",

@@ -4,13 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from agent.offline.desk import Desk, Stuck
-from agent.offline.extract import key_sentences
-from agent.offline.findings import Finding, figure, listing, objects, pair, proofs, sentence, value
-from agent.offline.intents import Calculate, Files, Lines, Read, Text
-from agent.offline.locating import folder, open_file
-from agent.offline.reading import Reply
-from agent.offline.words import files_name, pick, quoted
+from donewhen.agent.offline.desk import Desk, Stuck
+from donewhen.agent.offline.extract import key_sentences
+from donewhen.agent.offline.findings import Finding, figure, listing, objects, pair, proofs, sentence, value
+from donewhen.agent.offline.intents import Calculate, Files, Lines, Read, Text
+from donewhen.agent.offline.locating import folder, open_file
+from donewhen.agent.offline.reading import Reply
+from donewhen.agent.offline.words import files_name, pick, quoted
 
 FEW, MANY, ALL = 10, 60, 2000
 PAGE, PAGES = 5000, 6

@@ -7,12 +7,12 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from agent.offline.desk import Desk, Stuck
-from agent.offline.findings import Finding, figure, listing, objects, pair, proofs, sentence, value
-from agent.offline.intents import Column, Describe
-from agent.offline.locating import meant, open_file, some_table
-from agent.offline.reading import Reply
-from agent.offline.words import measure, name, pick, quoted, ranked
+from donewhen.agent.offline.desk import Desk, Stuck
+from donewhen.agent.offline.findings import Finding, figure, listing, objects, pair, proofs, sentence, value
+from donewhen.agent.offline.intents import Column, Describe
+from donewhen.agent.offline.locating import meant, open_file, some_table
+from donewhen.agent.offline.reading import Reply
+from donewhen.agent.offline.words import measure, name, pick, quoted, ranked
 
 NUMBERS = ("integer", "number")
 MOST_GROUPS, MOST_SKIPPED, MOST_OPTIONS = 40, 3, 12

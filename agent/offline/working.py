@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.offline.decision import Decision, call
-from agent.offline.desk import YES, Desk, Pending, Stuck, first_problem
-from agent.offline.findings import Finding, Proof
-from agent.offline.goals import read_goal
-from agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, LookUp, Read, Text, Write
-from agent.offline.judging import supports
-from agent.offline.language import is_chinese
-from agent.offline.reading import Request, criteria_of
-from agent.offline.words import criteria, pick
-from agent.offline.work_files import calculate, count_lines, find_files, find_text, read
-from agent.offline.work_tables import describe, work_out
-from agent.offline.writing import write
+from donewhen.agent.offline.decision import Decision, call
+from donewhen.agent.offline.desk import YES, Desk, Pending, Stuck, first_problem
+from donewhen.agent.offline.findings import Finding, Proof
+from donewhen.agent.offline.goals import read_goal
+from donewhen.agent.offline.intents import Calculate, Column, Describe, Files, Intent, Lines, LookUp, Read, Text, Write
+from donewhen.agent.offline.judging import supports
+from donewhen.agent.offline.language import is_chinese
+from donewhen.agent.offline.reading import Request, criteria_of
+from donewhen.agent.offline.words import criteria, pick
+from donewhen.agent.offline.work_files import calculate, count_lines, find_files, find_text, read
+from donewhen.agent.offline.work_tables import describe, work_out
+from donewhen.agent.offline.writing import write
 
 MOST_REFUSED = 2
 

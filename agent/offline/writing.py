@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from agent.offline.desk import Desk, Stuck
-from agent.offline.findings import Finding, proofs, sentence
-from agent.offline.intents import Write
-from agent.offline.words import pick
+from donewhen.agent.offline.desk import Desk, Stuck
+from donewhen.agent.offline.findings import Finding, proofs, sentence
+from donewhen.agent.offline.intents import Write
+from donewhen.agent.offline.words import pick
 
 READ_BACK = 5000
 

@@ -1,9 +1,9 @@
 """Where runs are kept: checkpointer and store behind one URL, and one worker per thread."""
 
-from agent.storage.cipher import Cipher
-from agent.storage.storage import Database, Storage
-from agent.storage.urls import Location, parse_url
-from state.errors import ConfigError
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.storage import Database, Storage
+from donewhen.agent.storage.urls import Location, parse_url
+from donewhen.state.errors import ConfigError
 
 __all__ = ["Storage", "open_storage"]
 
@@ -23,15 +23,15 @@ def open_storage(url: str, *, key: bytes | None = None) -> Storage:
 
 def _database(location: Location, cipher: Cipher | None) -> Database:
     if location.kind == "memory":
-        from agent.storage.memory import MemoryDatabase
+        from donewhen.agent.storage.memory import MemoryDatabase
 
         return MemoryDatabase()
     if location.kind == "sqlite":
-        from agent.storage.sqlite import SqliteDatabase
+        from donewhen.agent.storage.sqlite import SqliteDatabase
 
         return SqliteDatabase(location.path, cipher)
     try:
-        from agent.storage.postgres import PostgresDatabase
+        from donewhen.agent.storage.postgres import PostgresDatabase
     except ImportError as error:
         raise ConfigError(
             f"{location.display} needs the postgres extra ({error}): pip install 'donewhen[postgres]'"

@@ -5,7 +5,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from state.errors import ConfigError, StorageError
+from donewhen.state.errors import ConfigError, StorageError
 
 _MARK = b"dw1"
 _NONCE = 12

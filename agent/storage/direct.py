@@ -18,8 +18,8 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.store.base import BaseStore, Op, Result
 
-from agent.storage.storage import Opened, Storage
-from graph.sync import wait
+from donewhen.agent.storage.storage import Opened, Storage
+from donewhen.graph.sync import wait
 
 Opener = Callable[[str | None], AbstractAsyncContextManager[Opened]]
 """Opens for writing on a thread, or, for None, for reading."""

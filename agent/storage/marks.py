@@ -3,9 +3,9 @@
 import base64
 from collections.abc import Mapping
 
-from agent.storage.cipher import Cipher
-from agent.storage.serde import StrictSerializer
-from state.errors import StorageError
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.state.errors import StorageError
 
 STORAGE_VERSION = 1
 """Raised whenever older versions of this project could no longer read what is written."""

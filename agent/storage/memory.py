@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from agent.storage.serde import StrictSerializer
-from agent.storage.storage import Opened
-from state.errors import StorageError, ThreadBusy
+from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.storage import Opened
+from donewhen.state.errors import StorageError, ThreadBusy
 
 
 class MemoryDatabase:

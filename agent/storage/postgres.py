@@ -17,13 +17,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 from typing_extensions import override
 
-from agent.storage.cipher import Cipher
-from agent.storage.marks import missing_marks
-from agent.storage.serde import StrictSerializer
-from agent.storage.storage import Opened
-from agent.storage.thread_store import stop_batching
-from agent.storage.words import causes
-from state.errors import ConfigError, StorageError, ThreadBusy
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.marks import missing_marks
+from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.storage import Opened
+from donewhen.agent.storage.thread_store import stop_batching
+from donewhen.agent.storage.words import causes
+from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 Connection = psycopg.AsyncConnection[DictRow]
 

@@ -21,9 +21,9 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from agent.storage.cipher import Cipher
-from agent.storage.serde import StrictSerializer
-from state.errors import StorageError
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.state.errors import StorageError
 
 Place = tuple[str, str, str]
 """Thread id, checkpoint namespace, checkpoint id."""

@@ -4,7 +4,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from state.errors import StorageError
+from donewhen.state.errors import StorageError
 
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 

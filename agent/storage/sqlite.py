@@ -13,14 +13,14 @@ import aiosqlite
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.store.sqlite.aio import AsyncSqliteStore
 
-from agent.storage.cipher import Cipher
-from agent.storage.file_lock import FileLock
-from agent.storage.marks import missing_marks
-from agent.storage.serde import StrictSerializer
-from agent.storage.storage import Opened
-from agent.storage.thread_store import stop_batching
-from agent.storage.words import sqlite_fault
-from state.errors import StorageError, ThreadBusy
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.file_lock import FileLock
+from donewhen.agent.storage.marks import missing_marks
+from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.storage import Opened
+from donewhen.agent.storage.thread_store import stop_batching
+from donewhen.agent.storage.words import sqlite_fault
+from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768
 """`DnWh`: marks the file as ours, for us and for the `file` command."""

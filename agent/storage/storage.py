@@ -10,12 +10,12 @@ from typing import Any, Protocol, Self
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from agent.storage.cipher import Cipher
-from agent.storage.sealed_saver import SealedSaver
-from agent.storage.thread_store import ThreadStore
-from agent.storage.urls import check_thread_id
-from graph.effects import label
-from state.errors import DoneWhenError, StorageError, ThreadBusy
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.sealed_saver import SealedSaver
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.urls import check_thread_id
+from donewhen.graph.tools.effects import label
+from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy
 
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
 

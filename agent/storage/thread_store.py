@@ -25,9 +25,9 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from agent.storage.cipher import Cipher
-from agent.storage.serde import StrictSerializer
-from state.errors import StorageError
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.state.errors import StorageError
 
 Namespace = tuple[str, ...]
 Found = TypeVar("Found", bound=Item)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from state.errors import ConfigError
+from donewhen.state.errors import ConfigError
 
 LONGEST_THREAD_ID = 255
 """Characters; database indexes hold no keys of any length."""

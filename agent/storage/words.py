@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 
-from state.errors import StorageError
+from donewhen.state.errors import StorageError
 
 _SQLITE = {
     "file is not a database": "is not a SQLite database (or it is encrypted by something else)",

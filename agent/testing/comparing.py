@@ -6,9 +6,9 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
-from agent.agent import Agent
-from agent.testing.effects import EffectLedger, Row
-from state.journal import canonical
+from donewhen.agent.agent import Agent
+from donewhen.agent.testing.effects import EffectLedger, Row
+from donewhen.state.proof.journal import canonical
 
 Json = dict[str, Any]
 SETTLED = ("A person confirmed that this call took effect", "The call took effect before an interruption")

@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 from langchain_core.tools import BaseTool
 
-from agent.testing.script import Policy
+from donewhen.agent.testing.script import Policy
 
 Mode = Literal["raise", "kill", "freeze"]
 Phase = Literal["before", "inside", "after"]
@@ -122,7 +122,7 @@ def crashing_tool(
     `phase` and `at` crash it in that phase of its nth call (`phase=None`: any phase counts); `crash` is given instead
     to count it together with other things.
     """
-    from agent.tools import as_tools
+    from donewhen.agent.tools import as_tools
 
     made = as_tools([tool])[0]
     counted = crash or Crash(at, mode=mode, only=None if phase is None else [f"{made.name}.{phase}"])

@@ -15,10 +15,10 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
-from agent.storage import Storage, open_storage
-from agent.storage.storage import Database, Opened
-from agent.testing.crash import Crash, Crashed, Mode
-from state.errors import StorageError
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.storage.storage import Database, Opened
+from donewhen.agent.testing.crash import Crash, Crashed, Mode
+from donewhen.state.errors import StorageError
 
 
 def crashing(

@@ -8,11 +8,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from agent.agent import Agent
-from agent.run import Run
-from agent.testing.crash import Crash, note
-from agent.testing.script import Policy
-from state.errors import ThreadBusy, UnknownThread
+from donewhen.agent.agent import Agent
+from donewhen.agent.run import Run
+from donewhen.agent.testing.crash import Crash, note
+from donewhen.agent.testing.script import Policy
+from donewhen.state.errors import ThreadBusy, UnknownThread
 
 Answers = Callable[[Mapping[str, Any]], Any]
 """From a pause (`{id, kind, question, options, step, tool, arguments, …}`) to the answer to it."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.testing.crash import midway, note, notes
-from state.journal import canonical
+from donewhen.agent.testing.crash import midway, note, notes
+from donewhen.state.proof.journal import canonical
 
 Row = dict[str, Any]
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent.testing.crash import Crash, Crashed, Mode, notes
-from agent.testing.forks import Exit, ForkServer, resolve
-from state.errors import StorageError
+from donewhen.agent.testing.crash import Crash, Crashed, Mode, notes
+from donewhen.agent.testing.forks import Exit, ForkServer, resolve
+from donewhen.state.errors import StorageError
 
 DIARY = "diary.jsonl"
 """In a trial's folder: what people were asked and where processes died, in order."""
-PRELOAD = ("agent.testing.everywhere", "agent.agent", "agent.testing")
+LIVE = "donewhen.agent.testing.everywhere:live"
+PRELOAD = ("donewhen.agent.testing.everywhere", "donewhen.agent.agent", "donewhen.agent.testing")
 """What a fork server for trials should import, beside the scenario."""
 MOST = 10_000
 Point = int | tuple[int, ...]
@@ -121,7 +122,7 @@ def _trial(
     for number, at in enumerate([*point, None], 1):
         given = {**common, "folder": str(place), "at": at}
         started = time.perf_counter()
-        ended = server.run("agent.testing.everywhere:live", given, place, name=f"process{number}", seconds=seconds)
+        ended = server.run(LIVE, given, place, name=f"process{number}", seconds=seconds)
         took = time.perf_counter() - started
         if (where := _death(ended, place, len(died))) is None:
             break

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.testing.script import Reply
+from donewhen.agent.testing.script import Reply
 
 
 @dataclass(eq=False)

@@ -40,7 +40,7 @@ class ForkServer:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "agent.testing.forks", *self._preload]
+        command = [sys.executable, "-m", "donewhen.agent.testing.forks", *self._preload]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._process = subprocess.Popen(command, env=env, text=True, bufsize=1, **pipes)  # type: ignore[call-overload]

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from agent.testing.calls import Call
-from agent.testing.request import ROLES, Request
+from donewhen.agent.testing.calls import Call
+from donewhen.agent.testing.request import ROLES, Request
 
 Policy: TypeAlias = Callable[[list[BaseMessage], list[dict[str, Any]]], Any]
 """`(messages, tools) -> reply`, or a coroutine function of that shape."""

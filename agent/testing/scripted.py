@@ -14,10 +14,10 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from agent.testing.chunks import message_chunks
-from agent.testing.request import Request, read_request
-from agent.testing.script import Replies, Roles, Script, ScriptUnfinished, build_script
-from agent.testing.settle import asettle, finished, settle
+from donewhen.agent.testing.chunks import message_chunks
+from donewhen.agent.testing.request import Request, read_request
+from donewhen.agent.testing.script import Replies, Roles, Script, ScriptUnfinished, build_script
+from donewhen.agent.testing.settle import asettle, finished, settle
 
 
 class ScriptedModel(BaseChatModel):

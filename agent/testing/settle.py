@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, UsageMetadata
 
-from agent.testing.calls import Call, reply
-from agent.testing.chunks import written_calls
-from agent.testing.request import Request
-from agent.testing.script import Script, ScriptError, Turn, is_reply, kind
+from donewhen.agent.testing.calls import Call, reply
+from donewhen.agent.testing.chunks import written_calls
+from donewhen.agent.testing.request import Request
+from donewhen.agent.testing.script import Script, ScriptError, Turn, is_reply, kind
 
 
 def settle(turn: Turn) -> AIMessage | BaseException:

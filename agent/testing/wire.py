@@ -6,9 +6,9 @@ from typing import Self
 
 from langchain_core.language_models import BaseChatModel
 
-from agent.testing.script import Replies
-from agent.testing.scripted import ScriptedModel
-from agent.testing.wire_handler import LoopbackServer, Wire, WireRequest
+from donewhen.agent.testing.script import Replies
+from donewhen.agent.testing.scripted import ScriptedModel
+from donewhen.agent.testing.wire_handler import LoopbackServer, Wire, WireRequest
 
 
 class WireServer:

@@ -13,8 +13,8 @@ from langchain_core.messages import (
     convert_to_messages,
 )
 
-from agent.testing.calls import Call, broken_call, reply
-from agent.testing.chunks import message_chunks, written_calls
+from donewhen.agent.testing.calls import Call, broken_call, reply
+from donewhen.agent.testing.chunks import message_chunks, written_calls
 
 
 def read_messages(body: Mapping[str, Any]) -> list[BaseMessage]:

@@ -16,9 +16,9 @@ from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable
 
-from agent.testing.faults import Fault
-from agent.testing.scripted import ScriptedModel
-from agent.testing.wire_format import completion, completion_chunks, error_body, read_messages
+from donewhen.agent.testing.faults import Fault
+from donewhen.agent.testing.scripted import ScriptedModel
+from donewhen.agent.testing.wire_format import completion, completion_chunks, error_body, read_messages
 
 _SECRETS = ("authorization", "proxy-authorization", "api-key", "x-api-key", "cookie")
 _LINGER_ZERO = struct.pack("ii", 1, 0)

@@ -1,5 +1,5 @@
 """Tools that read, search, write and check files inside one folder, and nothing outside it."""
 
-from agent.workspace.tools import workspace_tools
+from donewhen.agent.workspace.tools import workspace_tools
 
 __all__ = ["workspace_tools"]

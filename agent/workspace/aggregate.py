@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from agent.workspace.amounts import Amount, Reader, is_date
-from agent.workspace.root import Root
-from agent.workspace.tables import Row, Table, names, open_table
+from donewhen.agent.workspace.amounts import Amount, Reader, is_date
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.tables import Row, Table, names, open_table
 
 Operation = Literal["sum", "average", "count", "min", "max"]
 Value = str | int | float | bool

@@ -4,10 +4,10 @@ import json
 from collections import Counter
 from typing import Any
 
-from agent.workspace.aggregate import TablePath
-from agent.workspace.amounts import Reader, is_date
-from agent.workspace.root import Root
-from agent.workspace.tables import open_table
+from donewhen.agent.workspace.aggregate import TablePath
+from donewhen.agent.workspace.amounts import Reader, is_date
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.tables import open_table
 
 MAX_SHOWN_COLUMNS = 200
 EXAMPLE_CHARS = 80

@@ -14,8 +14,8 @@ from typing import Annotated
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from agent.workspace.root import Root
-from state.errors import ConfigError
+from donewhen.agent.workspace.root import Root
+from donewhen.state.errors import ConfigError
 
 SYSTEM_FOLDERS = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
 KEPT_BYTES = 30_000

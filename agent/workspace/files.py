@@ -9,10 +9,10 @@ from typing import IO, Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from agent.workspace.paths import Parts, shown
-from agent.workspace.root import Root
-from agent.workspace.text import SAMPLE_BYTES, detect, encode, open_text
-from state.redaction import REDACTED
+from donewhen.agent.workspace.paths import Parts, shown
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.text import SAMPLE_BYTES, detect, encode, open_text
+from donewhen.state.redaction import REDACTED
 
 MAX_READ = 200_000
 MAX_EDIT_BYTES = 5_000_000

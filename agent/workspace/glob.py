@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from langchain_core.tools import ToolException
 
-from agent.workspace.paths import Parts
+from donewhen.agent.workspace.paths import Parts
 
 MAX_PATTERN = 300
 MAX_ALTERNATIVES = 64

@@ -14,12 +14,12 @@ from pydantic import Field
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from agent.workspace.aggregate import TablePath
-from agent.workspace.files import FilePath
-from agent.workspace.patterns import Pattern, pattern
-from agent.workspace.root import Root
-from agent.workspace.tables import names, open_table
-from agent.workspace.text import open_text
+from donewhen.agent.workspace.aggregate import TablePath
+from donewhen.agent.workspace.files import FilePath
+from donewhen.agent.workspace.patterns import Pattern, pattern
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.tables import names, open_table
+from donewhen.agent.workspace.text import open_text
 
 CHUNK_CHARS = 65_536
 MAX_JSON_BYTES = 20_000_000

@@ -17,9 +17,9 @@ from typing import IO, NoReturn
 
 from langchain_core.tools import ToolException
 
-from agent.workspace.paths import TEMPORARY, Parts, refuse_history, shown, split_file_path, split_path
-from agent.workspace.walk import Entry, Walk, near_names
-from state.errors import ConfigError
+from donewhen.agent.workspace.paths import TEMPORARY, Parts, refuse_history, shown, split_file_path, split_path
+from donewhen.agent.workspace.walk import Entry, Walk, near_names
+from donewhen.state.errors import ConfigError
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from agent.workspace.glob import path_matcher
-from agent.workspace.paths import shown
-from agent.workspace.patterns import pattern as running_pattern
-from agent.workspace.root import Root
-from agent.workspace.text import open_text
-from agent.workspace.walk import Entry, Walk
+from donewhen.agent.workspace.glob import path_matcher
+from donewhen.agent.workspace.paths import shown
+from donewhen.agent.workspace.patterns import pattern as running_pattern
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.text import open_text
+from donewhen.agent.workspace.walk import Entry, Walk
 
 SECONDS = 20.0
 LINE_CHARS = 10_000

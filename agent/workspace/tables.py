@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from langchain_core.tools import ToolException
 
-from agent.workspace.amounts import Reader, reader_for
-from agent.workspace.root import Root
-from agent.workspace.text import open_text
+from donewhen.agent.workspace.amounts import Reader, reader_for
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.text import open_text
 
 DELIMITERS = ",;\t|"
 SAMPLE_CHARS = 65_536

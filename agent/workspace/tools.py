@@ -7,14 +7,14 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_schema_from_function
 
-from agent.workspace.aggregate import aggregate_csv
-from agent.workspace.arithmetic import calculate
-from agent.workspace.columns import describe_csv
-from agent.workspace.commands import Programs, run_command
-from agent.workspace.files import append_file, edit_file, read_file, write_file
-from agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
-from agent.workspace.root import Root
-from agent.workspace.search import find_text, list_files
+from donewhen.agent.workspace.aggregate import aggregate_csv
+from donewhen.agent.workspace.arithmetic import calculate
+from donewhen.agent.workspace.columns import describe_csv
+from donewhen.agent.workspace.commands import Programs, run_command
+from donewhen.agent.workspace.files import append_file, edit_file, read_file, write_file
+from donewhen.agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
+from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.search import find_text, list_files
 
 Effect = Literal["read", "idempotent", "write"]
 GIVEN = ["root", "programs"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from langchain_core.tools import ToolException
 
-from agent.workspace.paths import TEMPORARY, Parts, shown
+from donewhen.agent.workspace.paths import TEMPORARY, Parts, shown
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 60

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agent import Agent
-from agent.testing import ScriptedModel, answer
-from agent.workspace import workspace_tools
 from benchmarks.faults.figures import Figure, Measured, none
-from graph.calling import call_tool
-from state.errors import ConfigError, DoneWhenError
+from donewhen import Agent
+from donewhen.agent.workspace import workspace_tools
+from donewhen.graph.tools.call import call_tool
+from donewhen.state.errors import ConfigError, DoneWhenError
+from donewhen.testing import ScriptedModel, answer
 from tests.storage_servers import fresh_postgres_url
 
 THREAD_IDS = (

@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from agent import Agent, Run
-from agent.testing import drive
 from benchmarks.faults.figures import Measured, of
 from benchmarks.faults.injection_attacks import Attack, attacks
 from benchmarks.faults.injection_model import Obedient, answer
 from benchmarks.faults.injection_office import GOAL, PARTS, SECRET, Office
 from benchmarks.report import table
+from donewhen import Agent, Run
+from donewhen.testing import drive
 
 Json = dict[str, Any]
 POLICIES = ("plan", "each")

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.testing import ask_user, call, finish_step, give_up, submit_plan
 from benchmarks.faults.injection_office import EVIL, FIND, PAY, TELL
-from state.decisions import NAMES
+from donewhen.state.reading.decisions import NAMES
+from donewhen.testing import ask_user, call, finish_step, give_up, submit_plan
 
 Reply = Any
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from agent.testing import ScriptedModel, call, finish_step, submit_plan
 from benchmarks.faults.injection_attacks import Attack, understood
 from benchmarks.faults.injection_office import ASKED, FIND, PARTS, PAY, TELL, Office, Part
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 Json = dict[str, Any]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from langchain_core.tools import StructuredTool, ToolException
 
-from agent import Executor
-from agent.testing import call
-from agent.workspace.tools import workspace_tools
+from donewhen import Executor
+from donewhen.agent.workspace.tools import workspace_tools
+from donewhen.testing import call
 
 Json = dict[str, Any]
 GOAL = "Find ACME's invoice in the mail, pay it, and tell ann."

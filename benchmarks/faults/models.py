@@ -11,14 +11,14 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from agent.tools import as_tools
 from benchmarks.faults.figures import Figure, Measured, counted, none, of
 from benchmarks.faults.replies import KINDS, Spoil, Spoiler, broken, placeholders, truncated
 from benchmarks.faults.tau import tau_worlds
 from benchmarks.faults.world import TOOLS, World, agent_for, carry, perfect, shop
 from benchmarks.report import table
-from graph.decide import Decision, read
-from graph.toolbox import Toolbox
+from donewhen.agent.tools import as_tools
+from donewhen.graph.models.reading import Decision, read
+from donewhen.graph.tools.toolbox import Toolbox
 
 SHOPS = {0.0: 20, 0.1: 100, 0.3: 200, 0.5: 100}
 """Share of spoiled replies → runs."""

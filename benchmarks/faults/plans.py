@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agent import Agent, Run
-from agent.testing import ScriptedModel, ask_user, call, finish_step, observed
 from benchmarks.faults.figures import Figure, Measured, of
 from benchmarks.report import table
-from state.errors import ConfigError
-from state.plan import Rules, read_plan
+from donewhen import Agent, Run
+from donewhen.state.errors import ConfigError
+from donewhen.state.plan.plan import Rules, read_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, observed
 from tests.storage_servers import fresh_postgres_url
 
 GOOD = {"title": "Good", "complexity": "simple", "steps": [{"id": "s1", "content": "ask", "done_when": ["answered"]}]}

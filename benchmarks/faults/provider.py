@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent import Agent, Run
-from agent.config import Config
-from agent.testing import WireServer, fault
 from benchmarks.faults.figures import Measured, counted, none, of
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
 from benchmarks.report import table
 from benchmarks.retail_world import EVALS
+from donewhen import Agent, Run
+from donewhen.agent.config import Config
+from donewhen.testing import WireServer, fault
 
 RECORDED = EVALS / "data" / "provider_errors.jsonl"
 RUNS = {0.1: 50, 0.2: 200, 0.4: 50}

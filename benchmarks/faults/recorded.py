@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage
 from benchmarks.faults.figures import Measured, counted, of
 from benchmarks.report import table
 from benchmarks.retail_world import EVALS, ROOT
-from graph.decide import Correction, Decision, read
-from graph.toolbox import Toolbox
+from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.tools.toolbox import Toolbox
 
 RECORDED = EVALS / "data" / "model_outputs.jsonl"
 SAMPLE = ROOT / "tests" / "data" / "model_outputs_sample.jsonl"

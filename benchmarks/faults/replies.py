@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agent.testing import broken_call, call, reply
+from donewhen.testing import broken_call, call, reply
 
 Spoil = Callable[[str, dict[str, Any], random.Random], Any]
 """`(name, arguments, randoms) -> reply`"""

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from langgraph.store.base import PutOp
 
-from agent.storage.sqlite import SqliteDatabase
-from agent.storage.storage import Database, Opened, Storage
 from benchmarks.faults.figures import Figure, Measured, none, of
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
 from benchmarks.report import table
-from state.errors import StorageError, UnknownThread
+from donewhen.agent.storage.sqlite import SqliteDatabase
+from donewhen.agent.storage.storage import Database, Opened, Storage
+from donewhen.state.errors import StorageError, UnknownThread
 from tests.storage_servers import fresh_postgres_url
 
 Kind = Literal["error before", "error after", "disk full", "locked", "connection lost"]
@@ -188,7 +188,7 @@ async def sqlite_faults(folder: Path, seeds: Sequence[int], every: int, kinds: S
 
 async def postgres_faults(seeds: Sequence[int], every: int) -> Tally:
     """The server closes the connection before every `every`-th write."""
-    from agent.storage.postgres import PostgresDatabase
+    from donewhen.agent.storage.postgres import PostgresDatabase
 
     tally = Tally()
     for seed in seeds:

@@ -11,12 +11,12 @@ from typing import Any
 
 import ormsgpack
 
-from agent import Agent
-from agent.storage import open_storage
 from benchmarks.faults.figures import Measured, none
 from benchmarks.faults.world import World, agent_for, carry, perfect, shop
 from benchmarks.report import table
-from state.errors import StorageError
+from donewhen import Agent
+from donewhen.agent.storage import open_storage
+from donewhen.state.errors import StorageError
 
 KEY = bytes(range(32))
 THREADS = ("one", "two")

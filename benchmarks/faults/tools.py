@@ -10,13 +10,13 @@ from typing import Any
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agent import Agent, Run
-from agent.config import Config
-from agent.testing import ScriptedModel, call, finish_step, submit_plan
 from benchmarks.faults.bodies import RELEASE, SECRETS, VARIABLES, Case, cases
 from benchmarks.faults.figures import Figure, Measured, counted, none, of
 from benchmarks.report import table
-from graph.guarding import LIMIT
+from donewhen import Agent, Run
+from donewhen.agent.config import Config
+from donewhen.graph.tools.guarding import LIMIT
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 SETTINGS: dict[str, Any] = {"confirm": "never", "tool_seconds": 2.0}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
-from agent import Agent, Run
-from agent.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen import Agent, Run
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 Action = tuple[str, dict[str, Any]]
 Distort = Callable[[Any], Any]

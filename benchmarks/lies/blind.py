@@ -5,10 +5,10 @@ from pathlib import Path
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from agent.testing import call
 from benchmarks.lies.facts import exists, fair, line_in, mentions
 from benchmarks.lies.kinds import altered, blind, lie, planted, told
 from benchmarks.lies.world import Part, Scene
+from donewhen.testing import call
 
 
 def tool_of(name: str, function: object, effect: str) -> BaseTool:

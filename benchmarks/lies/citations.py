@@ -1,9 +1,9 @@
 """Lies by id: observations that are not there, prove nothing, or are none."""
 
-from agent.testing import call, recall
 from benchmarks.lies.facts import exists, line_in
 from benchmarks.lies.kinds import altered, lie, planted, told
 from benchmarks.lies.world import Scene
+from donewhen.testing import call, recall
 
 GROUP = "id of the observation"
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from agent.testing import call
-from state.quotes import fold
+from donewhen.state.proof.quotes import fold
+from donewhen.testing import call
 
 _LINE = re.compile(r"(?P<path>.+?) contains the line: (?P<line>.+)", re.DOTALL)
 _EXISTS = re.compile(r"(?P<path>.+?) exists")

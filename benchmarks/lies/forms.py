@@ -6,7 +6,7 @@ from collections.abc import Callable
 from benchmarks.lies.facts import line_in
 from benchmarks.lies.kinds import honest, truths
 from benchmarks.lies.world import File, Part, Scene
-from state.marking import mark
+from donewhen.state.marking import mark
 
 FULL_WIDTH = str.maketrans({chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)})
 

@@ -2,11 +2,11 @@
 
 import json
 
-from agent.testing import ask_user, call, finish_step, recall
 from benchmarks.lies.facts import count_of, exists, line_in, mentions, user_said
 from benchmarks.lies.forms import read_with
 from benchmarks.lies.kinds import honest
 from benchmarks.lies.world import Scene
+from donewhen.testing import ask_user, call, finish_step, recall
 
 
 @honest("a file with the line ends of another system")

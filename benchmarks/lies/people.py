@@ -1,9 +1,9 @@
 """Lies about people: answers nobody gave."""
 
-from agent.testing import ask_user
 from benchmarks.lies.facts import exists, user_said
 from benchmarks.lies.kinds import lie, told
 from benchmarks.lies.world import Part, Scene
+from donewhen.testing import ask_user
 
 GROUP = "answers of people"
 

@@ -1,9 +1,9 @@
 """Lies by time: evidence that was true when it was observed, and is no longer."""
 
-from agent.testing import ask_user
 from benchmarks.lies.facts import count_of, exists, line_in
 from benchmarks.lies.kinds import altered, lie, planted, told
 from benchmarks.lies.world import Part, Scene
+from donewhen.testing import ask_user
 
 GROUP = "time of the observation"
 

@@ -10,12 +10,12 @@ from typing import Any, Self
 
 from langchain_core.tools import BaseTool
 
-from agent import Agent
-from agent.run import Run
-from agent.testing import ScriptedModel, call, finish_step, give_up, submit_plan
-from agent.testing.script import Script, build_script
-from agent.workspace import workspace_tools
 from benchmarks.lies.facts import Truth, check_of, fair
+from donewhen import Agent
+from donewhen.agent.run import Run
+from donewhen.agent.testing.script import Script, build_script
+from donewhen.agent.workspace import workspace_tools
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 
 Level = str
 LEVELS = ("claimed", "grounded", "judged", "checked")

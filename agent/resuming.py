@@ -1,0 +1,85 @@
+"""Which question an answer is for: strict, by id. An answer that nothing waits for changes nothing."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langgraph.types import Command
+
+from donewhen.agent.run import Json, Run
+from donewhen.graph.people.pauses import PAUSE_ID
+from donewhen.graph.people.taking import BY_POLICY, OVERDUE
+from donewhen.state.errors import StaleAnswer
+from donewhen.state.people.human import read_answer
+from donewhen.state.settings import Settings
+from donewhen.state.values import flaw, whole
+
+_INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def resume_command(run: Run, answer: Any, shown: Run | None = None) -> Command[Any]:
+    """The command that gives `answer` to what `run` waits for. Raises StaleAnswer if it waits for nothing like it.
+
+    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions. With `shown`, an
+    answer without ids is for what was asked in that run, and for nothing that is asked since.
+    """
+    pauses = {pause["id"]: pause for pause in run.pending}
+    if not pauses:
+        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}")
+    first = run.pending[0]
+    answers = _by_id(answer, run) or {_meant(first, shown): answer}
+    answers = {first["id"] if id == first["interrupt_id"] else id: value for id, value in answers.items()}
+    if unknown := [str(id) for id in answers if id not in pauses]:
+        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
+    answers = {id: _storable(value) for id, value in answers.items()}
+    for id, value in answers.items():
+        _check_fresh(value, pauses[id], list(pauses))
+    return _command(first, answers)
+
+
+def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
+    """The command by which the settings answer what stayed open longer than they allow."""
+    if settings.on_question == "wait" or settings.question_seconds is None:
+        return None
+    latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)
+    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] in BY_POLICY}
+    late = [id for id, at in asked.items() if at and datetime.fromisoformat(at) <= latest]
+    return _command(run.pending[0], dict.fromkeys(late, OVERDUE)) if late else None
+
+
+def _command(first: Json, answers: Json) -> Command[Any]:
+    given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
+    return Command(resume={first["interrupt_id"]: given})
+
+
+def _storable(value: Any) -> Any:
+    """The answer as it can be written down; what cannot be is no answer, and is told so."""
+    if isinstance(value, str):
+        return whole(value)
+    return {"unreadable": problem} if (problem := flaw(value)) else value
+
+
+def _meant(first: Json, shown: Run | None) -> str:
+    if shown is None:
+        return str(first["id"])
+    return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
+
+
+def _by_id(answer: Any, run: Run) -> Json | None:
+    """The answers by id, if `answer` is that."""
+    if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
+        return None
+    known = {pause["id"] for pause in run.pending} | {run.pending[0]["interrupt_id"]}
+    named = known & set(answer) or all(PAUSE_ID.fullmatch(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)
+    return dict(answer) if named else None
+
+
+def _check_fresh(value: Any, pause: Json, open_ids: list[str]) -> None:
+    """Raise StaleAnswer if the answer itself says that it is for another question, or another revision of the plan."""
+    named = value.get("interrupt_id") if isinstance(value, Mapping) else None
+    if named is not None and named != pause.get("interrupt_id"):
+        raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(open_ids)}", open_ids)
+    read = read_answer(value, pause)
+    if isinstance(read, str) and read.startswith("stale"):
+        raise StaleAnswer(read, open_ids)

@@ -1,0 +1,56 @@
+"""The execute node: one step, as a subgraph. (delegate →) decide → act → decide … → goal_check"""
+
+from typing import Literal
+
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from donewhen.graph.binding import Route, bound
+from donewhen.graph.context import Deps
+from donewhen.graph.execute.act import act
+from donewhen.graph.execute.decide import decide
+from donewhen.graph.execute.delegate import delegate
+from donewhen.graph.execute.goal_check import goal_check
+from donewhen.graph.execute.leaving import has_left
+from donewhen.state.run import Step, StepOutput
+from donewhen.state.settings import Settings
+
+
+def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOutput]:
+    """The subgraph of the execute node."""
+    alone = {name for name, executor in deps.executors.items() if executor.works_alone}
+
+    def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
+        """A step that waited goes on where it was: with frozen calls, with a claim; no model is asked again."""
+        record = state["record"]
+        if calls := record.get("calls"):
+            return "delegate" if calls[0].get("delegated") else "act"
+        if record.get("claim"):
+            return "goal_check"
+        return "delegate" if state["step"].get("executor") in alone and not record.get("delegated") else "decide"
+
+    graph = StateGraph(Step, context_schema=Settings, output_schema=StepOutput)
+    graph.add_node("delegate", bound(delegate, deps))
+    graph.add_node("decide", bound(decide, deps))
+    graph.add_node("act", bound(act, deps))
+    graph.add_node("goal_check", bound(goal_check, deps))
+    graph.add_conditional_edges(START, Route(after_dispatch))
+    graph.add_conditional_edges("delegate", Route(after_work))
+    graph.add_conditional_edges("decide", Route(after_decide))
+    graph.add_conditional_edges("act", Route(after_work))
+    graph.add_conditional_edges("goal_check", Route(after_work))
+    return graph.compile()
+
+
+def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
+    """Act on the decision; without one (speech, a correction) the next round."""
+    if has_left(state):
+        return "__end__"
+    if state["record"].get("calls"):
+        return "act"
+    return "goal_check" if state.get("decision") else "decide"
+
+
+def after_work(state: Step) -> Literal["decide", "__end__"]:
+    """The next round, unless the step ended, or waits for a person or for budget."""
+    return "__end__" if has_left(state) else "decide"

@@ -1,0 +1,110 @@
+"""One call, made once: metered, in the ledger of effects, its whole output kept under the observation's id."""
+
+from dataclasses import dataclass, field, replace
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphInterrupt, ParentCommand
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps
+from donewhen.graph.execute.leaving import left_of
+from donewhen.graph.execute.observing import keep_text, kept_text, thread_of
+from donewhen.graph.models.metering import Meter, metered
+from donewhen.graph.tools.call import CallResult, call_tool
+from donewhen.graph.tools.effects import Doubt, Effect, Ledger, Outcome, effect_key, perform, short_of
+from donewhen.graph.tools.injection import takes_key
+from donewhen.graph.tools.toolbox import Effect as Kind
+from donewhen.state.ledger import Amounts, add
+from donewhen.state.proof.journal import INLINE_CHARS
+from donewhen.state.run import Json, Step
+from donewhen.state.settings import Settings
+
+
+@dataclass
+class Site:
+    """Where calls are made: the step, the run it belongs to, and what was spent here so far."""
+
+    state: Step
+    runtime: Runtime[Settings]
+    config: RunnableConfig
+    deps: Deps
+    seconds: float | None
+    """The longest that one call may take."""
+    spent: Amounts = field(default_factory=dict)
+    meters: list[Meter] = field(default_factory=list)
+    """Of the calls that are being made."""
+    claims: list[str] = field(default_factory=list)
+    """Of the writes that were made here."""
+
+    def left(self) -> Amounts:
+        """What the step may still spend, less what it spent here."""
+        running = self.spent
+        for meter in self.meters:
+            running = add(running, meter.taken)
+        return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
+
+
+async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation: str) -> Outcome | Doubt:
+    """Make the call, or replay it if it was made before a crash. A Doubt: only a person can say whether to make it."""
+    state, thread, store = site.state, thread_of(site.runtime), site.runtime.store
+    record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
+    key = effect_key(
+        thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
+    )
+    meter = Meter(site.left, site.deps.pricing)
+    config = metered(site.config, meter)
+    tagged: RunnableConfig = {
+        **config,
+        "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]},
+    }
+
+    async def run(key: str) -> Outcome:
+        result = await _called(site, tool, call, tagged, key)
+        meter.close()
+        if kind != "read" and len(result.text) > INLINE_CHARS:
+            await keep_text(store, thread, turn, observation, result.text)
+        return Outcome(result, meter.spent)
+
+    site.meters.append(meter)
+    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""), takes_key(tool))
+    claims = {*state.get("claims", ()), *state.get("claimed", ()), *site.claims}
+    outcome = await perform(Ledger(store, thread, branch_of(site.config), id, claims), effect, run)
+    if isinstance(outcome, Doubt):
+        return outcome
+    if outcome.claim:
+        site.claims.append(outcome.claim)
+    if outcome.whole or not (text := await kept_text(store, thread, turn, observation)):
+        return outcome
+    # The same id may hold another text: that of another branch of the thread's history.
+    same = short_of(text) == outcome.result.text
+    return replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
+
+
+async def _called(site: Site, tool: BaseTool, call: Json, config: RunnableConfig, key: str) -> CallResult:
+    """A tool that would pause the graph itself fails instead: every pause is at the top, one at a time."""
+    try:
+        return await call_tool(
+            tool,
+            call["args"],
+            timeout=site.seconds,
+            config=config,
+            idempotency_key=key,
+            call_id=call["id"] or None,
+            secrets=site.deps.secrets,
+        )
+    except GraphInterrupt as pause:
+        asked = "; ".join(str(getattr(one, "value", one))[:500] for one in (pause.args[0] if pause.args else ()))
+        text = f"The tool stopped to ask a person, which tools cannot do here. Ask with ask_user: {asked}"
+        return CallResult(False, text, 0.0, error="interrupt")
+    except ParentCommand:
+        return CallResult(
+            False, "The tool wanted to take over the graph, which tools cannot do here.", 0.0, error="command"
+        )
+
+
+def branch_of(config: RunnableConfig) -> str:
+    """Names this dispatch of steps: a crash re-enters it, a fork of the thread's history makes another."""
+    configurable = config.get("configurable") or {}
+    outside = str(configurable.get("checkpoint_ns", "")).split("|")[:-2]
+    return str((configurable.get("checkpoint_map") or {}).get("|".join(outside), ""))

@@ -1,0 +1,96 @@
+"""How a step leaves its subgraph, and what its nodes have in common."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AnyMessage
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import settings_of
+from donewhen.graph.events import emit
+from donewhen.state.ledger import Amounts, add
+from donewhen.state.people.amounts import counted
+from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
+from donewhen.state.proof.outcome import FINAL
+from donewhen.state.redaction import redact
+from donewhen.state.run import Json, Step
+from donewhen.state.settings import Settings
+
+STAYS = ("waiting", "ready", "failed")
+"""A step that leaves so may go on later, a failed one if a person says so; its rounds are kept in the run."""
+
+
+def left_of(state: Step) -> Amounts:
+    """What the step may still spend: its allowance less what it spent since it was sent off."""
+    spent = state.get("spent") or {}
+    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
+
+
+def leave(
+    state: Step,
+    runtime: Runtime[Settings],
+    change: Mapping[str, Any],
+    new: Sequence[AnyMessage] = (),
+    spent: Mapping[str, float] | None = None,
+) -> Step:
+    """The update with which a step ends or waits: its record for the run, and its new rounds if it goes on later.
+
+    `spent` is what this node has spent and returns beside this update.
+    """
+    record = {**state["record"], **change}
+    before = record.pop("spent_before", {})
+    record["spent"] = add(before, add(state.get("spent"), spent))
+    id = state["step"]["id"]
+    update: Step = {"record": {**record, "spent_before": before}, "steps": {id: record}}
+    if record["status"] in STAYS:
+        fresh = [*state.get("transcript", ())[state.get("kept", 0) :], *new]
+        update["transcripts"] = {transcript_key(id, record): fresh}
+    if new:
+        update["transcript"] = list(new)
+    if record["status"] in FINAL:
+        told = {key: record[key] for key in ("status", "result", "reason")}
+        emit(runtime, "step_finished", step=id, **told)
+    return update
+
+
+def corrected(
+    state: Step,
+    runtime: Runtime[Settings],
+    said: str,
+    messages: Sequence[AnyMessage],
+    spent: Mapping[str, float],
+    change: Mapping[str, Any] | None = None,
+) -> Step:
+    """Tell the model what was wrong; too many corrections in a row fail the step (X05).
+
+    `said` is for people, `messages` are for the model, `change` is what else happens to the record.
+    """
+    record = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
+    said = redact(said[:1000])
+    emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
+    count = record["corrections"]
+    if count >= settings_of(runtime).max_corrections:
+        reason = f"{counted(count, 'unusable reply')} in a row; the last: {said[:600]}"
+        failed = {**record, "status": "failed", "code": "unusable", "reason": reason}
+        return leave(state, runtime, failed, messages, spent)
+    return {"record": record, "transcript": list(messages), "decision": None}
+
+
+def silence(state: Step, runtime: Runtime[Settings], record: Mapping[str, Any]) -> str:
+    """What the model is told when several rounds brought nothing new, "" before; the user is told once."""
+    rounds = record["silent"]
+    if rounds < SILENT_ROUNDS:
+        return ""
+    if rounds == SILENT_ROUNDS:
+        emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
+    return f"Nothing new was observed in {rounds} rounds: do something else, finish, ask, or give up."
+
+
+def has_left(state: Step) -> bool:
+    """Whether the step ended or waits."""
+    return bool(state["record"]["status"] != "running")
+
+
+def seen_before(state: Step) -> list[Json]:
+    """Observations of this step and of those it builds on, oldest first."""
+    return [*state.get("known", ()), *state.get("journal", ())]

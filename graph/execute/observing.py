@@ -1,0 +1,73 @@
+"""From a call's result to an observation: numbered, kept whole by id, short in the journal."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.effects import label
+from donewhen.state.proof.journal import INLINE_CHARS, KNOWN_CHARS, Source, observation, shortened
+from donewhen.state.run import Json, Step
+from donewhen.state.settings import Settings
+
+NAMESPACE = ("donewhen", "observations")
+
+
+def thread_of(runtime: Runtime[Settings]) -> str:
+    """The thread's id; "" in a run without a checkpointer."""
+    info = runtime.execution_info
+    return str((info.thread_id if info else None) or "")
+
+
+async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:
+    """Put the whole text of an observation into the store, if it is too long to be handed on as it is."""
+    if store is not None and len(text) > KNOWN_CHARS:
+        await store.aput((*NAMESPACE, label(thread_id)), f"{turn}:{id}", {"text": text}, index=False)
+
+
+async def kept_text(store: BaseStore | None, thread_id: str, turn: int, id: str) -> str | None:
+    """The whole text of an observation as it was put into the store, or None."""
+    item = await store.aget((*NAMESPACE, label(thread_id)), f"{turn}:{id}") if store is not None else None
+    return str(item.value["text"]) if item else None
+
+
+async def keep(store: BaseStore | None, thread_id: str, turn: int, entry: Json) -> Json:
+    """Put a long text into the store and give the journal's short form; without a store all stays in the journal."""
+    await keep_text(store, thread_id, turn, entry["id"], entry["text"])
+    return entry if store is None else shortened(entry, INLINE_CHARS)
+
+
+async def whole(store: BaseStore | None, thread_id: str, turn: int, entry: Mapping[str, Any]) -> Json:
+    """The entry with its whole text."""
+    text = await kept_text(store, thread_id, turn, entry["id"]) if entry.get("stored") else None
+    return dict(entry) if text is None else {**entry, "text": text}
+
+
+def noted(
+    state: Step,
+    number: int,
+    call: Mapping[str, Any],
+    result: CallResult,
+    effect: str | None,
+    targets: Iterable[str],
+    source: Source = "tool",
+) -> Json:
+    """The observation of a call of this step. `effect` is None for a call that was not made."""
+    id = state["step"]["id"]
+    return observation(
+        f"{id}.{number}",
+        id,
+        state["record"]["rounds"],
+        source,
+        result.text,
+        ok=result.ok,
+        tool=call["name"],
+        arguments=call["args"],
+        effect=effect,
+        seconds=result.seconds,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        targets=targets,
+    )

@@ -1,0 +1,1 @@
+"""Asking models: prompts in, decisions, speech and costs out."""

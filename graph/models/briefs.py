@@ -1,0 +1,172 @@
+"""What each role is told: the run's state, rendered into tagged sections. Pure; the same state gives the same text."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.graph.context import Deps, Executor
+from donewhen.graph.tools.selection import most_relevant
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.prompts import brief, escape, section
+from donewhen.state.marking import inset, mark
+from donewhen.state.plan.plan import ancestors
+from donewhen.state.proof.evidence import criteria_of
+from donewhen.state.settings import Profile, Settings
+
+CONVERSATION_CHARS = 6000
+RESULT_CHARS = 4000
+ALL_RESULTS_CHARS = 40_000
+"""Of all results in one brief, shared among them."""
+ARGUMENT_CHARS = 1000
+"""Of a call's arguments, in the judge's brief."""
+SEEN_CHARS = 300
+"""Of an observation that is cited without a quote, in the delivery's brief."""
+
+
+def profile_text(profile: Profile, extra: str = "", language: str | None = None) -> str:
+    """The profile as the end of a system prompt; "" if there is none. `extra` is an executor's own."""
+    parts = [extra, profile.role, *(f"Goal: {goal}" for goal in profile.goals)]
+    parts += [f"Tone: {profile.tone}"] if profile.tone else []
+    parts += list(profile.soft)
+    parts += [f"Never touch paths outside of: {', '.join(profile.allowed_paths)}"] if profile.allowed_paths else []
+    parts += [f"Write to the user in this language: {language}"] if language else []
+    lines = [f"- {' '.join(part.split())}" for part in parts if part.strip()]
+    return "\n".join(["Who you are here:", *lines]) if lines else ""
+
+
+def conversation(messages: Sequence[BaseMessage]) -> str:
+    """What was said before the last message, bounded, newest kept. Control messages are left out."""
+    lines = []
+    for message in messages[:-1]:
+        if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
+            continue
+        if text := message.text.strip():
+            lines.append(f"{'user' if isinstance(message, HumanMessage) else 'assistant'}: {inset(text[:2000])}")
+    return "\n".join(lines)[-CONVERSATION_CHARS:]
+
+
+def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, full: bool) -> str:
+    """The planner's brief: what stays the same from goal to goal first, so that prompt caches hit.
+
+    Triage sees one line per tool; the draft (`full`) sees the names of arguments and what can check too.
+    """
+    toolbox = deps.all_tools(settings)
+    described = {name: f"{name} {toolbox.one_line(name)}" for name in toolbox.names}
+    names = most_relevant(facts["goal"], described, settings.tool_selection)
+    checks = [name for name in names if toolbox.effect(name) == "read"] if full else []
+    executors = [_executor_line(name, executor) for name, executor in deps.executors.items()]
+    return brief(
+        section("tools", "\n".join(_tool_line(toolbox, name, full) for name in names) or "(none)"),
+        section("checks", ", ".join(checks)),
+        section("executors", "\n".join(executors)),
+        section("limits", f"at most {settings.max_steps} steps"),
+        section("language", settings.language or ""),
+        section("today", facts.get("today") or ""),
+        section("conversation", facts.get("conversation") or ""),
+        section("goal", facts["goal"]),
+        section("finished", mark(_json(facts.get("finished")))),
+        section("failure", facts.get("failure") or ""),
+        section("proposal", _json(_sparse(facts.get("proposal")))),
+        section("feedback", facts.get("feedback") or ""),
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def _sparse(value: Any) -> Any:
+    """Without what was not set: a proposal is read by a model, not by code."""
+    if isinstance(value, Mapping):
+        return {k: _sparse(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
+    return [_sparse(item) for item in value] if isinstance(value, list) else value
+
+
+def _executor_line(name: str, executor: Executor) -> str:
+    own = "" if executor.tools is None else f" Its tools: {', '.join(tool.name for tool in executor.tools) or 'none'}."
+    return f"- {name}: {executor.description}{own}"
+
+
+def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:
+    line = f"- {name} ({toolbox.effect(name)}): {toolbox.one_line(name)}"
+    if not full:
+        return line
+    properties = toolbox.schema(name).get("properties", {})
+    return f"{line} Arguments: {', '.join(properties) or 'none'}."
+
+
+def step_brief(values: Mapping[str, Any], step: Mapping[str, Any]) -> str:
+    """The executor's brief: its step, the goal, the results it builds on; not what other steps did."""
+    plan, records = values["plan"], values.get("steps") or {}
+    results = {id: str(records.get(id, {}).get("result") or "") for id in ancestors(plan, step["id"])}
+    most = _share(sum(map(bool, results.values())))
+    shown = [section("result", mark(_cut(text, id, most)), step=id) for id, text in results.items()]
+    criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
+    gathered = "\n".join(part for part in shown if part)
+    return brief(
+        section("goal", values["goal"]),
+        section("step", step["content"], id=step["id"]),
+        section("done_when", "\n".join(criteria)),
+        section("tools_approved", ", ".join(step.get("tools") or ())),
+        f"<results>\n{gathered}\n</results>" if gathered else "",
+    )
+
+
+def _share(count: int) -> int:
+    """How much of each of so many results is shown."""
+    return min(RESULT_CHARS, ALL_RESULTS_CHARS // max(count, 1))
+
+
+def _cut(text: str, id: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f'{text[:most]}\n… {len(text) - most} characters left out; recall(observation="{id}.result") reads them …'
+
+
+def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
+    check = criterion.get("check")
+    said = f" (checked by the runtime: {check['tool']} {_json(check['arguments'])})" if check else ""
+    return f"{number}. {criterion['text']}{said}"
+
+
+def delivery_brief(
+    goal: str, receipt: Mapping[str, Any], settings: Settings, reason: str, journal: Sequence[Mapping[str, Any]] = ()
+) -> str:
+    """The delivery's brief: the receipt in words, and what was observed as its evidence; nothing else."""
+    seen = {entry["id"]: entry["text"] for entry in journal}
+    most = _share(sum(1 for row in receipt["steps"] if row["result"]))
+    why = f" ({reason})" if reason and receipt["status"] != "completed" else ""
+    lines = [f"status: {receipt['status']}{why}"]
+    for row in receipt["steps"]:
+        lines.append(f"step {row['id']} {row['status']}: {row['content']}")
+        lines += [f"  result: {inset(row['result'][:most])}"] if row["result"] else []
+        lines += [f"  reason: {inset(row['reason'])}"] if row["reason"] else []
+        lines += [_proof_line(item, seen) for item in row["criteria"]]
+    if receipt.get("schedule"):
+        lines.append(f"to be repeated, as approved: {_json(_sparse(receipt['schedule']))}")
+    return brief(
+        section("goal", goal), section("receipt", "\n".join(lines)), section("language", settings.language or "")
+    )
+
+
+def _proof_line(item: Mapping[str, Any], seen: Mapping[str, str]) -> str:
+    """A criterion, its verdict, and the words that prove it: the quote, else how the observation begins."""
+    proofs = (str(e.get("quote") or seen.get(e["observation"], ""))[:SEEN_CHARS] for e in item["evidence"])
+    said = "; ".join(" ".join(proof.split()) for proof in proofs if proof.strip())
+    return f"  criterion {item['text']}: {item['verdict']}" + (f" ({mark(said[:1000])})" if said else "")
+
+
+def judge_brief(criterion: str, evidence: Sequence[Mapping[str, Any]]) -> str:
+    """The judge's brief: the criterion, and what was observed by which call; never what is claimed."""
+    shown = "\n".join(map(_evidence, evidence))
+    return brief(section("criterion", criterion), f"<evidence>\n{shown}\n</evidence>")
+
+
+def _evidence(entry: Mapping[str, Any]) -> str:
+    source = "the agent's own text" if entry["source"] == "result" else entry["tool"] or entry["source"]
+    made = escape(_json(entry["arguments"])[:ARGUMENT_CHARS])
+    call = f" arguments={made}" if made else ""
+    text = escape(mark(entry["text"][:RESULT_CHARS]))
+    return f'<observation id="{entry["id"]}" from="{source}"{call}>\n{text}\n</observation>'

@@ -1,0 +1,1 @@
+"""Asking people: pauses, answers, consent, budgets. Pure."""

@@ -1,0 +1,162 @@
+"""Exhaustion as a question: what is done, what is not, what it would take to go on. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from donewhen.graph.people.pauses import call_id
+from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
+from donewhen.state.people.amounts import amount_of, used_of
+from donewhen.state.plan.progress import RESERVE
+from donewhen.state.plan.steps import standstill
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+OPTIONS = ["extend", "deliver what there is", "replan cheaper", "stop"]
+UNPLANNED_OPTIONS = [option for option in OPTIONS if option != "replan cheaper"]
+"""While nothing is planned, there is nothing to plan anew."""
+CONTENT_CHARS = 100
+SELDOM = ("questions", "replans", "cached_tokens")
+"""What steps do not take as a matter of course."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whose limits are used up, and how it stands."""
+
+    limits: Limits
+    granted: Mapping[str, float]
+    spent: Mapping[str, float]
+    step: str | None = None
+    """None for the whole run, which keeps a model call in reserve for its delivery."""
+    done: Sequence[Json] = ()
+    """Steps that are done: `{id, content, spent, standstill}`."""
+    left: Sequence[Json] = ()
+    """Steps that are not."""
+    unplanned: bool = False
+    """Whether what is left to do is not planned yet."""
+    needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
+    """What the next action takes one of."""
+
+    @property
+    def reserve(self) -> Amounts:
+        """What is kept for the delivery, which there is none of while nothing is planned and nothing done."""
+        return {} if self.step or (self.unplanned and not self.done) else RESERVE
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every limit that stands in the way, not only the first."""
+        left = remaining(self.limits, self.granted, self.spent)
+        free = {key: max(0, amount - self.reserve.get(key, 0)) for key, amount in left.items()}
+        return exhausted_keys(free, self.needs)
+
+    def total(self, key: str) -> float:
+        """The limit with what was granted."""
+        return float(getattr(self.limits, key) or 0) + self.granted.get(key, 0)
+
+
+def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> Account:
+    """The account of the whole run."""
+    rows = [
+        {"id": step["id"], "content": step["content"], **(values.get("steps") or {}).get(step["id"], {})}
+        for step in (values.get("plan") or {}).get("steps", ())
+    ]
+    done = [_row(row) for row in rows if row.get("status") == "done"]
+    left = [_row(row) for row in rows if row.get("status") != "done"]
+    granted, spent = values.get("granted") or {}, values.get("spent") or {}
+    return Account(settings.limits, granted, spent, done=done, left=left, **more)
+
+
+def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
+    """The account of one step."""
+    run, record = run_account(values, settings), values["steps"][id]
+    granted, spent = record.get("granted") or {}, record.get("spent") or {}
+    return Account(settings.step_limits, granted, spent, id, run.done, run.left, needs=needs)
+
+
+def _row(row: Json) -> Json:
+    stands = standstill(row) if row.get("status") != "done" else ""
+    return {"id": row["id"], "content": row["content"], "spent": row.get("spent") or {}, "standstill": stands}
+
+
+def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Json:
+    """The pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
+    keys = account.keys or (key,)
+    suggested = {each: _suggested(account, each) for each in (*keys, *_short_soon(account, keys))}
+    free = {} if account.step or account.unplanned else suggested
+    granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
+    return {
+        "id": id,
+        "kind": "budget",
+        "name": "extend_budget",
+        "tool_call_id": call_id(),
+        "question": _question(account, keys, granted_with_replan),
+        "options": UNPLANNED_OPTIONS if account.unplanned else OPTIONS,
+        "step": account.step,
+        "exhausted": keys[0] if len(keys) == 1 else list(keys),
+        "suggested": suggested,
+        "with_replan": granted_with_replan,
+        "done": [row["id"] for row in account.done],
+        "left": [row["id"] for row in account.left],
+        "meter": meter(account.spent, account.limits, account.granted),
+    }
+
+
+def _short_soon(account: Account, keys: Sequence[str]) -> list[str]:
+    """Other limits that would not last for what is left, so that the next question is not about them."""
+    left = remaining(account.limits, account.granted, account.spent)
+    others = {key: amount - account.reserve.get(key, 0) for key, amount in left.items() if key not in (*keys, *SELDOM)}
+    return [key for key, free in others.items() if (need := _needed(account, key)) is not None and free < need]
+
+
+def _needed(account: Account, key: str) -> float | None:
+    """What the steps left will take, if each takes as much as those done did on average; None if none is done."""
+    each = [row["spent"].get(key, 0) for row in account.done]
+    steps = 1 if account.step or account.unplanned else max(len(account.left), 1)
+    return steps * sum(each) / len(each) if any(each) else None
+
+
+def _suggested(account: Account, key: str) -> float:
+    """What it would take: to make up for what is overspent, and what the steps left need; else half the limit."""
+    limit, needed = account.total(key), _needed(account, key)
+    over = account.spent.get(key, 0) + account.reserve.get(key, 0) - limit
+    need = limit / 2 if needed is None else needed
+    if key == "cost_usd":
+        return math.ceil(max(over + need, 0.01) * 100) / 100
+    return math.ceil(max(over + need, over + 1, 1))
+
+
+def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
+    whose = f"Step {account.step}" if account.step else "The run"
+    used = " and ".join(used_of(key, account.spent.get(key, 0), account.total(key)) for key in keys)
+    kept = " (one model call is kept for the answer)" if account.reserve and "model_calls" in keys else ""
+    parts = [f"Out of budget. {whose} has used {used}{kept}.", _listed("Done", account.done)]
+    parts.append(_listed("Not done", account.left))
+    if account.unplanned:
+        parts.append("What is left to do is not planned yet.")
+    if with_replan:
+        added = ", ".join(amount_of(key, amount) for key, amount in with_replan.items())
+        parts.append(f"“replan cheaper” adds {added} and plans the rest anew.")
+    return "\n\n".join(part for part in parts if part)
+
+
+def _listed(title: str, rows: Sequence[Json]) -> str:
+    lines = [
+        f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}"
+        + (f" ({row['standstill']})" if row.get("standstill") else "")
+        for row in rows
+    ]
+    return "\n".join([f"{title}:", *lines]) if lines else ""
+
+
+def replans_left(values: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether the run may plan anew without anybody granting it."""
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    return left.get("replans", 1) >= 1
+
+
+def questions_left(values: Mapping[str, Any], settings: Settings) -> bool:
+    """Whether one more question may be put to a person."""
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    return left.get("questions", 1) >= 1

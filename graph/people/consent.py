@@ -1,0 +1,122 @@
+"""Consent to a plan: what approve, edit, reject and cancel change, and when a plan needs consent again. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from donewhen.graph.context import Deps
+from donewhen.graph.people.answering import decision_row
+from donewhen.graph.people.proposal import consent, plan_rules, propose, with_finished
+from donewhen.state.channels import merge_records
+from donewhen.state.people.human import Answer
+from donewhen.state.plan.plan import read_plan, revision
+from donewhen.state.plan.planning import fresh_planning
+from donewhen.state.plan.steps import fresh_records
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+UNDER_WAY = ("pending", "running", "ready", "waiting")
+
+
+def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: Deps, settings: Settings) -> Json | str:
+    """The plan as a person edited it, held to the rules of every plan, or everything that is wrong with it.
+
+    A problem leaves the pause and the plan as they were. What is finished stays in the plan, as it was.
+    """
+    finished = (values.get("planning") or {}).get("finished") or {}
+    done = {step["id"]: step for step in pending["plan"]["steps"] if step["id"] in finished}
+    edited = dict(answer.plan or {})
+    steps = edited.get("steps") if isinstance(edited.get("steps"), list) else []
+    given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
+    if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
+        return f"finished steps stay in the plan as they are: {', '.join(touched)}"
+    if done:
+        edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
+    if "limits" in edited and edited["limits"] != pending.get("limits"):
+        return "the edited plan cannot be taken: limits are shown with it, but no edit of a plan changes them"
+    plan = read_plan(edited, plan_rules(deps, settings, finished, pending["plan"]))
+    if isinstance(plan, list):
+        return "the edited plan cannot be taken: " + "; ".join(plan)
+    return with_finished(plan, done)
+
+
+def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str, at: str) -> Json:
+    """The update of the run for an answer to a plan that waits; an edited plan must have passed `edited_plan`."""
+    row = {**decision_row(pending, answer.kind, answer.text, by, at), "revision": pending["revision"]}
+    approval = values.get("approval")
+    if answer.kind in ("approve", "edit"):
+        plan = pending["plan"] if answer.kind == "approve" else answer.plan
+        assert plan is not None
+        before = approval["plan"] if approval else None
+        given = {**consent(plan, by), "before": before}
+        return {"approvals": [{**row, "approved_revision": plan["revision"]}], "plan": plan, "approval": given}
+    if answer.kind == "cancel" or not (approval or answer.text):
+        # The receipt is about what was approved before, else about what was not.
+        kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
+        ending = {"code": "cancelled", "reason": "the plan was not approved"}
+        return {"approvals": [row], "ending": ending, **kept}
+    planning = values["planning"]
+    if not answer.text:
+        refused = {**planning, "open": False, "refused": True}
+        return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
+    known = {key: planning[key] for key in ("failure", "finished") if planning.get(key)}
+    again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
+    if planning.get("failure"):
+        again["phase"] = "draft"
+    plan = approval["plan"] if approval else None
+    return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text}
+
+
+def changed_since(values: Mapping[str, Any], deps: Deps, settings: Settings) -> Json | None:
+    """If the plan in state is not the one approved, whoever changed it: the pause that shows the difference.
+
+    A change that needs no consent is taken; one that breaks the rules of plans is not.
+    """
+    approval, plan = values.get("approval"), values.get("plan") or {}
+    if approval and plan.get("steps") and revision(plan) == approval["revision"]:
+        return None
+    read = read_plan({key: item for key, item in plan.items() if key != "revision"}, plan_rules(deps, settings))
+    if isinstance(read, list):
+        reason = "the plan was changed from outside and breaks the rules: " + "; ".join(read)
+        return {"plan": approval["plan"]} if approval else {"ending": {"code": "no_plan", "reason": reason}}
+    update = propose(read, approval, settings)
+    if approval and update.get("approval"):
+        update["approval"]["before"] = approval["plan"]
+    return update
+
+
+def put_to_work(values: Mapping[str, Any], at: str) -> Json:
+    """Fresh records for the steps of a plan just approved; {} if they are made already.
+
+    Finished steps keep theirs, as do steps that wait and did not change; what is not in the plan any more is over.
+    """
+    approval, records = values.get("approval"), values.get("steps") or {}
+    if not approval or approval.get("at_work"):
+        return {}
+    plan = approval["plan"]
+    steps = fresh_records(plan, records, approval.get("before"))
+    ids = {step["id"] for step in plan["steps"]}
+    over: Json = {"status": "skipped", "reason": "not in the plan any more", "waiting": None, "calls": []}
+    gone = {id: over for id, record in records.items() if id not in ids and record.get("status") in UNDER_WAY}
+    update: Json = {
+        "steps": merge_records({**steps, **gone}, _replaced(approval, records)),
+        "approval": {**approval, "before": None, "at_work": True},
+    }
+    said = [row.get("approved_revision") for row in values.get("approvals") or ()]
+    if approval["revision"] not in said:
+        shown = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
+        decision = "approve" if approval["by"] == "policy" else "carried over"
+        row = {**decision_row(shown, decision, "", approval["by"], at), "revision": approval["revision"]}
+        update["approvals"] = [{**row, "approved_revision": approval["revision"]}]
+    return update
+
+
+def _replaced(approval: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
+    """Steps of the plan before that are not done and not in this one: what they were, and by what they were replaced.
+
+    A failed step that is gone from the plan must not be gone from the receipt.
+    """
+    plan, before = approval["plan"], approval.get("before") or {"steps": []}
+    ids, old = {step["id"] for step in plan["steps"]}, {step["id"]: step for step in before["steps"]}
+    instead = [step["id"] for step in plan["steps"] if old.get(step["id"]) != step]
+    gone = [step for id, step in old.items() if id not in ids and records.get(id, {}).get("status") != "done"]
+    return {s["id"]: {"replaced": {"content": s["content"], "by": approval["by"], "instead": instead}} for s in gone}

@@ -1,0 +1,111 @@
+"""Pauses: what is open in a run, under which ids, and what stands in the conversation while a person is asked. Pure."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.state.people.human import action_name, payload
+from donewhen.state.people.payloads import OTHER_KEYS
+from donewhen.state.run import Json, Run
+
+_NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
+PAUSE_ID = re.compile(
+    r"(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
+    r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
+)
+"""What every id of a pause looks like: `s2.q1`; in the thread's third request `3:s2.q1`; asked once more `s2.q1~2`."""
+
+
+def call_id() -> str:
+    """A fresh id for the tool call that stands for a pause in the conversation."""
+    return f"pause_{uuid4().hex[:16]}"
+
+
+def opening(pending: Mapping[str, Any]) -> AIMessage:
+    """The message right before a pause: text, and a tool call named like the action (clients draw it there)."""
+    action = payload(pending)["action_requests"][0]
+    call = {"name": action_name(pending["kind"]), "args": action["args"], "id": pending["tool_call_id"]}
+    return AIMessage(action["description"], tool_calls=[{**call, "type": "tool_call"}])
+
+
+def closing(messages: Sequence[BaseMessage], pending: Mapping[str, Any], text: str) -> list[AnyMessage]:
+    """The answer as the result of that tool call, unless a client has written one already."""
+    call = pending["tool_call_id"]
+    answered = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
+    return [] if answered else [ToolMessage(text, tool_call_id=call, name=action_name(pending["kind"]))]
+
+
+def reopened(messages: Sequence[BaseMessage], pending: Json) -> Json:
+    """The pause with a tool call of its own: the one it has may be answered in the conversation already."""
+    used = any(
+        call["id"] == pending["tool_call_id"]
+        for message in messages
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
+    )
+    return {**pending, "tool_call_id": call_id()} if used else pending
+
+
+def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
+    """What the user typed into the chat instead of answering the pause; None if nothing."""
+    last = messages[-1] if messages else None
+    return last.text if isinstance(last, HumanMessage) else None
+
+
+def asked_again(values: Mapping[str, Any], pending: Json, problem: str) -> Run:
+    """The pause stays, and says why the answer was not taken."""
+    again = {**pending, "problem": problem}
+    messages = values["messages"]
+    if typed_reply(messages) is None:
+        return {"pending": again}
+    closed = closing(messages, pending, f"Not understood: {problem}")
+    again["tool_call_id"] = call_id()
+    return {"pending": again, "messages": [*closed, opening(again)]}
+
+
+def open_pauses(values: Mapping[str, Any]) -> list[Json]:
+    """Every open question of a run: the one asked now first, then those of steps that wait."""
+    current, waiting = values.get("pending"), _waiting(values)
+    pauses = [named(values, pause) for pause in ([current] if current else []) + list(waiting)]
+    return [pause for n, pause in enumerate(pauses) if all(pause["id"] != other["id"] for other in pauses[:n])]
+
+
+def asked_now(values: Mapping[str, Any]) -> Json:
+    """The pause that is asked now, with short forms of the other open ones."""
+    first, *rest = open_pauses(values)
+    return {**first, "others": [{key: pause.get(key) for key in OTHER_KEYS} for pause in rest]}
+
+
+def _waiting(values: Mapping[str, Any]) -> Iterator[Json]:
+    """What the steps of the plan that is worked on wait for, in plan order."""
+    plan, records = (values.get("approval") or {}).get("plan") or {}, values.get("steps") or {}
+    for step in plan.get("steps", ()):
+        record = records.get(step["id"], {})
+        if record.get("status") == "waiting" and record.get("waiting"):
+            yield record["waiting"]
+
+
+def named(values: Mapping[str, Any], pause: Json) -> Json:
+    """The pause under an id that no other pause of the thread has or had, so that a late answer hits nothing else.
+
+    The id a node gave tells what is asked; the same may be asked again in this request or in a later one.
+    """
+    name, turn = _bare(pause["id"]), values.get("turn", 1)
+    decided = [row["id"] for row in values.get("approvals") or ()]
+    decided += [entry["arguments"].get("asked") for entry in values.get("journal") or () if entry["source"] == "user"]
+    times = sum(_bare(id or "") == name for id in decided)
+    return {**pause, "id": (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")}
+
+
+def _bare(id: str) -> str:
+    match = _NAME.fullmatch(id)
+    return match[1] if match else id
+
+
+def put_away(values: Mapping[str, Any]) -> Run:
+    """The update that closes what is asked because another request takes its place."""
+    pending, messages = values.get("pending"), values.get("messages") or ()
+    return {"pending": None, "messages": closing(messages, pending, "Put away for another request.") if pending else []}

@@ -1,0 +1,97 @@
+"""A plan on its way to consent: the rules it must keep, what a replan keeps of the old one, whether it asks. Pure."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from donewhen.graph.context import Deps
+from donewhen.graph.people.pauses import call_id, opening
+from donewhen.graph.tools.paths import path_problem
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.plan.plan import Rules, revision
+from donewhen.state.plan.revisions import difference
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+
+def plan_rules(
+    deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None, before: Json | None = None
+) -> Rules:
+    """What a plan may refer to in this run, whoever proposes it. `before` is the plan that it takes the place of."""
+    toolbox = deps.all_tools(settings)
+    paths = settings.profile.allowed_paths
+    checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
+    return Rules(
+        tools=frozenset(deps.toolbox.names),
+        executors=deps.executors,
+        executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors)},
+        executor=settings.executor,
+        checks=checks,
+        max_steps=settings.max_steps,
+        forbidden=settings.profile.forbidden_tools,
+        finished=finished or {},
+        used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
+    )
+
+
+def _check_problems(toolbox: Toolbox, name: str, paths: Sequence[str], arguments: Any) -> list[str]:
+    outside = path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
+    return [*toolbox.problems(name, arguments), *([outside] if outside else [])]
+
+
+def with_finished(plan: Json, finished: Mapping[str, Json]) -> Json:
+    """A replan with the finished steps in front, as they were: nothing finished runs again."""
+    if not finished:
+        return plan
+    steps = [*finished.values(), *(step for step in plan["steps"] if step["id"] not in finished)]
+    whole = {**plan, "steps": steps}
+    return {**whole, "revision": revision(whole)}
+
+
+def consent(plan: Json, by: str) -> Json:
+    """The record that a plan was approved: its revision and the tools granted per step."""
+    tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
+    return {"revision": plan["revision"], "by": by, "tools": tools, "plan": plan}
+
+
+def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
+    """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
+
+    Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
+    always is: only a person can say that the time is the one that was meant (P18).
+    """
+    changes = difference(approval["plan"], plan) if approval else None
+    by = (
+        str(approval.get("by")) if approval and not changes else "policy" if _waived(plan, approval, settings) else None
+    )
+    if by is not None:
+        before = approval["plan"] if approval else None
+        return {"plan": plan, "approval": {**consent(plan, by), "before": before}, "pending": None}
+    pending = {
+        "id": f"confirm.{plan['revision']}",
+        "kind": "plan",
+        "name": "confirm_plan",
+        "tool_call_id": call_id(),
+        "question": _question(changes),
+        "options": ["approve", "edit", "reject", "cancel"],
+        "step": None,
+        "plan": plan,
+        "revision": plan["revision"],
+        "limits": settings.limits.model_dump(exclude_none=True),
+        **({"changes": changes} if changes else {}),
+    }
+    return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
+
+
+def _waived(plan: Json, approval: Json | None, settings: Settings) -> bool:
+    """Whether the policy approves in place of a person; what a person approved, only `never` changes without one."""
+    if plan.get("schedule"):
+        return False
+    simple = plan["complexity"] != "complex" and (approval or {}).get("by") != "user"
+    return settings.confirm == "never" or (settings.confirm == "complex" and simple)
+
+
+def _question(changes: list[str] | None) -> str:
+    if not changes:
+        return "Approve, edit or reject this plan?"
+    return "The plan changed. Approve the difference?\n" + "\n".join(f"- {line}" for line in changes)

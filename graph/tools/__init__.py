@@ -1,0 +1,1 @@
+"""Calling tools: schemas, arguments, one call, its effect and its text."""

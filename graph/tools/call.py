@@ -1,0 +1,226 @@
+"""One call of one tool. Whatever the tool does, the run goes on and the model learns what happened (X07)."""
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command
+
+from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
+from donewhen.graph.tools.injection import with_injected
+from donewhen.graph.tools.rendering import capped, cut_after, cut_before, described, rendered
+from donewhen.state.credentials import conceal
+from donewhen.state.redaction import redact
+
+GRACE = 0.5
+"""Seconds a tool has to end after it was told to."""
+
+_running: set["asyncio.Task[_Ended]"] = set()
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """What a call came to."""
+
+    ok: bool
+    """False if the tool raised, took too long, or said itself that it failed."""
+    text: str
+    """What the model is to see, at most the limit long, with secrets removed."""
+    seconds: float
+    artifact: Any = None
+    """What the tool returned beside the content, as it is; not fit for a checkpoint."""
+    error: str | None = None
+    """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    value: Any = None
+    error: BaseException | None = None
+
+
+async def call_tool(
+    tool: BaseTool,
+    arguments: Mapping[str, Any],
+    *,
+    timeout: float | None,  # noqa: ASYNC109 - the tool is told to stop, but what it did until then counts
+    config: RunnableConfig | None = None,
+    idempotency_key: str | None = None,
+    call_id: str | None = None,
+    limit: int = LIMIT,
+    secrets: Sequence[str] = (),
+) -> CallResult:
+    """Call the tool and turn whatever comes of it into text. `timeout` is in seconds, None means no end.
+
+    Raises only what is not the tool's to decide: LangGraph's interrupts, and the cancellation of the caller.
+    Synchronous tools run in a daemon thread of their own, which outlives a timeout.
+    `idempotency_key` is passed to a tool that declares an argument of this name.
+    Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.credentials`);
+    unless the tool's metadata says `"secrets": True`, because models have to work with them.
+    """
+    result = await _called(tool, arguments, timeout, config, idempotency_key, call_id, limit)
+    return result if (tool.metadata or {}).get("secrets") is True else _concealed(result, secrets)
+
+
+async def _called(
+    tool: BaseTool,
+    arguments: Mapping[str, Any],
+    timeout: float | None,  # noqa: ASYNC109
+    config: RunnableConfig | None,
+    idempotency_key: str | None,
+    call_id: str | None,
+    limit: int,
+) -> CallResult:
+    started = time.perf_counter()
+    call_id = call_id or f"call_{uuid.uuid4().hex}"
+    try:
+        full = with_injected(tool, arguments, idempotency_key, call_id, config)
+    except Exception as error:
+        return _failed(error, started, limit, "refused")
+    call = {"type": "tool_call", "id": call_id, "name": tool.name, "args": full}
+    in_thread = is_synchronous(tool)
+    ended = await _within(timeout, _invoked(guarded(tool), call, config, in_thread, limit))
+    if ended is None:
+        return CallResult(False, _late(timeout, in_thread), time.perf_counter() - started, error="timeout")
+    if isinstance(ended.error, GraphBubbleUp):
+        raise ended.error
+    if isinstance(ended.error, asyncio.CancelledError):
+        return _failed(RuntimeError("the call was cancelled from within the tool"), started, limit, "cancelled")
+    if ended.error is not None:
+        return _failed(ended.error, started, limit)
+    return _read(ended.value, time.perf_counter() - started, limit)
+
+
+def _concealed(result: CallResult, secrets: Sequence[str]) -> CallResult:
+    """Without credentials: in the text, and in the files of the artifact, which clients are shown."""
+    text, artifact = conceal(result.text, secrets), result.artifact
+    if isinstance(artifact, Mapping) and isinstance(files := artifact.get("files"), Mapping):
+        shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
+        artifact = {**artifact, "files": shown}
+    return replace(result, text=text, artifact=artifact)
+
+
+def bounded(text: str, limit: int, recall_id: str) -> str:
+    """Head and tail of the text, together at most `limit` characters, and between them how to read the rest (X12).
+
+    The offset in the note is where the head ends, so that `recall` goes on without a gap.
+    """
+    if len(text) <= limit:
+        return text
+    room = max(limit - len(_left_out(len(text), len(text), recall_id)), 2)
+    head = cut_before(text, room * 2 // 3)
+    tail = cut_after(text, len(text) - (room - head))
+    return text[:head] + _left_out(tail - head, head, recall_id) + text[tail:]
+
+
+def _left_out(count: int, offset: int, recall_id: str) -> str:
+    return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
+
+
+async def _within(seconds: float | None, body: Coroutine[Any, Any, _Ended]) -> _Ended | None:
+    """How the body ended, or None if it took too long. A task of its own, so that nothing in it can end ours."""
+    task = asyncio.create_task(body)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        return task.result() if task.done() else None
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=GRACE)
+
+
+async def _invoked(
+    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, in_thread: bool, limit: int
+) -> _Ended:
+    characters.set(limit)
+    try:
+        if in_thread:
+            return _Ended(await threaded(functools.partial(tool.invoke, call, config), tool.name))
+        return _Ended(await tool.ainvoke(call, config))
+    except Raised as error:
+        return _Ended(error=error.error)
+    except BaseException as error:  # a SystemExit that leaves a task ends the event loop
+        return _Ended(error=error)
+
+
+async def threaded(work: Callable[[], Any], name: str) -> Any:
+    """Run in a thread that neither a full pool delays nor the end of the process waits for."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_Ended] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(ended: _Ended) -> None:
+        if not future.done():
+            future.set_result(ended)
+
+    def run() -> None:
+        try:
+            ended = _Ended(context.run(work))
+        except BaseException as error:
+            ended = _Ended(error=error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, ended)
+
+    threading.Thread(target=run, name=f"tool {name}", daemon=True).start()
+    ended = await future
+    if isinstance(ended.error, StopIteration):
+        raise RuntimeError("StopIteration") from ended.error
+    if ended.error is not None:
+        raise ended.error
+    return ended.value
+
+
+def _read(value: Any, seconds: float, limit: int) -> CallResult:
+    """The result of a call that ended: a message, a command, several of both, or anything a tool class returns."""
+    if isinstance(value, Command):
+        return CallResult(True, capped(_of_command(value), limit), seconds)
+    if isinstance(value, list) and value and all(isinstance(each, (ToolMessage, Command)) for each in value):
+        results = [_read(each, seconds, limit) for each in value]
+        ok = all(each.ok for each in results)
+        text = capped("\n".join(each.text for each in results), limit)
+        return CallResult(ok, text, seconds, error=None if ok else "error")
+    try:
+        text = rendered(value, limit)
+    except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
+        return CallResult(False, redact(described(error)), seconds, error=type(error).__name__)
+    ok = not (isinstance(value, ToolMessage) and value.status == "error")
+    return CallResult(ok, text, seconds, getattr(value, "artifact", None), None if ok else "error")
+
+
+def _of_command(command: Command[Any]) -> str:
+    """What a command says in messages; what it would do to a graph does not happen here, and is said."""
+    update = command.update if isinstance(command.update, dict) else {}
+    messages = [message for message in update.get("messages", ()) if isinstance(message, ToolMessage)]
+    said = [rendered(message, LIMIT) for message in messages]
+    keys = [str(key) for key in update if key != "messages"]
+    ignored = [f"set {', '.join(keys)}"] if keys else []
+    ignored += ["go elsewhere"] if command.goto else []
+    if ignored:
+        said.append(f"(the tool also asked the graph to {' and to '.join(ignored)}; tools cannot do that here)")
+    return "\n".join(said) or "done"
+
+
+def _late(seconds: float | None, in_thread: bool) -> str:
+    text = f"no result after {seconds:g} seconds"
+    if in_thread:
+        return f"{text}; the tool runs in a thread that cannot be stopped, so its effect may still happen"
+    return f"{text}; the call was cancelled, but part of its effect may have happened"
+
+
+def _failed(error: BaseException, started: float, limit: int, code: str | None = None) -> CallResult:
+    text = str(error) if code else described(error)
+    seconds = time.perf_counter() - started
+    return CallResult(False, capped(redact(text), limit), seconds, error=code or type(error).__name__)

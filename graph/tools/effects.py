@@ -1,0 +1,243 @@
+"""Effects happen once: the intent is stored before a call that changes something, the outcome after it.
+
+On re-entry a known outcome is replayed. An intent without one is run again where that is harmless: a tool that repeats
+nothing, or one that takes the key. Else the tool's probe is asked, and where there is none, a person. The key comes
+from what the call is, never from a random id. A write that was made where this history does not know of it, in another
+branch or in rounds that a crash lost, is recognised by tool and arguments, in whatever round it is made again.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from langchain_core.tools import BaseTool
+from langgraph.store.base import BaseStore
+
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.probing import ask_probe
+from donewhen.state.ledger import Amounts
+from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical, shortened
+from donewhen.state.run import Json
+
+NAMESPACE = ("donewhen", "effects")
+PATIENCE = 5.0
+"""Seconds that a call which changes something has to end after its run was cancelled."""
+UNSURE = ("timeout", "cancelled")
+"""Errors after which nobody knows what a tool did."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call came to, and what it cost apart from its time: the models it called in turn."""
+
+    result: CallResult
+    spent: Amounts = field(default_factory=dict)
+    whole: bool = True
+    """False if the text was replayed and only its head and tail were written down here."""
+    claim: str = ""
+    """Of a write: what this history must keep to know that it has made it."""
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why a call is not made before a person said something about it."""
+
+    attempt: str
+    """Which attempt of the call it is about; "it did not happen" is true of this one, and of no later one."""
+    done: bool
+    """Whether it was made, in another branch of the thread's history; else it was cut off and nobody knows."""
+
+
+Run = Callable[[str], Awaitable[Outcome]]
+"""Makes the call with a key for a service that knows it again."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Where the effects of one thread are written down."""
+
+    store: BaseStore | None
+    thread_id: str
+    branch: str = ""
+    """Where in the thread's history this is; the same on re-entry after a crash, another one after time travel."""
+    step: str = ""
+    claims: Collection[str] = ()
+    """Of the writes that this history has made: those of all requests, of whichever step."""
+
+    @property
+    def namespace(self) -> tuple[str, ...]:
+        """In the store."""
+        return (*NAMESPACE, label(self.thread_id))
+
+    async def read(self, key: str) -> Json | None:
+        """The entry of a call, if it was ever intended."""
+        item = await self.store.aget(self.namespace, key) if self.store else None
+        return dict(item.value) if item else None
+
+    async def write(self, key: str, entry: Json) -> None:
+        """Durable before this returns."""
+        if self.store:
+            await self.store.aput(self.namespace, key, entry, index=False)
+
+    async def like(self, effect: "Effect") -> list[str]:
+        """The keys of all intended writes of the same tool and arguments."""
+        return list((await self.read(_same(effect)) or {}).get("keys", ()))
+
+    async def intend(self, effect: "Effect") -> None:
+        """Write down of a write that there is one more of its like, and then that the call is about to be made."""
+        known = await self.like(effect) if effect.kind == "write" else [effect.key]
+        if effect.key not in known:
+            await self.write(_same(effect), {"keys": [*known, effect.key]})
+        await self.write(effect.key, _entry(self, effect, "intent"))
+
+    async def unclaimed(self, effect: "Effect") -> list[tuple[str, Json]]:
+        """Writes of the same tool and arguments that this history does not know of, those of this dispatch first.
+
+        What another step of the same dispatch does at this moment is no other branch.
+        """
+        found = []
+        for key in await self.like(effect):
+            entry = await self.read(key) if claim(key) not in self.claims else None
+            if entry and (entry["branch"] != self.branch or entry["step"] == self.step):
+                found.append((key, entry))
+        return sorted(found, key=lambda each: each[1]["branch"] != self.branch)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One call about to be made."""
+
+    key: str
+    tool: BaseTool
+    arguments: Mapping[str, Any]
+    kind: Literal["read", "idempotent", "write"]
+    known: str | None = None
+    """What a person said of an unknown outcome: happened | not_happened | skip."""
+    attempt: str = ""
+    """Of which attempt that was said."""
+    keyed: bool = False
+    """Whether the tool takes the key: who calls it again with the same key gets the same effect, once."""
+
+
+def label(thread_id: str) -> str:
+    """A thread's id as a label of a store's namespace, which takes no dots and nothing empty."""
+    return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
+
+
+def effect_key(
+    thread_id: str, turn: int, step: str, attempt: int, round: int, position: int, tool: str, arguments: Any
+) -> str:
+    """Names an effect by its content. `position` tells apart equal calls of one round."""
+    parts = canonical([thread_id, turn, step, attempt, round, position, tool, arguments])
+    return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def claim(key: str) -> str:
+    """The key as the state of a run keeps it, short: there may be many."""
+    return key[:16]
+
+
+def _same(effect: Effect) -> str:
+    """Under which key it stands which calls were of the same tool and arguments."""
+    return f"like.{call_key(effect.tool.name, effect.arguments)}"
+
+
+async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | Doubt:
+    """Make the call once; a Doubt says why only a person can decide whether it is made."""
+    if effect.kind == "read":
+        return await run(effect.key)
+    entry = await ledger.read(effect.key)
+    if entry is None and effect.kind == "write" and (others := await ledger.unclaimed(effect)):
+        key, entry = others[0]
+        effect = replace(effect, key=key)
+    outcome = await _performed(ledger, effect, entry, run)
+    if isinstance(outcome, Doubt) or effect.kind != "write" or effect.known == "skip":
+        return outcome
+    return replace(outcome, claim=claim(effect.key))
+
+
+async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Run) -> Outcome | Doubt:
+    elsewhere = entry is not None and entry["branch"] != ledger.branch
+    if entry and entry["state"] == "done" and (not elsewhere or effect.known == "happened"):
+        return _replayed(entry)
+    if effect.known == "skip":
+        return Outcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
+    if effect.known == "happened":
+        text = "A person confirmed that this call took effect before an interruption; its output was lost."
+        return await _done(ledger, effect, Outcome(CallResult(True, text, 0.0)))
+    attempt = f"{claim(effect.key)}@{entry['branch']}" if entry else ""
+    refuted = effect.known == "not_happened" and effect.attempt == attempt
+    if entry and effect.kind == "write" and not refuted:
+        if entry["state"] == "done":
+            return Doubt(attempt, done=True)
+        probed = False if effect.keyed else await ask_probe(effect.tool, effect.arguments, effect.key)
+        if probed is None or (probed and elsewhere):
+            return Doubt(attempt, done=False)
+        if isinstance(probed, CallResult):
+            return await _done(ledger, effect, Outcome(probed))
+    await ledger.intend(effect)
+    outcome = await _uncut(ledger, effect, run)
+    if effect.kind == "write" and outcome.result.error in UNSURE:
+        outcome = await _probed(effect, outcome)
+    return await _done(ledger, effect, outcome)
+
+
+async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
+    """What the call comes to. Whoever cancels us waits a little for it, so that it is known whether it happened."""
+    call = asyncio.ensure_future(run(effect.key))
+    try:
+        return await asyncio.shield(call)
+    except asyncio.CancelledError:
+        await asyncio.wait({call}, timeout=PATIENCE)
+        if call.done() and not call.cancelled() and call.exception() is None:
+            await _done(ledger, effect, call.result())
+        elif not call.done():
+            call.cancel()
+            await asyncio.wait({call}, timeout=PATIENCE)
+        raise
+
+
+async def _probed(effect: Effect, outcome: Outcome) -> Outcome:
+    """After a timeout: what the tool's probe says of the call, else what little is known."""
+    probed = await ask_probe(effect.tool, effect.arguments, effect.key)
+    return Outcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
+
+
+def _replayed(entry: Mapping[str, Any]) -> Outcome:
+    stored = dict(entry["result"])
+    length = stored.pop("length")
+    return Outcome(CallResult(**stored), dict(entry["spent"]), whole=length == len(stored["text"]))
+
+
+async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
+    result, length = outcome.result, len(outcome.result.text)
+    stored = {
+        "ok": result.ok,
+        "text": short_of(result.text),
+        "length": length,
+        "seconds": result.seconds,
+        "artifact": files_of(result),
+        "error": result.error,
+    }
+    entry = _entry(ledger, effect, "done")
+    await ledger.write(effect.key, {**entry, "result": stored, "spent": outcome.spent})
+    return outcome
+
+
+def short_of(text: str) -> str:
+    """Head and tail of a text, as an entry has it."""
+    return str(shortened({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
+
+
+def _entry(ledger: Ledger, effect: Effect, state: Literal["intent", "done"]) -> Json:
+    return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "step": ledger.step}
+
+
+def files_of(result: CallResult) -> dict[str, Any] | None:
+    """What of a tool's artifact is for clients and JSON: `{"files": {path: content}}`."""
+    files = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
+    if not isinstance(files, Mapping):
+        return None
+    return {"files": {str(path): str(content) for path, content in files.items()}}

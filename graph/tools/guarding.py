@@ -1,0 +1,90 @@
+"""Tools as they are called here: what they return is text before LangChain prints it, what they raise is harmless."""
+
+import functools
+import inspect
+from contextvars import ContextVar
+from typing import Any
+
+from langchain_core.messages.tool import ToolOutputMixin
+from langchain_core.tools import BaseTool
+
+from donewhen.graph.tools.rendering import rendered
+
+LIMIT = 1_000_000
+"""Characters of a result that are kept."""
+
+characters: ContextVar[int] = ContextVar("characters", default=LIMIT)
+"""The limit of the call that is being made."""
+
+
+class Raised(Exception):
+    """Carries a SystemExit or KeyboardInterrupt out of a tool: inside a task of LangChain's it would end the loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+def guarded(tool: BaseTool) -> BaseTool:
+    """The same tool, its state included, with a guard around its body."""
+    try:
+        kind = _guarding(type(tool))
+    except Exception:
+        return tool  # a class that cannot be derived from: LangChain's own printing must do
+    twin: BaseTool = kind.__new__(kind)
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        object.__setattr__(twin, slot, getattr(tool, slot))
+    return twin
+
+
+def is_synchronous(tool: BaseTool) -> bool:
+    """Whether LangChain would run the tool in the loop's thread pool, where a few that hang block everything."""
+    kind: Any = type(tool)
+    wraps_function = "func" in kind.model_fields and "coroutine" in kind.model_fields
+    if kind.arun is not BaseTool.arun or (kind.ainvoke is not BaseTool.ainvoke and not wraps_function):
+        return False
+    return getattr(tool, "coroutine", None) is None if wraps_function else kind._arun is BaseTool._arun
+
+
+@functools.lru_cache(maxsize=256)
+def _guarding(kind: Any) -> Any:
+    """The class of tools with a guard around `_run` and `_arun`."""
+
+    @functools.wraps(kind._run)
+    def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return _shown(kind._run(self, *args, **kwargs), self.response_format)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise Raised(error) from error
+
+    @functools.wraps(kind._arun)
+    async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return _shown(await kind._arun(self, *args, **kwargs), self.response_format)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise Raised(error) from error
+
+    bodies: dict[str, Any] = {"_run": run, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    if kind._arun is not BaseTool._arun:  # LangChain asks whether it is
+        bodies["_arun"] = arun
+    return type(kind)(kind.__name__, (kind,), bodies)
+
+
+def _shown(value: Any, response_format: str) -> Any:
+    """What a body returned, as LangChain is to get it: text, a message or command, or text and artifact."""
+    if response_format == "content_and_artifact":
+        if not (isinstance(value, tuple) and len(value) == 2):
+            return value  # not what the tool promised: LangChain says so
+        return _shown(value[0], "content"), value[1]
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("the tool returned a coroutine; declare it with `async def`")
+    if isinstance(value, BaseException):
+        raise value
+    return value if are_outputs(value) else rendered(value, characters.get())
+
+
+def are_outputs(value: Any) -> bool:
+    """Whether a tool made its message or command itself, one or several."""
+    values = value if isinstance(value, list) else [value]
+    return bool(values) and all(isinstance(each, ToolOutputMixin) for each in values)

@@ -1,0 +1,122 @@
+"""Arguments of a tool that no model fills: the runtime's key, the call's id, LangGraph's store and runtime."""
+
+import contextlib
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId
+from langchain_core.tools.base import get_all_basemodel_annotations
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.runtime import Runtime, get_runtime
+
+from donewhen.graph.tools.schemas import RUNTIME_ARGUMENT
+
+
+class NotInjectable(ValueError):
+    """A tool needs something that only another runtime could give it."""
+
+
+def with_injected(
+    tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
+) -> dict[str, Any]:
+    """The arguments of a call with everything the tool wants injected; what a caller set for those is dropped.
+
+    Raises NotInjectable for graph state and for what is of no known kind and has no default.
+    """
+    declared = _annotations(tool)
+    injected = {name: annotation for name, annotation in declared.items() if _marks(annotation)}
+    full = {name: value for name, value in arguments.items() if name not in injected}
+    if key is not None and takes_key(tool):
+        full[RUNTIME_ARGUMENT] = key
+    for name, annotation in injected.items():
+        if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
+            continue  # set above; LangChain itself sets the id of the call
+        if _has(annotation, ToolRuntime):
+            full[name] = _tool_runtime(call_id, config)
+        elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
+            full[name] = store
+        elif not _has_default(tool, name):
+            raise NotInjectable(_refusal(tool.name, name, annotation))
+    return full
+
+
+def takes_key(tool: BaseTool) -> bool:
+    """Whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
+    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in _schema_names(tool)
+
+
+def _refusal(tool: str, name: str, annotation: Any) -> str:
+    kind = "LangGraph state" if _has(annotation, InjectedState) else "a value from the application"
+    kind = "a LangGraph store" if _has(annotation, InjectedStore) else kind
+    return f"the tool {tool!r} wants {kind} in {name!r}, which it is not given here; it cannot be used in this run"
+
+
+def _annotations(tool: BaseTool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for body in _bodies(tool):
+        with contextlib.suppress(Exception):  # an annotation that cannot be resolved marks nothing
+            found |= typing.get_type_hints(body, include_extras=True)
+    if isinstance(tool.args_schema, type):
+        found |= get_all_basemodel_annotations(tool.args_schema)
+    return found
+
+
+def _bodies(tool: BaseTool) -> list[Callable[..., Any]]:
+    wrapped = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
+    return [body for body in wrapped if body] or [type(tool)._run, type(tool)._arun]
+
+
+def _schema_names(tool: BaseTool) -> Mapping[str, Any]:
+    properties = tool.args_schema.get("properties") if isinstance(tool.args_schema, dict) else None
+    return properties if isinstance(properties, dict) else {}
+
+
+def _marks(annotation: Any) -> bool:
+    return _has(annotation, InjectedToolArg) or _has(annotation, ToolRuntime)
+
+
+def _has(annotation: Any, mark: type) -> bool:
+    return any(
+        isinstance(part, mark) or (isinstance(part, type) and issubclass(part, mark)) for part in _parts(annotation)
+    )
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """The annotation and everything it is made of: members of unions, metadata, generic origins."""
+    yield annotation
+    if (origin := typing.get_origin(annotation)) is not None:
+        yield origin
+        for part in typing.get_args(annotation):
+            yield from _parts(part)
+
+
+def _has_default(tool: BaseTool, name: str) -> bool:
+    for body in _bodies(tool):
+        parameter = inspect.signature(body).parameters.get(name)
+        if parameter is not None and parameter.default is not inspect.Parameter.empty:
+            return True
+    fields = getattr(tool.args_schema, "model_fields", {})
+    return name in fields and not fields[name].is_required()
+
+
+def _runtime() -> Runtime[Any]:
+    try:
+        return get_runtime()
+    except (RuntimeError, KeyError):  # not inside a graph
+        return Runtime()
+
+
+def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
+    """What LangGraph's ToolNode passes, with an empty state: tools see their call, not the run."""
+    runtime = _runtime()
+    return ToolRuntime(
+        state={},
+        context=runtime.context,
+        config=config or {},
+        stream_writer=runtime.stream_writer,
+        tool_call_id=call_id,
+        store=runtime.store,
+    )

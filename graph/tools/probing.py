@@ -1,0 +1,62 @@
+"""A tool's probe: asked whether a call that was cut off took effect. What it does not clearly say, nobody knows."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal
+
+from langchain_core.tools import BaseTool, StructuredTool
+
+from donewhen.graph.tools.call import CallResult, call_tool, threaded
+from donewhen.graph.tools.guarding import LIMIT
+from donewhen.graph.tools.rendering import rendered
+
+PROBE_SECONDS = 30.0
+"""The longest that a probe may take."""
+HAPPENED = "The call took effect before an interruption."
+
+
+async def ask_probe(
+    tool: BaseTool, arguments: Mapping[str, Any], key: str, seconds: float = PROBE_SECONDS
+) -> CallResult | Literal[False] | None:
+    """What the tool's probe says of a call: its result if it took effect, False if not, None if nobody knows.
+
+    A probe is `tool.metadata["probe"]`, a function, synchronous or not, of the arguments (and `idempotency_key`, if it
+    takes one) that returns True or the call's output, False, or None. One that raises, takes too long or gives back
+    something empty knows nothing; a person is asked then.
+    """
+    probe = (tool.metadata or {}).get("probe")
+    if probe is None:
+        return None
+    found = await _answer(probe, tool.name, arguments, key, seconds)
+    if found is True:
+        return CallResult(True, HAPPENED, 0.0)
+    if found is False:
+        return False
+    return CallResult(True, rendered(found, LIMIT), 0.0) if _says_something(found) else None
+
+
+def _says_something(found: object) -> bool:
+    try:
+        return bool(found.strip() if isinstance(found, str) else found)
+    except Exception:  # an array of several values, say
+        return False
+
+
+async def _answer(
+    probe: Callable[..., Any], name: str, arguments: Mapping[str, Any], key: str, seconds: float
+) -> object | None:
+    """What the probe returns; None if it does not."""
+    answers: list[object] = []
+
+    async def ask() -> str:
+        keyed = "idempotency_key" in inspect.signature(probe).parameters
+        asked = partial(probe, dict(arguments), **({"idempotency_key": key} if keyed else {}))
+        found = asked() if inspect.iscoroutinefunction(probe) else await threaded(asked, f"probe of {name}")
+        answers.append(await found if inspect.isawaitable(found) else found)
+        return ""
+
+    nothing = {"type": "object", "properties": {}}
+    asking = StructuredTool(name="probe", description="Ask.", args_schema=nothing, coroutine=ask)
+    await call_tool(asking, {}, timeout=seconds)
+    return answers[0] if answers else None

@@ -1,0 +1,178 @@
+"""The tools of a run: their schemas, their effects, and the checks a call passes before it may act."""
+
+import copy
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+from langchain_core.tools import BaseTool
+
+from donewhen.graph.tools.arguments import Arguments, near
+from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
+from donewhen.state.errors import ConfigError, ToolError
+
+Effect = Literal["read", "idempotent", "write"]
+"""What a call does to the world: nothing, the same however often it is repeated, or something each time."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
+_PATHS = ("path", "file", "filename", "file_path")
+_TARGETS = (*_PATHS, "url", "uri", "id")
+
+
+class Toolbox:
+    """An immutable set of tools. Nothing in it calls a tool.
+
+    `effects` overrides what the tools say about themselves. `reserved` are names that no tool may have: those of the
+    control tools. Raises ToolError for a tool that cannot be offered to a model, ConfigError for an effect of none.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[BaseTool],
+        effects: Mapping[str, Effect] | None = None,
+        reserved: Collection[str] = (),
+    ) -> None:
+        self._entries: dict[str, _Entry] = {}
+        for tool in tools:
+            if not isinstance(tool, BaseTool):
+                raise ToolError(f"{tool!r} is no LangChain tool; pass your tools through agent.tools.as_tools first")
+            _check_name(tool.name, self._entries, reserved)
+            self._entries[tool.name] = _Entry(tool, (effects or {}).get(tool.name))
+        if unknown := [str(name) for name in effects or () if name not in self._entries]:
+            known = ", ".join(self._entries) or "none"
+            raise ConfigError(f"effects names no tool that there is: {', '.join(unknown)}; there are: {known}")
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tools, in the order in which they were given."""
+        return tuple(self._entries)
+
+    def get(self, name: str) -> BaseTool | None:
+        """The tool of this name, or None."""
+        entry = self._entries.get(name)
+        return entry.tool if entry else None
+
+    def effect(self, name: str) -> Effect:
+        """What the tool does to the world. Unknown means `write`."""
+        entry = self._entries.get(name)
+        return entry.effect if entry else "write"
+
+    def schema(self, name: str) -> Schema:
+        """The JSON Schema of the arguments a model may pass. KeyError for an unknown name."""
+        return copy.deepcopy(self._entries[name].schema)
+
+    def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
+        """The definitions of the named tools (default: all) in OpenAI's form, ready for `bind_tools`."""
+        return [copy.deepcopy(self._entries[name].definition) for name in (self.names if names is None else names)]
+
+    def one_line(self, name: str) -> str:
+        """The first sentence of the tool's description, at most 120 characters."""
+        return self._entries[name].one_line
+
+    def problems(self, name: str, arguments: Any) -> list[str]:
+        """What is wrong with a call's arguments, for the model to read; empty if they fit the JSON Schema."""
+        return self._entries[name].arguments.problems(arguments)
+
+    def near(self, name: str) -> list[str]:
+        """Up to three tools that may have been meant by an unknown name, best first."""
+        return near(name, self._entries)
+
+    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
+        """What the call is about: files, addresses, ids. Paths are normalised, so `./a` and `a` are the same.
+
+        An argument left out has its default.
+        `metadata["target"]` of the tool, a name or several, says which arguments hold them; without it
+        those do that are called path, file, filename, file_path, url, uri, id or end in `_id`.
+        """
+        entry = self._entries.get(name)
+        declared, defaults = (entry.targets, entry.defaults) if entry else (None, {})
+        return set(_target_values({**defaults, **arguments}, declared))
+
+    def subset(self, names: Iterable[str]) -> Self:
+        """The toolbox with only these tools, in its own order. ToolError if one of them is not in it."""
+        wanted = set(names)
+        if unknown := sorted(wanted - self._entries.keys()):
+            raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}")
+        chosen = copy.copy(self)
+        chosen._entries = {name: entry for name, entry in self._entries.items() if name in wanted}
+        return chosen
+
+
+class _Entry:
+    """One tool with everything about it that is computed once."""
+
+    def __init__(self, tool: BaseTool, effect: Effect | None) -> None:
+        try:
+            self.schema = parameters_of(tool)
+            self.arguments = Arguments(self.schema)
+            parameters = for_model(self.schema)
+        except ValueError as error:
+            raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
+        metadata = tool.metadata or {}
+        if metadata.get("probe") is not None and not callable(metadata["probe"]):
+            raise ToolError(f"the probe of {tool.name!r} is {metadata['probe']!r}; it must be a function")
+        self.tool = tool
+        self.effect: Effect = _effect(tool.name, effect, metadata)
+        described = {"name": tool.name, "description": tool.description, "parameters": parameters}
+        self.definition = {"type": "function", "function": described}
+        self.one_line = _first_sentence(tool.description)
+        self.targets = _declared_targets(tool.name, metadata.get("target"))
+        properties = self.schema.get("properties", {})
+        self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
+
+
+def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:
+    if not _NAME.fullmatch(name):
+        raise ToolError(f"{name[:80]!r} is no name for a tool: use 1 to 64 letters, digits, underscores or hyphens")
+    if name in taken:
+        raise ToolError(f"two tools are called {name!r}: rename one of them")
+    if name in reserved:
+        raise ToolError(f"the name {name!r} belongs to the runtime: rename the tool")
+
+
+def _effect(name: str, given: Any, metadata: Mapping[str, Any]) -> Effect:
+    said = given if given is not None else metadata.get("effect")
+    known: dict[Any, Effect] = {"read": "read", "idempotent": "idempotent", "write": "write"}
+    if said is None and metadata.get("readOnlyHint") is True:
+        return "read"
+    if said is None:
+        return "idempotent" if metadata.get("idempotentHint") is True else "write"
+    if not isinstance(said, str) or said not in known:
+        raise ToolError(f"the effect of {name!r} is {said!r}; it must be 'read', 'idempotent' or 'write'")
+    return known[said]
+
+
+def _declared_targets(name: str, declared: Any) -> tuple[str, ...] | None:
+    names = [declared] if isinstance(declared, str) else declared
+    if names is None:
+        return None
+    if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
+        raise ToolError(f"the target of {name!r} is {declared!r}; it must be an argument's name, or a list of them")
+    return tuple(names)
+
+
+def _first_sentence(description: str, most: int = 120) -> str:
+    sentence = " ".join(_SENTENCE_END.split(description.strip()[:2_000], maxsplit=1)[0].split())
+    return sentence if len(sentence) <= most else sentence[: most - 1].rstrip() + "…"
+
+
+def _target_values(arguments: Mapping[str, Any], declared: tuple[str, ...] | None) -> Iterator[str]:
+    for name, value in arguments.items():
+        if name not in declared if declared is not None else name not in _TARGETS and not name.endswith("_id"):
+            continue
+        for each in value if isinstance(value, list) else [value]:
+            if not isinstance(each, (str, int)) or isinstance(each, bool) or each == "":
+                continue
+            is_path = isinstance(each, str) and "://" not in each and (declared is not None or name in _PATHS)
+            yield posixpath.normpath(str(each)) if is_path else str(each)

@@ -1,0 +1,1 @@
+"""People: what a pause shows, and what an answer means."""

@@ -1,0 +1,82 @@
+"""Amounts of the ledger as people read and write them: “2 model calls”, “extend rounds 5”, `{"rounds": 5}`, `5`."""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from donewhen.state.ledger import KEYS
+
+FRACTIONS = ("cost_usd", "active_seconds")
+ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "seconds": "active_seconds"}
+FILLER = frozenset(["extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ","])
+THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+TWO_WORDS = re.compile(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
+TOKEN = re.compile(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
+
+
+def counted(number: float, noun: str) -> str:
+    """A number of things in words: `1 round`, `2 unusable replies`."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("ply") else f"{noun}s"
+    return f"{figure(number)} {noun if number == 1 else plural}"
+
+
+def amount_of(key: str, amount: float) -> str:
+    """An amount of the ledger in words: `$0.5`, `1 model call`, `5 rounds`."""
+    return f"${figure(amount)}" if key == "cost_usd" else counted(amount, key.removesuffix("s").replace("_", " "))
+
+
+def used_of(key: str, spent: float, total: float) -> str:
+    """What is used of a limit in words: `$0.5 of $1`, `1 of 1 model call`, `3 of 5 rounds`."""
+    return f"{'$' if key == 'cost_usd' else ''}{figure(spent)} of {amount_of(key, total)}"
+
+
+def figure(amount: float) -> str:
+    """A number as people write it: no exponent, no more digits than it has to have."""
+    return f"{amount:,.4f}".rstrip("0").rstrip(".")
+
+
+def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | str:
+    """Positive amounts by ledger key, or a sentence why not. A bare number is for the exhausted key."""
+    if value is True:
+        return dict(pending.get("suggested") or {}) or "no amount is suggested: say how much"
+    if isinstance(value, Mapping):
+        return _checked(list(value.items()))
+    exhausted = pending.get("exhausted") or []
+    default = exhausted if isinstance(exhausted, str) else exhausted[0] if len(exhausted) == 1 else None
+    pairs = _pairs(str(value), default)
+    return pairs if isinstance(pairs, str) else _checked(pairs)
+
+
+def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
+    """(key, number) in either order; a number alone belongs to the exhausted key."""
+    plain = TWO_WORDS.sub(r"\1_", THOUSANDS.sub("", text.casefold().replace("$", " ")))
+    words = [word for word in TOKEN.findall(plain) if word not in FILLER]
+    names = [word for word in words if not word[0].isdigit()]
+    numbers = [float(word) for word in words if re.fullmatch(r"\d+(?:\.\d+)?", word)]
+    if len(words) != len(names) + len(numbers) or not numbers:
+        return f"“{text[:80]}” says no amount"
+    if not names and len(numbers) == 1:
+        return [(default, numbers[0])] if default else f"say of what: {', '.join(KEYS)}"
+    if len(names) != len(numbers):
+        return f"“{text[:80]}” does not pair names with amounts"
+    return list(zip(names, numbers, strict=True))
+
+
+def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, float] | str:
+    amounts: dict[str, float] = {}
+    for name, amount in pairs:
+        key = _key(name) if isinstance(name, str) else None
+        if key not in KEYS:
+            return f"“{str(name)[:80]}” is no limit; there are {', '.join(KEYS)}"
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
+            return f"{key} must be extended by a positive number"
+        if key not in FRACTIONS and amount != int(amount):
+            return f"{key} must be extended by a whole number"
+        amounts[key] = amount if key in FRACTIONS else int(amount)
+    return amounts or "no amount was given"
+
+
+def _key(name: str) -> str:
+    plural = name if name.endswith("s") or name in KEYS else f"{name}s"
+    return ALIASES.get(name) or ALIASES.get(plural) or plural

@@ -1,0 +1,175 @@
+"""What a pause shows: one interrupt value that every known client can draw (one action, string arguments).
+
+`args` and `arguments` are the same (clients read one or the other); `reason`, `message`, `tool_call_id` and
+`response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours.
+
+A `pending` has `id, kind, tool_call_id, question, options, step`, and by kind:
+plan `plan, revision, limits?`; tool `tool, arguments`; effect `tool, arguments`;
+budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}), `done`, `left` (ids), `meter`.
+Any may have `problem` (why the last answer was not understood) and `others` (the other open questions).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from donewhen.state.plan.text import plan_text
+
+ACTIONS = {
+    "plan": ("confirm_plan", ["approve", "edit", "reject"]),
+    "question": ("ask_user", ["edit", "respond", "reject"]),
+    "tool": ("approve_tool", ["approve", "edit", "reject", "respond"]),
+    "budget": ("extend_budget", ["edit", "respond", "reject"]),
+    "effect": ("resolve_effect", ["edit", "respond", "reject"]),
+}
+OPTIONS = {
+    "budget": ["extend", "deliver what there is", "replan cheaper", "stop"],
+    "effect": ["it happened", "it did not", "skip"],
+}
+QUESTIONS = {
+    "plan": "Approve, edit or reject this plan?",
+    "question": "What should I do?",
+    "budget": "The budget is used up. How should I go on?",
+}
+_UNSEEN = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<=[\x20-\x7e])[\u200c\u200d]"
+)
+"""Characters that show nothing or turn the reading order. Joiners are seen between letters of scripts that join."""
+OTHER_KEYS = ("id", "kind", "question", "options", "step")
+
+
+def action_name(kind: str) -> str:
+    """The name of a pause's action, and of the tool call of the message before it."""
+    return ACTIONS[kind][0]
+
+
+def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
+    """The value a pause interrupts with. Everything in it is JSON, every argument of the action a string."""
+    kind = pending["kind"]
+    name, allowed = ACTIONS[kind]
+    arguments = _arguments(pending)
+    message = _question(pending)
+    value = {
+        "action_requests": [
+            {
+                "name": name,
+                "args": arguments,
+                "arguments": dict(arguments),
+                "description": _description(pending),
+            }
+        ],
+        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
+        "reason": "tool_call" if kind in ("plan", "tool") else "input_required",
+        "message": message,
+        "tool_call_id": pending.get("tool_call_id"),
+        "response_schema": _response_schema(name, allowed, arguments),
+        "id": pending.get("id"),
+        "kind": kind,
+        "question": message,
+        "options": options(pending),
+        "step": pending.get("step"),
+        "revision": pending.get("revision"),
+        "problem": pending.get("problem"),
+        "others": [_other(other) for other in pending.get("others") or []],
+    }
+    for key in ("plan", "limits", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
+        if pending.get(key) is not None:
+            value[key] = pending[key]
+    return value
+
+
+def options(pending: Mapping[str, Any]) -> list[str]:
+    """The answers to choose from; a budget or an effect has its own when none are given."""
+    return [str(option) for option in pending.get("options") or OPTIONS.get(pending["kind"], [])]
+
+
+def question_text(pending: Mapping[str, Any]) -> str:
+    """The question as markdown, whole: the plan or the frozen call to approve, and the options in words."""
+    kind = pending["kind"]
+    parts = [_question(pending)]
+    if kind == "plan":
+        parts.append(plan_text(pending.get("plan") or {}, limits=pending.get("limits")).strip())
+    if kind in ("tool", "effect") and pending.get("arguments") is not None:
+        parts.append(_fenced(arguments_text(pending["arguments"])))
+    if kind not in ("plan", "tool") and options(pending):
+        # The answer "2" to a budget means two more, so its options carry no numbers.
+        marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
+        lines = (" ".join(option.split()) for option in options(pending))
+        parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
+    if kind == "budget" and pending.get("suggested"):
+        amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
+        parts.append(f"“extend” means: {', '.join(amounts)}. Or say how much, for instance “extend {amounts[0]}”.")
+    return "\n\n".join(parts)
+
+
+def arguments_text(arguments: Any) -> str:
+    """The arguments of a call as readable JSON; what a person could not see in them is written as an escape."""
+    return _UNSEEN.sub(_escaped, json.dumps(arguments, ensure_ascii=False, indent=2, default=str))
+
+
+def _escaped(unseen: re.Match[str]) -> str:
+    return json.dumps(unseen[0])[1:-1]
+
+
+def _question(pending: Mapping[str, Any]) -> str:
+    asked = str(pending.get("question") or "").strip()
+    if asked:
+        return asked
+    tool = pending.get("tool") or pending.get("name")
+    if pending["kind"] == "tool":
+        return f"Run `{tool}` with these arguments?"
+    if pending["kind"] == "effect":
+        return f"The run stopped while `{tool}` was at work. Did it happen?"
+    return QUESTIONS[pending["kind"]]
+
+
+def _description(pending: Mapping[str, Any]) -> str:
+    parts = [question_text(pending)]
+    if pending.get("problem"):
+        parts.insert(0, f"> The last answer was not understood: {pending['problem']}")
+    others = pending.get("others") or []
+    if others:
+        lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in others]
+        parts.append("Also open:\n\n" + "\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _arguments(pending: Mapping[str, Any]) -> dict[str, str]:
+    kind = pending["kind"]
+    if kind == "plan":
+        return {"plan": plan_text(pending.get("plan") or {}, limits=pending.get("limits"))}
+    if kind == "tool":
+        tool = str(pending.get("tool") or pending.get("name"))
+        return {"tool": tool, "arguments": arguments_text(pending.get("arguments") or {})}
+    return {"question": question_text(pending), "answer": ""}
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}json\n{text}\n{fence}"
+
+
+def _other(pending: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: pending.get(key) for key in OTHER_KEYS}
+
+
+def _response_schema(name: str, allowed: list[str], arguments: Mapping[str, str]) -> dict[str, Any]:
+    edited = {
+        "name": {"const": name},
+        "args": {"type": "object", "properties": {key: {"type": "string"} for key in arguments}},
+    }
+    decision = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {
+            "type": {"enum": list(allowed)},
+            "message": {"type": "string"},
+            "edited_action": {"type": "object", "required": ["name", "args"], "properties": edited},
+        },
+    }
+    decisions = {"type": "array", "minItems": 1, "maxItems": 1, "items": decision}
+    return {"type": "object", "required": ["decisions"], "properties": {"decisions": decisions}}

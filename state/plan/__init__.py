@@ -1,0 +1,1 @@
+"""Plans: their shape, rules, text, steps and progress."""

@@ -1,0 +1,78 @@
+"""What planning starts from: its record in state, and the input of the plan node. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from donewhen.state.ledger import remaining
+from donewhen.state.plan.plan import step_of
+from donewhen.state.plan.progress import RESERVE
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+RESULT_CHARS = 2000
+
+
+def fresh_planning(number: int, **record: Any) -> Json:
+    """The planner's record at the start of a planning; `number` counts the plannings of a thread.
+
+    `transcript` is the key of its rounds, and what its questions (`plan.q1`) and observations (`plan.1`) are called.
+    """
+    return {
+        "number": number,
+        "transcript": "plan" if number == 1 else f"plan@{number}",
+        "phase": "triage",
+        "rounds": 0,
+        "corrections": 0,
+        "questions": 0,
+        "open": True,
+        **record,
+    }
+
+
+def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
+    """The input of the plan node: what it may know, what it may spend, and its rounds so far."""
+    planning = values["planning"]
+    transcript = list((values.get("transcripts") or {}).get(planning["transcript"], ()))
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    done = _done(values)
+    if done:  # a model will write the answer about them
+        left = {key: max(0, amount - RESERVE.get(key, 0)) for key, amount in left.items()}
+    return {
+        "brief": {
+            "goal": values["goal"],
+            "conversation": values.get("conversation") or "",
+            "feedback": planning.get("feedback"),
+            "failure": planning.get("failure"),
+            "finished": planning.get("finished"),
+        },
+        "planning": planning,
+        "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
+        "approval": values.get("approval"),
+        "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
+        "allowance": left,
+        "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
+        "transcript": transcript,
+        "kept": len(transcript),
+    }
+
+
+def _done(values: Mapping[str, Any]) -> list[Json]:
+    """What is finished and stays: `{id, content, spent}`."""
+    records = values.get("steps") or {}
+    finished = values["planning"].get("finished") or {}
+    return [
+        {"id": id, "content": row["content"], "spent": records[id].get("spent") or {}} for id, row in finished.items()
+    ]
+
+
+def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = None) -> Json:
+    """The record of a planning after a failure: what failed, and what is finished and stays."""
+    records = values.get("steps") or {}
+    finished = {
+        step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
+        for step in (values.get("plan") or {}).get("steps", ())
+        if records.get(step["id"], {}).get("status") == "done"
+    }
+    number = values["planning"]["number"] + 1
+    phase = "draft" if failure else "triage"
+    return fresh_planning(number, phase=phase, failure=failure, feedback=feedback, finished=finished)

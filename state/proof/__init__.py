@@ -1,0 +1,1 @@
+"""Proof: observations, quotes, evidence, checks, outcome and receipt."""

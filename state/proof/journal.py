@@ -1,0 +1,168 @@
+"""Observations: everything a run saw, each with an id. The journal is append-only; nothing in it is ever edited."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Literal
+
+from donewhen.state.proof.questions import same_question
+
+Source = Literal["tool", "user", "check", "result"]
+INLINE_CHARS = 16_000
+"""Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
+KNOWN_CHARS = 1000
+"""Of an observation handed to a later step; the store has the whole, which is read from there when cited."""
+
+
+def observation(
+    id: str,
+    step: str,
+    round: int,
+    source: Source,
+    text: str,
+    *,
+    ok: bool = True,
+    tool: str | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    effect: str | None = None,
+    seconds: float = 0.0,
+    at: str = "",
+    targets: Iterable[str] = (),
+) -> dict[str, Any]:
+    """One entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal.
+
+    `effect` is None for what was no call of a tool, and for a call that was not made.
+    """
+    return {
+        "id": id,
+        "step": step,
+        "round": round,
+        "source": source,
+        "tool": tool,
+        "arguments": dict(arguments or {}),
+        "ok": ok,
+        "effect": effect,
+        "text": text,
+        "length": len(text),
+        "digest": digest(text),
+        "stored": False,
+        "seconds": round_seconds(seconds),
+        "at": at,
+        "targets": sorted(targets),
+    }
+
+
+def digest(text: str) -> str:
+    """Names a text by its content, for entries of which only head and tail are at hand."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def round_seconds(seconds: float) -> float:
+    """Milliseconds are as exact as a duration needs to be."""
+    return float(f"{seconds:.3f}")
+
+
+def shortened(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """The entry with head and tail of its text, marked as stored, if the text is longer than `limit`."""
+    if len(entry["text"]) <= limit:
+        return dict(entry)
+    half = limit // 2
+    text = f"{entry['text'][:half]}\n… {entry['length'] - 2 * half} characters left out …\n{entry['text'][-half:]}"
+    return {**entry, "text": text, "stored": True}
+
+
+def canonical(arguments: Any) -> str:
+    """Arguments as one text: the same content gives the same text, whatever the order of keys."""
+    return json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+
+
+def call_key(tool: str, arguments: Any) -> str:
+    """Names a call by its content."""
+    return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def repetitions(journal: Sequence[Mapping[str, Any]], step: str, tool: str, arguments: Any) -> int:
+    """How often, counted from the end, this very call of a step gave the very same result. Calls not made count not."""
+    key = canonical(arguments)
+    same = [
+        e for e in journal if e["step"] == step and made(e) and e["tool"] == tool and canonical(e["arguments"]) == key
+    ]
+    count = 0
+    for entry in reversed(same):
+        if (entry["ok"], entry["digest"]) != (same[-1]["ok"], same[-1]["digest"]):
+            break
+        count += 1
+    return count
+
+
+def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:
+    """The calls of a step that gave the very same result again, `{tool, arguments, times}`, as often as they did."""
+    seen: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in journal:
+        if entry["step"] == step and made(entry):
+            seen.setdefault(call_key(entry["tool"], entry["arguments"]), []).append(entry)
+    rows = []
+    for same in seen.values():
+        runs = [len(list(run)) for _, run in groupby(same, key=lambda entry: (entry["ok"], entry["digest"]))]
+        if max(runs) > 1:
+            rows.append({"tool": same[0]["tool"], "arguments": same[0]["arguments"], "times": max(runs)})
+    return rows
+
+
+def made(entry: Mapping[str, Any]) -> bool:
+    """Whether an observation is of a call that a tool was really asked to make."""
+    return entry["source"] == "tool" and entry.get("effect") is not None
+
+
+def made_stale(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
+    """The later observation that changed what entry `index` describes, or None.
+
+    Only a reading of an object can go stale; the last change of an object is the best evidence of itself.
+    """
+    entry = journal[index]
+    targets = set(entry.get("targets") or ())
+    if not targets or entry["source"] not in ("tool", "check"):
+        return None
+    for later in journal[index + 1 :]:
+        if later.get("effect") in ("write", "idempotent") and targets & set(later.get("targets") or ()):
+            return later
+    return None
+
+
+def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit: int | None) -> list[dict[str, Any]]:
+    """What a step may cite: observations of `steps`, shortened to `limit`; marked `outside`, what others changed."""
+    scope, found = set(steps), []
+    for entry in journal:
+        if entry["step"] in scope:
+            found.append(dict(entry) if limit is None else shortened(entry, limit))
+        elif entry.get("effect") in ("write", "idempotent") and entry.get("targets"):
+            found.append({**entry, "text": "", "arguments": {}, "outside": True})
+    return found
+
+
+def made_by_unfinished(
+    journal: Sequence[Mapping[str, Any]], records: Mapping[str, Mapping[str, Any]], step: str
+) -> dict[str, str]:
+    """Key of the call → id, of every write of other steps that did not come to their end."""
+    return {
+        call_key(entry["tool"], entry["arguments"]): entry["id"]
+        for entry in journal
+        if entry["effect"] == "write"
+        and entry["ok"]
+        and entry["step"] != step
+        and records.get(entry["step"], {}).get("status") != "done"
+    }
+
+
+def answered_before(
+    journal: Sequence[Mapping[str, Any]], question: str, options: Sequence[str] | None = None
+) -> Mapping[str, Any] | None:
+    """What the user said to this very question, if it was asked; also that no answer was given."""
+    for entry in journal:
+        asked = entry["arguments"]
+        if entry["source"] == "user" and same_question(
+            str(asked.get("question") or ""), question, asked.get("options"), options
+        ):
+            return entry
+    return None

@@ -1,0 +1,192 @@
+"""How a run can end, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from donewhen.state.ledger import meter
+from donewhen.state.proof.evidence import criteria_of, enough, level_of
+from donewhen.state.proof.journal import repeated_calls
+from donewhen.state.redaction import redact_json
+from donewhen.state.settings import Settings
+
+Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
+
+CODES: dict[str, Status | None] = {
+    "answered": "completed",
+    "worked": None,  # by the steps: completed, partial or failed
+    "finished_early": "partial",
+    "declined": "failed",
+    "bad_goal": "failed",
+    "no_plan": "failed",
+    "model_error": "failed",
+    "old_state": "failed",
+    "cancelled": "cancelled",
+    "unanswered": "cancelled",
+    "delivered_early": None,
+    "out_of_budget": "exhausted",
+    "stopped": "exhausted",
+}
+"""Terminal code → status; None: what the steps came to decides."""
+
+ASSUMPTION_CHARS = 300
+"""Of what was assumed, in the answer; the receipt has it whole."""
+FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
+
+
+def proven(step: Mapping[str, Any], record: Mapping[str, Any], level: str) -> bool:
+    """Whether a step is done and every criterion is as good as the level demands."""
+    verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
+    return record.get("status") == "done" and all(
+        enough(verdicts.get(number, "failed"), level_of(criterion, level))
+        for number, criterion in enumerate(criteria_of(step), 1)
+    )
+
+
+def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
+    """The one status of a run; never better than its steps, and never worse than what is proven of them."""
+    if (fixed := CODES[code]) not in (None, "failed"):
+        return fixed
+    rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
+    good = [proven(step, record, settings.verification) for step, record in rows]
+    if rows and all(good) and code == "worked":
+        # What nobody but a policy dropped, with nothing in its place, was part of the work.
+        dropped = any(row["by"] == "policy" and not row["instead"] for row in _replaced(plan or {}, steps))
+        return "partial" if dropped else "completed"
+    if any(record.get("status") == "exhausted" for _, record in rows):
+        return "exhausted"
+    return "partial" if any(good) else "failed"
+
+
+def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: str) -> dict[str, Any]:
+    """Planned, executed, claimed, verified: everything a person needs to check the result. JSON."""
+    plan, records = values.get("plan") or {}, values.get("steps") or {}
+    journal = values.get("journal") or []
+    effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in ("write", "idempotent")]
+    return {
+        "goal": values.get("goal", ""),
+        "status": status,
+        "code": code,
+        "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
+        "schedule": schedule_of(values),
+        "verification": settings.verification,
+        "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
+        "replaced": _replaced(plan, records),
+        "approvals": list(values.get("approvals") or ()),
+        "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
+        "effects": [_effect(e) for e in effects],
+        "spent": dict(values.get("spent") or {}),
+        "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
+    }
+
+
+def _effect(entry: Mapping[str, Any]) -> dict[str, Any]:
+    row = {key: entry[key] for key in ("id", "tool", "arguments", "ok", "effect")}
+    return {**row, "arguments": redact_json(entry["arguments"])}
+
+
+def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Steps of earlier plans of this request that were not done and are not in the last one."""
+    ids = {step["id"] for step in plan.get("steps", ())}
+    return [
+        {"id": id, "status": record.get("status"), "reason": record.get("reason", ""), **record["replaced"]}
+        for id, record in records.items()
+        if id not in ids and record.get("replaced")
+    ]
+
+
+def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
+    """When the work is to be repeated: only what a person saw and approved; else None. Whoever embeds this runs it."""
+    approved = (values.get("approval") or {}).get("plan") or {}
+    return dict(approved["schedule"]) if approved.get("schedule") else None
+
+
+def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> dict[str, Any]:
+    asked = entry["arguments"]
+    assumed = asked.get("by") == "policy" and not entry["ok"]
+    said = plan.get("speak") if entry["step"] == "plan" else records.get(entry["step"], {}).get("result")
+    return {
+        "id": entry["id"],
+        "question": asked.get("question"),
+        "answer": entry["text"],
+        "by": asked.get("by", "user"),
+        "assumed": assumed,
+        "assumption": str(said or "") if assumed else "",
+    }
+
+
+def _step_row(
+    step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    verdicts = {verdict["criterion"]: verdict for verdict in record.get("verdicts") or ()}
+    return {
+        "id": step["id"],
+        "content": step["content"],
+        "status": record.get("status", "pending"),
+        "reason": record.get("reason", ""),
+        "result": record.get("result", ""),
+        "rounds": record.get("rounds", 0),
+        "spent": dict(record.get("spent") or {}),
+        "silent_rounds": record.get("silent_most", 0),
+        "repeated": redact_json(repeated_calls(journal, step["id"])),
+        "criteria": [
+            {
+                "criterion": number,
+                "text": criterion["text"],
+                "check": criterion.get("check"),
+                "claimed": verdicts.get(number, {}).get("claimed"),
+                "verdict": verdicts.get(number, {}).get("verdict", "unverified"),
+                "evidence": verdicts.get(number, {}).get("evidence", []),
+                "note": verdicts.get(number, {}).get("note", ""),
+            }
+            for number, criterion in enumerate(criteria_of(step), 1)
+        ],
+    }
+
+
+def summary(receipt: Mapping[str, Any], reason: str = "") -> str:
+    """What happened, in words made by code: counts only finished steps as finished."""
+    rows = receipt["steps"]
+    done = [row for row in rows if row["status"] == "done"]
+    lines = [reason] if reason else []
+    if rows:
+        lines.append(f"{len(done)} of {len(rows)} steps done.")
+    for row in done:
+        lines.append(f"- Done: {row['content']}" + (f" — {row['result']}" if row["result"] else ""))
+    lines += [*not_asked(receipt), *left_over(receipt), *what_next(receipt)]
+    return "\n".join(lines) or "Nothing was done."
+
+
+def left_over(receipt: Mapping[str, Any]) -> list[str]:
+    """A line for every step that is not done, also if a later plan left it out."""
+    lines = []
+    for row in receipt["steps"]:
+        if row["status"] != "done":
+            status = "not started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
+            lines.append(f"- Not done ({status}): {row['content']}" + (f" — {row['reason']}" if row["reason"] else ""))
+    for row in receipt.get("replaced", ()):
+        how = f"replaced by {', '.join(row['instead'])}" if row["instead"] else "taken out of the plan"
+        lines.append(f"- Not done ({row['status']}, then {how}): {row['content']} — {row['reason']}")
+    return lines
+
+
+def not_asked(receipt: Mapping[str, Any]) -> list[str]:
+    """A line for every question that no person answered, though the work went on."""
+    rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
+    return [
+        f"- Assumed, since nobody answered: {row['question']}{_assumption(row)}"
+        if row["assumed"]
+        else f"- Answered by default, not by you: {row['question']} — {row['answer']}"
+        for row in rows
+    ]
+
+
+def _assumption(row: Mapping[str, Any]) -> str:
+    said = " ".join(row["assumption"].split())[:ASSUMPTION_CHARS]
+    return f" — {said}" if said else ""
+
+
+def what_next(receipt: Mapping[str, Any]) -> list[str]:
+    """What would come next: the first step that could still be done. [] where nothing would, or the user ended it."""
+    open_ends = ("pending", "running", "ready", "waiting", "exhausted", "failed")
+    left = [row for row in receipt["steps"] if row["status"] in open_ends]
+    return [f"Next would be: {left[0]['content']}"] if left and receipt["status"] != "cancelled" else []

@@ -1,0 +1,152 @@
+"""The shape of a receipt: what a person, or a program, needs to check a run. JSON; kept in the outcome."""
+
+from typing import Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from donewhen.state.proof.evidence import Verdict
+from donewhen.state.proof.outcome import Status
+
+StepStatus = Literal[
+    "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted"
+]  # fmt: skip
+
+
+class Evidence(TypedDict):
+    """An observation, and the words in it that prove something."""
+
+    observation: str
+    """Its id, such as `s2.3`; `recall`, the journal in state and `donewhen show` have the text."""
+    quote: NotRequired[str]
+
+
+class CriterionRow(TypedDict):
+    """One criterion: planned, claimed, verified."""
+
+    criterion: int
+    """From 1."""
+    text: str
+    check: dict[str, Any] | None
+    """As approved: `{tool, arguments, expect}`."""
+    claimed: bool | None
+    """What the model said; None if it never claimed."""
+    verdict: Verdict
+    evidence: list[Evidence]
+    note: str
+    """What the check or the judge said, or what was missing."""
+
+
+class RepeatedRow(TypedDict):
+    """A call that gave the same result several times in a row."""
+
+    tool: str
+    arguments: dict[str, Any]
+    times: int
+
+
+class StepRow(TypedDict):
+    """One step of the last plan."""
+
+    id: str
+    content: str
+    status: StepStatus
+    reason: str
+    result: str
+    """In the model's words; what proves it stands in `criteria`."""
+    rounds: int
+    spent: dict[str, float]
+    """By ledger key, all attempts of this plan together."""
+    silent_rounds: int
+    """The longest row of rounds that brought nothing new."""
+    repeated: list[RepeatedRow]
+    """Calls that were made again though they gave the same result."""
+    criteria: list[CriterionRow]
+
+
+class ReplacedRow(TypedDict):
+    """A step of an earlier plan of the same request that was not done and is not in the last plan."""
+
+    id: str
+    content: str
+    status: StepStatus
+    reason: str
+    by: str
+    """Who let it go: user or policy."""
+    instead: list[str]
+    """Ids of the steps that the plan got in its place."""
+
+
+class ApprovalRow(TypedDict):
+    """A decision of a person or a policy."""
+
+    kind: Literal["plan", "tool", "budget", "effect", "question"]
+    id: str
+    decision: str
+    text: str
+    by: str
+    at: str
+    revision: NotRequired[str]
+    """Of the plan that was shown."""
+    approved_revision: NotRequired[str]
+    """Of the plan that was approved; another one if it was edited."""
+    step: NotRequired[str | None]
+    tool: NotRequired[str]
+    arguments: NotRequired[dict[str, Any]]
+    """Of the call that was decided about, exactly."""
+
+
+class QuestionRow(TypedDict):
+    """A question and its answer."""
+
+    id: str
+    question: str | None
+    answer: str
+    by: str
+    """Who answered: user or policy."""
+    assumed: bool
+    """Whether nobody did, and the work went on by an assumption."""
+    assumption: str
+    """What was assumed, in the words of the step's result, or of the plan if the planner asked; "" if nobody said."""
+
+
+class EffectRow(TypedDict):
+    """A call that changed something, or may have."""
+
+    id: str
+    tool: str
+    arguments: dict[str, Any]
+    ok: bool
+    effect: Literal["write", "idempotent"]
+
+
+class MeterRow(TypedDict):
+    """What was spent of one key, and its limit."""
+
+    key: str
+    spent: float
+    limit: float | None
+
+
+class PlanRow(TypedDict):
+    """The last plan's name and content hash."""
+
+    title: str | None
+    revision: str | None
+
+
+class Receipt(TypedDict):
+    """What was planned, executed, claimed and verified, who approved it, what it did and what it cost."""
+
+    goal: str
+    status: Status
+    code: str
+    plan: PlanRow | None
+    schedule: dict[str, Any] | None
+    verification: Literal["claimed", "grounded", "judged"]
+    steps: list[StepRow]
+    replaced: list[ReplacedRow]
+    approvals: list[ApprovalRow]
+    questions: list[QuestionRow]
+    effects: list[EffectRow]
+    spent: dict[str, float]
+    meter: list[MeterRow]

@@ -1,0 +1,1 @@
+"""Reading decisions out of what models write."""

@@ -1,0 +1,52 @@
+"""Updates of state, put together outside of LangGraph exactly as its channels would: one table of reducers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, get_type_hints
+
+from langgraph.channels import DeltaChannel
+from langgraph.types import Overwrite
+
+from donewhen.state.run import Json, Planning, Run, Step
+
+Reducer = Callable[[Any, Any], Any]
+
+
+def _reducer(annotation: Any) -> Reducer:
+    if isinstance(annotation, DeltaChannel):
+        return lambda value, write: annotation.reducer(value, [write])
+    reducer: Reducer = annotation
+    return reducer
+
+
+REDUCERS: dict[str, Reducer] = {
+    key: _reducer(hint.__metadata__[-1])
+    for schema in (Run, Planning, Step)
+    for key, hint in get_type_hints(schema, include_extras=True).items()
+    if getattr(hint, "__metadata__", None)
+}
+"""State key → how a write joins the value; a key without one is replaced."""
+
+
+def applied(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
+    """The values after an update."""
+    return {**values, **{key: _joined(key, values.get(key), write) for key, write in update.items()}}
+
+
+def together(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
+    """One update that does what two, one after the other, would do."""
+    both = {key: _joined(key, first[key], write) for key, write in second.items() if key in first}
+    return {**first, **second, **both}
+
+
+def persisting(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any] | None) -> Json:
+    """The update of a node that was given `new` while `old` is stored: what differs is written with it."""
+    changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
+    whole = applied(new, {key: write for key, write in (update or {}).items() if key in changed})
+    written = {key: Overwrite(whole[key]) if key in REDUCERS else whole[key] for key in changed}
+    return {**(update or {}), **written}
+
+
+def _joined(key: str, value: Any, write: Any) -> Any:
+    if isinstance(write, Overwrite):
+        return write.value
+    return REDUCERS[key](value, write) if key in REDUCERS else write

@@ -1,0 +1,437 @@
+"""The command as scripts use it: exit codes, one JSON object, answers from options, no terminal. Nothing hangs."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from donewhen.agent.cli.exits import Exit
+from donewhen.agent.cli.guard import guarded
+from donewhen.state.errors import (
+    ConfigError,
+    GoalError,
+    ModelError,
+    PlanError,
+    StaleAnswer,
+    StorageError,
+    ThreadBusy,
+    ThreadWaiting,
+    UnknownThread,
+)
+from donewhen.state.people.human import plan_text
+from donewhen.testing import (
+    ScriptedModel,
+    WireServer,
+    answer,
+    ask_user,
+    call,
+    fault,
+    finish_step,
+    give_up,
+    submit_plan,
+)
+from tests.shell import Shell, one_object, scripted, user_in
+from tests.terminal import ROOT
+
+COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
+WRITE = {"content": "Write it down", "done_when": ["out.txt exists"], "tools": ["write_file"]}
+COUNTING = [call("list_files"), finish_step("3 files", "s1.1")]
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return user_in(tmp_path)
+
+
+# --- runs
+
+
+def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
+    """C01, C06: without a terminal nothing hangs: exit 3, the plan shown, the command to go on with."""
+    plan = submit_plan([COUNT], title="Counting")
+    with scripted(shell, triage=[plan], execute=COUNTING, deliver=["There are 3 files."]):
+        first = shell.run()
+        assert first.exit_code == Exit.WAITING
+        assert first.stdout == ""
+        assert "1. [s1] Count the files" in first.stderr
+        assert f"donewhen resume {shell.waiting()} --id confirm." in first.stderr
+        second = shell("resume", "--approve")
+        assert second.exit_code == Exit.COMPLETED, second.stderr
+        assert second.stdout == "There are 3 files.\n"
+        assert "1/1 steps done, 1/1 criteria proven" in second.stderr
+    again = shell("resume", "--approve")
+    assert again.exit_code == Exit.USAGE
+    assert "no run waits" in again.stderr
+
+
+def test_yes_runs_to_the_end_and_stdout_is_the_answer(shell: Shell) -> None:
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING, deliver=["Three — 三."]):
+        result = shell.run("--yes")
+    assert result.exit_code == Exit.COMPLETED, result.stderr
+    assert result.stdout == "Three — 三.\n"
+    assert "s1 list_files()" in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def test_yes_covers_what_stays_in_the_folder_and_nothing_else(shell: Shell) -> None:
+    """X15: a write that no plan listed is approved by --yes where it cannot leave the folder; a command is not."""
+    allowed = {"content": "Write", "done_when": ["out.txt exists"], "tools": []}
+    execute = {
+        "s1": [call("write_file", path="out.txt", content="3"), finish_step("written", "s1.1")],
+        "s2": [call("run_command", command=["true"])],
+    }
+    with scripted(shell, triage=[submit_plan([allowed, {**allowed, "content": "Run"}])], execute=execute):
+        result = shell.run("--yes", "--allow-command", "true")
+    assert result.exit_code == Exit.WAITING, result.stderr
+    assert (shell.work / "out.txt").read_text() == "3"
+    assert "run_command" in result.stderr
+    assert "--approve" in result.stderr
+
+
+def test_yes_answers_no_questions(shell: Shell) -> None:
+    """C07: a question stays a question; the answer can be an option's number."""
+    execute = [[call("list_files")], ask_user("Which kind?", ["all", "text"]), finish_step("3 text files", "s1.1")]
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=execute, deliver=["3 text files."]) as model:
+        first = shell.run("--yes")
+        assert first.exit_code == Exit.WAITING
+        assert "1. all\n2. text" in first.stderr
+        assert '--answer "…"' in first.stderr
+        second = shell("resume", shell.waiting(), "-a", "2")
+        assert second.exit_code == Exit.COMPLETED, second.stderr
+        assert "text" in str(model.requests[-2].messages[-1].content)
+
+
+def test_a_direct_answer_needs_no_plan(shell: Shell) -> None:
+    with scripted(shell, triage=[answer("42")]):
+        assert shell.run("--json").exit_code == Exit.COMPLETED
+
+
+def test_the_thread_remembers_folder_model_and_settings(shell: Shell, tmp_path: Path) -> None:
+    """C06: resuming needs the id only, from any folder."""
+    execute = [call("write_file", path="out.txt", content="3"), finish_step("written", "s1.1")]
+    with scripted(shell, triage=[submit_plan([WRITE])], execute=execute, deliver=["Done."]):
+        assert shell.run("--max-rounds", "7", "--model", "openai:first").exit_code == Exit.WAITING
+        thread = json.loads(shell("threads", "--json").stdout)["threads"][0]
+        assert thread["extra"]["dir"] == str(shell.work)
+        assert thread["extra"]["model"] == "openai:first"
+        assert thread["extra"]["settings"]["limits"]["rounds"] == 7
+        result = shell("resume", thread["thread_id"], "--approve", DONEWHEN_MODEL="openai:another")
+    assert result.exit_code == Exit.COMPLETED, result.stderr
+    assert (shell.work / "out.txt").exists()
+
+
+def test_rejecting_plans_again_and_cancelling_ends(shell: Shell) -> None:
+    """C02: rejected with feedback, the planner hears it; cancelled, nothing is executed."""
+    with scripted(shell, triage=[submit_plan([COUNT]), submit_plan(["Only look"])]) as model:
+        shell.run()
+        result = shell("resume", "--reject", "look only")
+        assert result.exit_code == Exit.WAITING
+        assert "[s1] Only look" in result.stderr
+        assert "look only" in str(model.requests[-1].messages[-1].content)
+        ended = shell("resume", "--cancel")
+    assert ended.exit_code == Exit.FAILED
+    assert "cancelled" in ended.stderr
+
+
+def test_an_edited_plan_from_a_file(shell: Shell, tmp_path: Path) -> None:
+    """C02, C03: the text that was shown, with lines changed; an invalid one keeps the pause and says why."""
+    with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=COUNTING, deliver=["3."]):
+        pending = one_object(shell.run("--json"))["pending"][0]
+        text = plan_text(pending["plan"], limits=pending["limits"])
+        edited = tmp_path / "plan.md"
+        edited.write_text(json.dumps({"type": "edit", "plan": text.replace("list_files", "teleport")}))
+        wrong = shell("resume", "--answer-file", str(edited))
+        assert wrong.exit_code == Exit.WAITING
+        assert "teleport" in wrong.stderr
+        edited.write_text(
+            json.dumps({"type": "edit", "plan": text.partition("2. [s2]")[0] + text[text.index("**Limits") :]})
+        )
+        assert shell("resume", "--answer-file", str(edited)).exit_code == Exit.COMPLETED
+
+
+def test_answers_to_something_else_change_nothing(shell: Shell) -> None:
+    """C04: a stale id is a usage error; an answer that is not understood keeps the pause."""
+    with scripted(shell, triage=[submit_plan([COUNT])]):
+        shell.run()
+        assert shell("resume", "--id", "confirm.0", "--approve").exit_code == Exit.USAGE
+        assert shell("resume", "nosuch", "--approve").exit_code == Exit.USAGE
+        unclear = shell("resume", "--answer", "?")
+        assert unclear.exit_code == Exit.WAITING
+        assert "not understood" in unclear.stderr
+        assert shell("resume", "--approve", "--cancel").exit_code == Exit.USAGE
+        assert shell("resume", "--id", "x").exit_code == Exit.USAGE
+        assert shell("resume").exit_code == Exit.WAITING
+
+
+def test_the_command_that_is_printed_answers_one_question_only(shell: Shell) -> None:
+    """C04, C06: run twice, it does not approve, unseen, the call that is asked about next."""
+    plan = submit_plan([{**WRITE, "tools": []}])
+    with scripted(shell, triage=[plan], execute=[call("write_file", path="out.txt", content="3")]):
+        printed = shell.run().stderr.split("donewhen ")[-1]
+        approved = shell(*shlex.split(printed))
+        assert "May step s1 call write_file?" in approved.stderr
+        twice = shell(*shlex.split(printed))
+        assert (twice.exit_code, "nothing waits under confirm." in twice.stderr) == (Exit.USAGE, True)
+    assert not (shell.work / "out.txt").exists()
+
+
+def test_out_of_budget_asks_and_delivers_what_there_is(shell: Shell) -> None:
+    """D03: exit 4, the answer says what is not done."""
+    with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=[[call("list_files")]]):
+        first = shell.run("--yes", "--max-rounds", "1", "--on-exhausted", "ask")
+        assert first.exit_code == Exit.WAITING, first.stderr
+        assert "extend" in first.stderr
+        last = shell("resume", "--answer", "deliver", "--json")
+    assert last.exit_code == Exit.PARTIAL
+    assert one_object(last)["status"] == "exhausted"
+
+
+def test_a_failed_run(shell: Shell) -> None:
+    """X09, D01: a step that gave up is not done, and the exit code says so."""
+    plans = [submit_plan([COUNT])]
+    with scripted(shell, strict=False, triage=plans, plan=plans, execute=[give_up("no folder")]):
+        result = shell.run("--yes", "--confirm", "never")
+    assert result.exit_code == Exit.FAILED
+    assert "failed" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# --- JSON
+
+
+def test_json_of_a_pause_and_of_an_end(shell: Shell) -> None:
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING, deliver=["3 files."]):
+        first = one_object(shell.run("--json"))
+        assert first["status"] == "waiting"
+        assert first["pending"][0]["kind"] == "plan"
+        assert first["resume"].endswith("--approve")
+        last = one_object(shell("resume", first["thread_id"], "--approve", "--json"))
+    assert last["status"] == "completed"
+    assert last["answer"] == "3 files."
+    assert last["pending"] == []
+    assert last["resume"] is None
+    assert last["receipt"]["steps"][0]["criteria"][0]["verdict"] == "supported"
+    assert last["spent"]["rounds"] == 2
+
+
+def test_json_of_an_error(shell: Shell) -> None:
+    result = shell("resume", "nosuch", "--json")
+    assert result.exit_code == Exit.USAGE
+    value = one_object(result)
+    assert value["error"]["kind"] == "UnknownThread"
+    assert "nosuch" in value["error"]["text"]
+
+
+# --- goals
+
+
+@pytest.mark.parametrize("words", [["run", "-"], ["run"], ["run", "--stdin"]])
+def test_the_goal_from_stdin(shell: Shell, words: list[str]) -> None:
+    with scripted(shell, triage=[answer("yes")]) as model:
+        result = shell(*words, "-d", str(shell.work), stdin="count these\nfiles")
+    assert result.exit_code == Exit.COMPLETED, result.stderr
+    assert "count these\nfiles" in str(model.requests[0].messages[-1].content)
+
+
+def test_stdin_is_added_to_the_goal_on_request(shell: Shell) -> None:
+    with scripted(shell, triage=[answer("yes")]) as model:
+        shell.run("--stdin", stdin="the list")
+    said = str(model.requests[0].messages[-1].content)
+    assert "count the files" in said
+    assert "the list" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "  "],
+        ["run", "x", "--dir", "/nowhere"],
+        ["run", "x", "--mcp", "/nowhere.json"],
+        ["run", "x", "--max-rounds", "0"],
+        ["run", "x", "--confirm", "perhaps"],
+        ["run", "x", "--limit", "bananas=3"],
+        ["run", "x", "--limit", "rounds=-1"],
+        ["run", "x", "--deadline", "tomorrow"],
+        ["run", "x", "--on-question", "default"],
+        ["run", "x", "--question-seconds", "60"],
+        ["run", "x", "--model", "nosuch:model"],
+        ["run", "x", "--allow-command", "no-such-program"],
+        ["run", "x", "--storage", "ftp://x"],
+        ["run", "x", "--bogus"],
+        ["resume", "--answer-file", "/nowhere"],
+        ["show"],
+    ],
+    ids=" ".join,
+)
+def test_what_cannot_work_is_said_at_once(shell: Shell, words: list[str]) -> None:
+    """P19: one clear line and exit 2; nothing is started."""
+    result = shell(*words)
+    assert result.exit_code == Exit.USAGE, result.stderr
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip()
+
+
+def test_a_thread_that_waits_takes_no_new_goal(shell: Shell) -> None:
+    """C08: the open question is not lost; exit 3."""
+    with scripted(shell, triage=[submit_plan([COUNT])]):
+        shell.run("--thread", "mine")
+        result = shell.run("--thread", "mine")
+    assert result.exit_code == Exit.WAITING
+    assert "mine" in result.stderr
+
+
+# --- reading
+
+
+def test_threads_and_show(shell: Shell) -> None:
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING, deliver=["3 files."]):
+        assert shell("threads").stdout == ""
+        shell.run("--thread", "mine")
+        waiting = shell("show", "mine")
+        assert "Waiting for you: confirm." in waiting.stdout
+        shell("resume", "mine", "--approve")
+    assert "mine  completed" in shell("threads").stdout
+    shown = shell("show", "mine")
+    assert shown.exit_code == Exit.COMPLETED
+    for part in ("Goal: count the files", "Status: completed", "supported: there is a count", "[s1.1]", "3 files."):
+        assert part in shown.stdout
+    assert one_object(shell("show", "mine", "--json"))["thread_id"] == "mine"
+    assert shell("show", "nosuch").exit_code == Exit.USAGE
+
+
+def test_the_graph_is_printed_without_a_key(shell: Shell) -> None:
+    """P19: drawing needs neither key nor model."""
+    result = shell("graph")
+    assert result.exit_code == Exit.COMPLETED
+    for node in ("confirm", "advance", "ask_user", "deliver"):
+        assert node in result.stdout
+
+
+# --- doctor
+
+
+def findings(result: Result) -> dict[str, str]:
+    value = one_object(result)
+    assert value["ok"] == (result.exit_code == Exit.COMPLETED)
+    return {finding["name"]: finding["state"] for finding in value["findings"]}
+
+
+def test_doctor_without_a_key(shell: Shell) -> None:
+    result = shell("doctor", "--json")
+    found = findings(result)
+    assert found["storage"] == "ok"
+    assert found["model"] == "note"
+    assert result.exit_code == Exit.COMPLETED
+    assert "storage" in shell("doctor").stdout
+
+
+def test_doctor_tries_the_model(shell: Shell) -> None:
+    with WireServer(ScriptedModel([]), api_key="sk-right", model="gpt-x") as server:
+        base = {"OPENAI_BASE_URL": server.base_url, "DONEWHEN_MODEL": "openai:gpt-x"}
+        assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **base))["model"] == "ok"
+        assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-wrong", **base))["model"] == "broken"
+        other = {**base, "DONEWHEN_MODEL": "openai:other"}
+        assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **other))["model"] == "broken"
+    assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **base))["model"] == "broken"
+
+
+def test_doctor_finds_a_broken_database(shell: Shell, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"this is no database, not at all" * 100)
+    result = shell("doctor", "--json", "--storage", str(broken))
+    assert findings(result)["storage"] == "broken"
+    assert result.exit_code == Exit.FAILED
+
+
+# --- errors
+
+
+def raising(error: BaseException) -> Callable[[], int]:
+    def command() -> int:
+        raise error
+
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("x"), 2),
+        (GoalError("x"), 2),
+        (UnknownThread("x"), 2),
+        (StaleAnswer("x", ["a"]), 2),
+        (ThreadWaiting("x", ["a"]), 3),
+        (ThreadBusy("x"), 1),
+        (StorageError("x"), 1),
+        (ModelError("x"), 1),
+        (PlanError(["x", "y"]), 1),
+        (RuntimeError("boom"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+    ids=repr,
+)
+def test_every_error_has_its_code_and_its_line(
+    error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(raising(error), json=False) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert 1 <= said.err.count("\n") <= 2
+    assert "Traceback" not in said.err
+
+
+def test_an_unexpected_error_shows_no_secret_and_a_traceback_only_on_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = RuntimeError("bad key sk-proj-abcdefghijklmnopqrstuvwxyz0123456789 \x1b[31m")
+    assert guarded(raising(error), json=True) == 1
+    said = capsys.readouterr()
+    assert "sk-proj-abcdef" not in said.err + said.out
+    assert "\x1b" not in said.err
+    assert "DONEWHEN_DEBUG=1" in said.err
+    assert json.loads(said.out)["error"]["kind"] == "RuntimeError"
+    monkeypatch.setenv("DONEWHEN_DEBUG", "1")
+    guarded(raising(ValueError("boom")), json=False)
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_model_that_refuses_the_key_is_one_clear_line(shell: Shell) -> None:
+    """R01: not retried, no traceback."""
+    with WireServer(ScriptedModel([]), api_key="sk-right") as server:
+        shell.model = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-wrong"}
+        result = shell.run("--yes")
+        assert len(server.requests) == 1
+    assert result.exit_code == Exit.FAILED
+    assert "Traceback" not in result.stderr
+    assert "sk-wrong" not in result.stderr + result.stdout
+
+
+def test_a_server_error_is_survived(shell: Shell) -> None:
+    """R01: a 500 is tried again."""
+    with scripted(shell, triage=[fault(status=500, headers={"retry-after": "0"}), answer("there")]):
+        assert shell.run().stdout == "there\n"
+
+
+# --- start-up
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """`--help` answers at once: neither LangGraph nor a provider's library is imported."""
+    code = (
+        "import sys; sys.argv = ['donewhen', 'run', '--help']\n"
+        "from donewhen.agent.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({m.partition('.')[0] for m in sys.modules} & {'langgraph', 'langchain_core', 'openai'}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=30, check=True
+    )
+    assert "--allow-command" in done.stdout
+    assert done.stdout.endswith("[]\n")

@@ -1,0 +1,145 @@
+"""The command as a person uses it: a real pseudo-terminal, prompts, an editor, Ctrl-C and Ctrl-D."""
+
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen.testing import ScriptedModel, WireServer, ask_user, call, fault, finish_step, submit_plan
+from tests.terminal import Session, environment, piped
+
+COUNT = {"content": "Count the [bold]files", "done_when": ["there is a count"], "tools": ["list_files"]}
+COUNTED = finish_step("3 files", "s1.1")
+PLAN_PROMPT = "[l] later > "
+
+
+@contextmanager
+def scripted(home: Path, **roles: Any) -> Iterator[dict[str, str]]:
+    """A user's environment, with a model that answers from a script."""
+    model = ScriptedModel(roles=roles)
+    with WireServer(model) as server:
+        yield environment(home, OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="sk-test")
+    model.assert_exhausted()
+
+
+def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
+    """C01, C07, S02: approve with a key, answer with a number; stdout holds the answer and nothing else."""
+    execute = [[call("list_files")], ask_user("Which \x1b[31mkind?", ["all", "text"]), COUNTED]
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=execute, deliver=["**3** files."]) as env:
+        session = Session.start("run", "count", env=env, cwd=tmp_path)
+        shown = session.expect(PLAN_PROMPT)
+        assert "1. [s1] Count the [bold]files" in shown
+        session.type("x")
+        session.expect(PLAN_PROMPT)
+        session.type("a")
+        asked = session.expect("/later) > ")
+        assert "Which [31mkind?" in asked
+        assert "1. all" in asked
+        session.type("2")
+        assert session.end() == (0, "**3** files.\n")
+    assert "☑ Count the [bold]files" in session.seen
+    assert "\x1b[32m" in session.seen
+    assert "1/1 steps done, 1/1 criteria proven" in session.seen
+
+
+def test_without_colours_nothing_moves(tmp_path: Path) -> None:
+    """NO_COLOR: the same questions, in plain lines."""
+    with scripted(
+        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED], deliver=["3"]
+    ) as env:
+        session = Session.start("run", "count", env={**env, "NO_COLOR": "1"}, cwd=tmp_path)
+        session.expect(PLAN_PROMPT)
+        session.type("yes")
+        assert session.end() == (0, "3\n")
+    assert "\x1b[3" not in session.seen
+    assert "s1 list_files()" in session.seen
+
+
+def test_a_plan_is_edited_in_the_persons_editor(tmp_path: Path) -> None:
+    """C02: the text that was shown, changed in $EDITOR, is the plan that runs."""
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/there is a count/there is a number/' \"$2\"\n")
+    editor.chmod(editor.stat().st_mode | stat.S_IEXEC)
+    with scripted(
+        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED], deliver=["3"]
+    ) as env:
+        session = Session.start("run", "count", "--thread", "mine", env={**env, "EDITOR": f"{editor} -x"}, cwd=tmp_path)
+        session.expect(PLAN_PROMPT)
+        session.type("e")
+        assert "there is a number" in session.expect("[y/n] > ")
+        session.type("y")
+        assert session.end()[0] == 0
+        shown = piped("show", "mine", env=env, cwd=tmp_path)
+    assert "supported: there is a number" in shown.stdout
+
+
+def test_no_asks_for_feedback_and_ctrl_d_leaves_the_question_open(tmp_path: Path) -> None:
+    """C02, C06: "n" alone ends no run; leaving is exit 3 and the command to go on with."""
+    with scripted(tmp_path, triage=[submit_plan([COUNT]), submit_plan(["Only look"])]) as env:
+        session = Session.start("run", "count", env=env, cwd=tmp_path)
+        session.expect(PLAN_PROMPT)
+        session.type("n")
+        session.expect("What should be different?")
+        session.type("look only")
+        assert "Only look" in session.expect(PLAN_PROMPT)
+        session.press(b"\x04")
+        assert session.end() == (3, "")
+    assert "donewhen resume" in session.seen
+
+
+@pytest.mark.parametrize("while_asking", [True, False], ids=["asking", "working"])
+def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
+    """C06, R02: exit 130 with the command to go on with, and going on works."""
+    hung = [fault(hang=60.0), [call("list_files")], COUNTED]
+    script = {"triage": [submit_plan([COUNT])], "deliver": ["3"]}
+    with scripted(tmp_path, **script, execute=hung[1:] if while_asking else hung) as env:
+        session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
+        session.expect(PLAN_PROMPT)
+        if not while_asking:
+            session.type("a")
+            session.expect("0/100 rounds")
+        session.interrupt()
+        assert session.end() == (130, "")
+        assert "donewhen resume mine" in session.seen
+        assert "Traceback" not in session.seen
+        words = ["resume", "mine", *(["--approve"] if while_asking else [])]
+        gone_on = piped(*words, env=env, cwd=tmp_path)
+    assert gone_on.returncode == 0, gone_on.stderr
+    assert gone_on.stdout == "3\n"
+
+
+def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
+    """The marks have ASCII forms, and an answer that cannot be written whole is written as well as it goes."""
+    with scripted(
+        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED], deliver=["三 3"]
+    ) as env:
+        done = piped("run", "count", "--yes", env={**env, "PYTHONIOENCODING": "ascii"}, cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == "? 3\n"
+    assert "[x] s1 done" in done.stderr
+
+
+def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
+    """D03, X08: what is done, what is not, what it takes; an amount in words or a key goes on in the same step."""
+    tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
+    execute = {"s1": [[call("list_files")], COUNTED], "s2": ["Hm.", "Well.", finish_step("3", "s2.result")]}
+    with scripted(tmp_path, triage=[submit_plan([COUNT, tell])], execute=execute, deliver=["3 files."]) as env:
+        session = Session.start("run", "count", "--limit", "rounds=2", "--thread", "mine", env=env, cwd=tmp_path)
+        session.expect(PLAN_PROMPT)
+        session.type("a")
+        asked = session.expect("[l] later > ")
+        for part in ("has used 2 of 2 rounds", "- s1: Count", "- s2: Tell the number", "“extend” means: rounds 2."):
+            assert part in asked
+        session.type("lots")
+        assert "says no amount" in session.expect("[l] later > ")
+        session.type("1 round")
+        assert "has used 3 of 3 rounds" in session.expect("[l] later > ")
+        session.type("e")
+        assert session.end() == (0, "3 files.\n")
+        assert "5/5 rounds" in session.seen
+        shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
+    assert "rounds      5 of 5" in shown
+    assert "tokens in " in shown

@@ -1,0 +1,293 @@
+"""What a person sees while a run works and how they are asked, without a run: events in, text out."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from donewhen.agent.cli.asking import Later, Person
+from donewhen.agent.cli.meter import meter_text, table
+from donewhen.agent.cli.progress import Progress, call_text
+from donewhen.agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, shorten
+from donewhen.agent.cli.views import open_view
+from donewhen.state.people.human import Answer, read_answer
+from tests.pauses import PLAN, pending
+
+
+def terminal(*, live: bool = False, marks: dict[str, str] = UNICODE_MARKS) -> Terminal:
+    console = Console(file=io.StringIO(), width=100, force_terminal=live, highlight=False, emoji=False, markup=False)
+    return Terminal(console, live, True, marks)
+
+
+def written(where: Terminal) -> str:
+    assert isinstance(where.console.file, io.StringIO)
+    return where.console.file.getvalue()
+
+
+STEPS = [{"id": "s1", "content": "Read [red]all[/red]"}, {"id": "s2", "content": "Write \x1b[2Jit"}]
+METER = [{"key": "rounds", "spent": 2, "limit": 10}, {"key": "cost_usd", "spent": 0.01, "limit": None}]
+EVENTS: list[dict[str, Any]] = [
+    {"type": "started", "thread_id": "t1", "goal": "g"},
+    {"type": "plan", "plan": {"title": "Do it", "steps": STEPS}},
+    {"type": "step_started", "step": "s1", "content": STEPS[0]["content"]},
+    {"type": "speech", "step": "s1", "text": "Let me "},
+    {"type": "speech", "step": "s1", "text": "look.\nAt [bold]it"},
+    {"type": "tool_started", "step": "s1", "tool": "read_file", "arguments": {"path": "a.txt"}},
+    {"type": "observation", "id": "s1.1", "step": "s1", "tool": "read_file", "ok": False, "text": "no such\nfile"},
+    {"type": "correction", "step": "s1", "text": "criterion 1 is missing"},
+    {"type": "step_finished", "step": "s1", "status": "done", "result": "read", "reason": ""},
+    {"type": "step_finished", "step": "s2", "status": "blocked", "result": "", "reason": "needs s1"},
+    {"type": "spent", "meter": METER},
+    {"type": "something_new", "step": "s1"},
+    {"type": "speech", "step": None, "text": "This is the answer.", "answer": True},
+    {"type": "outcome", "status": "partial", "code": "worked", "text": "This is the answer."},
+]  # fmt: skip
+
+
+def test_lines() -> None:
+    """S01: one line per event; text of models is never markup and never moves the cursor."""
+    where, progress = terminal(), Progress()
+    with open_view(where, progress) as view:
+        for event in EVENTS:
+            view.show(event)
+    text = written(where)
+    assert text.splitlines() == [
+        "Plan: Do it",
+        "  ☐ s1 Read [red]all[/red]",
+        "  ☐ s2 Write [2Jit",
+        "◐ s1 Read [red]all[/red]",
+        "s1: Let me look.",
+        "s1: At [bold]it",
+        '  s1 read_file(path="a.txt")',
+        "  [s1.1] error: no such file",
+        "  s1 corrected: criterion 1 is missing",
+        "☑ s1 done: read",
+        "✗ s2 blocked: needs s1",
+    ]
+    assert progress.thread_id == "t1"
+    assert progress.end is not None
+    assert progress.end["type"] == "outcome"
+    assert progress.limits == {"rounds": 10}
+
+
+def test_ascii_marks() -> None:
+    where = terminal(marks=ASCII_MARKS)
+    with open_view(where, Progress()) as view:
+        for event in EVENTS:
+            view.show(event)
+    assert "[x] s1 done" in written(where)
+    assert "[!] s2 blocked" in written(where)
+
+
+def test_speech_that_broke_off_is_not_shown() -> None:
+    """S02: what is said again from the start is not said twice."""
+    where = terminal()
+    with open_view(where, Progress()) as view:
+        view.show({"type": "speech", "step": None, "text": "I thi"})
+        view.show({"type": "speech_restarted", "step": None})
+        view.show({"type": "speech", "step": None, "text": "I think so."})
+    assert written(where).splitlines() == ["I think so."]
+
+
+def test_the_checklist_is_left_as_it_ended() -> None:
+    where, progress = terminal(live=True), Progress()
+    with open_view(where, progress) as view:
+        for event in EVENTS:
+            view.show(event)
+    last = written(where).splitlines()[-5:]
+    assert "Do it" in last[0]
+    assert "☑ Read [red]all[/red]" in last[1]
+    assert "✗ Write [2Jit" in last[2]
+    assert "needs s1" in last[3]
+    assert "2/10 rounds · $0.0100" in last[4]
+
+
+def test_quiet_shows_nothing() -> None:
+    where, progress = terminal(), Progress()
+    with open_view(where, progress, quiet=True) as view:
+        for event in EVENTS:
+            view.show(event)
+    assert written(where) == ""
+    assert progress.rows["s1"].status == "done"
+
+
+def test_the_checklist_follows_an_edited_plan() -> None:
+    """C03: steps that a person changed, added or removed show as they are now."""
+    progress = Progress()
+    progress.show_plan({"title": "Do it", "steps": STEPS})
+    todos = [
+        {"id": "s2", "content": "Write all", "status": "in_progress"},
+        {"id": "s3", "content": "More", "status": "pending"},
+    ]
+    progress.apply({"type": "todos", "todos": todos})
+    assert [(id, row.content, row.status) for id, row in progress.rows.items()] == [
+        ("s2", "Write all", "running"),
+        ("s3", "More", "pending"),
+    ]
+
+
+def test_calls_and_meters_are_one_line() -> None:
+    assert call_text("find", {"query": "a\nb", "n": 1}) == 'find(query="a\\nb", n=1)'
+    assert call_text("odd", None) == "odd()"
+    spent = {
+        "rounds": 3,
+        "model_calls": 4,
+        "input_tokens": 1500,
+        "output_tokens": 20,
+        "cost_usd": 0.5,
+        "active_seconds": 1.25,
+    }
+    assert (
+        meter_text(spent, {"rounds": 9, "cost_usd": 2})
+        == "3/9 rounds · 4 model calls · 1.5k tokens · $0.5000/$2 · 1.2 s"
+    )
+    assert meter_text({}, {}) == ""
+
+
+def test_the_meter_says_what_nobody_knows() -> None:
+    """R05: estimates and unknown prices are marked, and never read as free."""
+    guessed = {"model_calls": 2, "input_tokens": 1500, "output_tokens": 20, "estimated_calls": 1, "unpriced_calls": 2}
+    assert meter_text(guessed, {}) == "2 model calls · ~1.5k tokens · price unknown"
+    assert meter_text({**guessed, "cost_usd": 0.5}, {}) == "2 model calls · ~1.5k tokens · $0.5000+?"
+    rows = {part.name: part.text for part in table(guessed, {})}
+    assert (rows["tokens in"], rows["money"]) == ("1,500, of 1 call estimated", "price unknown")
+
+
+def test_every_limit_is_in_the_meter() -> None:
+    """X08: spent and limit per key, also of cached tokens alone."""
+    spent, limits = {"input_tokens": 1500, "cached_tokens": 750, "output_tokens": 20}, {"cached_tokens": 1000}
+    assert meter_text(spent, limits) == "1.5k tokens in (50% cached) · 750/1.0k tokens from cache · 20 tokens out"
+    assert ("tokens from cache", "750 of 1,000") in [(part.name, part.text) for part in table(spent, limits)]
+
+
+def test_text_is_made_safe_and_keeps_every_letter() -> None:
+    """S03: control characters and reversed reading order go; emoji and CJK stay."""
+    assert clean("a\x1b[31mb\x07\x9bc\u202ed\r\ne\tf 三 👩‍👧") == "a[31mbcd\ne\tf 三 👩‍👧"
+    assert shorten("one\n two", 20) == "one two"
+    assert shorten("三" * 30, 10) == "三" * 9 + "…"
+
+
+# --- asking
+
+
+def typing(*lines: str) -> Callable[[str], str]:
+    """Somebody who types these lines and then leaves with Ctrl-D."""
+    left = list(lines)
+
+    def read(prompt: str) -> str:
+        if not left:
+            raise EOFError
+        return left.pop(0)
+
+    return read
+
+
+def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tuple[Any, str]:
+    where = terminal()
+    waiting = pending(kind, **more)
+    value = Person(where, typing(*lines), editor).ask(waiting)
+    return read_answer(value, waiting), written(where)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "answer"),
+    [
+        ("plan", ["a"], Answer("approve")),
+        ("plan", ["", "x", "?", "y"], Answer("approve")),
+        ("plan", ["c"], Answer("cancel")),
+        ("plan", ["/cancel"], Answer("cancel")),
+        ("plan", ["no", "", "r", "shorter"], Answer("reject", "shorter")),
+        ("plan", ["make it shorter"], Answer("reject", "make it shorter")),
+        ("plan", ["同意"], Answer("approve")),
+        ("tool", ["y"], Answer("approve")),
+        ("tool", ["r", ""], Answer("reject")),
+        ("tool", ["n", "wrong file"], Answer("reject", "wrong file")),
+        ("tool", ["c"], Answer("cancel")),
+        ("question", ["", "2"], Answer("answer", "2023")),
+        ("question", ["l"], Answer("answer", "l")),
+        ("question", ["/skip"], Answer("declined")),
+        ("budget", ["e"], Answer("extend", amounts={"rounds": 20})),
+        ("budget", ["lots", "7"], Answer("extend", amounts={"rounds": 7})),
+        ("budget", ["d"], Answer("deliver")),
+        ("budget", ["r"], Answer("replan")),
+        ("budget", ["s"], Answer("stop")),
+        ("effect", ["dunno", "2"], Answer("not_happened")),
+    ],
+)  # fmt: skip
+def test_what_is_typed_becomes_an_answer(kind: str, lines: list[str], answer: Answer) -> None:
+    """C02: keys and words; what is not understood is asked again."""
+    assert asked(kind, *lines)[0] == answer
+
+
+@pytest.mark.parametrize(("kind", "line"), [("plan", "l"), ("tool", "/later"), ("question", "/later"), ("budget", "l")])
+def test_later(kind: str, line: str) -> None:
+    with pytest.raises(Later):
+        asked(kind, line)
+    with pytest.raises(Later):
+        asked(kind)
+
+
+def test_what_is_asked_is_shown_whole_and_safe() -> None:
+    """C01: the frozen call, the options, why the last answer was not taken."""
+    assert '"path": "out.txt"' in asked("tool", "y")[1]
+    shown = asked("question", "1", problem="too long", question="Which \x1b[1myear?")[1]
+    for part in ("Which [1myear?", "1. 2022", "Not understood: too long"):
+        assert part in shown
+
+
+def test_what_is_not_possible_is_not_offered() -> None:
+    """D03: while nothing is planned, no key plans anew."""
+    prompts: list[str] = []
+
+    def read(prompt: str) -> str:
+        prompts.append(prompt)
+        return "s" if len(prompts) > 1 else "r"
+
+    where, unplanned = terminal(), pending("budget", options=["extend", "deliver what there is", "stop"])
+    assert Person(where, read).ask(unplanned) == "stop"
+    assert len(prompts) == 2
+    assert "replan" not in prompts[0]
+    assert "nothing is planned yet" in written(where)
+
+
+def script(folder: Path, body: str) -> str:
+    editor = folder / "editor.sh"
+    editor.write_text(f"#!/bin/sh\n{body}\n")
+    editor.chmod(0o755)
+    return str(editor)
+
+
+def test_the_editor(tmp_path: Path) -> None:
+    """C02: an edit is shown before it is sent; nothing changed, or no plan any more, is said."""
+    changed = script(tmp_path, 'sed -i "s/Tell the user/Tell everybody/" "$1"')
+    answer, shown = asked("plan", "e", "y", editor=changed)
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None
+    assert answer.plan["steps"][2]["content"] == "Tell everybody"
+    assert "3. [s3] Tell everybody" in shown
+    assert asked("plan", "e", "n", "a", editor=changed)[0] == Answer("approve")
+    assert "Nothing was changed" in asked("plan", "e", "a", editor=script(tmp_path, "true"))[1]
+    destroyed = script(tmp_path, 'echo "shorter please" > "$1"')
+    assert asked("plan", "e", "y", editor=destroyed)[0] == Answer("reject", "shorter please")
+    assert "code 3" in asked("plan", "e", "a", editor=script(tmp_path, "exit 3"))[1]
+    assert "did not start" in asked("plan", "e", "a", editor="/nowhere/editor")[1]
+
+
+def test_the_arguments_of_a_call_in_the_editor(tmp_path: Path) -> None:
+    """X15: edited arguments are JSON; anything else is asked again."""
+    changed = script(tmp_path, 'sed -i "s/out.txt/in.txt/" "$1"')
+    assert asked("tool", "e", editor=changed)[0] == Answer("edit", arguments={"path": "in.txt", "content": "7"})
+    assert asked("tool", "e", "r", "no", editor=script(tmp_path, 'echo "{" > "$1"'))[0] == Answer("reject", "no")
+
+
+def test_a_plan_with_everything_is_listed() -> None:
+    progress = Progress()
+    progress.show_plan(PLAN, {"s1": {"status": "done"}, "s2": {"status": "failed", "reason": "no disk"}})
+    assert [(row.status, row.reason) for row in progress.rows.values()] == [
+        ("done", ""),
+        ("failed", "no disk"),
+        ("pending", ""),
+    ]

@@ -1,0 +1,271 @@
+"""One suite for every storage: memory, a SQLite file, a real PostgreSQL server, and both sealed with a key."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from langgraph.types import Command
+
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.graph.tools.effects import label
+from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
+from tests.storage_cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
+
+THREAD_IDS = [
+    "plain",
+    "..",
+    "../../etc/passwd",
+    "a.b.c",
+    "a%2Eb%2Ec",
+    "*",
+    "100%25.*",
+    "_",
+    "'; DROP TABLE checkpoints; --",
+    '"quoted" \\ and\nlines',
+    "目標 🚀 ﷺ",
+    " ",
+    "x" * 255,
+]
+
+
+@pytest.fixture(params=STORAGES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def storage(kind: str, tmp_path: Path) -> Storage:
+    return open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
+
+
+async def test_the_checkpointer_conforms(storage: Storage) -> None:
+    """LangGraph's own conformance suite passes, sealed or not."""
+    kit = pytest.importorskip("langgraph.checkpoint.conformance")
+
+    @kit.checkpointer_test(name=repr(storage))
+    async def checkpointer():  # type: ignore[no-untyped-def]
+        async with storage.session("conformance") as (saver, _):
+            yield saver
+
+    report = await kit.validate(checkpointer)
+    failures = {name: result.failures for name, result in report.results.items() if result.passed is False}
+    assert failures == {}
+    assert sum(result.tests_passed for result in report.results.values()) >= 58
+
+
+async def test_a_run_goes_on_in_another_session(storage: Storage) -> None:
+    """C06, R02: state, delta channels, subgraphs and the open question are all there for the next session."""
+    async with storage.session("t") as (saver, store):
+        compiled = graph().compile(checkpointer=saver, store=store)
+        await compiled.ainvoke({"goal": "count"}, config("t"), durability="sync")
+    async with storage.session("t") as (saver, store):
+        compiled = graph().compile(checkpointer=saver, store=store)
+        state = await compiled.aget_state(config("t"))
+        assert state.values["journal"] == JOURNAL
+        (question,) = state.interrupts
+        await compiled.ainvoke(Command(resume={question.id: "yes"}), config("t"), durability="sync")
+    async with storage.reader() as (saver, store):
+        compiled = graph().compile(checkpointer=saver, store=store)
+        state = await compiled.aget_state(config("t"))
+        history = [snapshot async for snapshot in compiled.aget_state_history(config("t"))]
+    assert not state.tasks
+    assert state.values["journal"] == [*JOURNAL, "answer yes"]
+    assert [message.text for message in state.values["messages"]] == [f"round {n}" for n in range(1, 4)]
+    assert len(history) == 8
+
+
+@pytest.mark.parametrize("durability", ["async", "exit"])
+async def test_other_durabilities_and_forks_read_back(storage: Storage, durability: str) -> None:
+    """What LangGraph stores in its other modes, and through update_state, is read back whole."""
+    async with storage.session("t") as (saver, store):
+        compiled = graph().compile(checkpointer=saver, store=store)
+        await compiled.ainvoke({"goal": "count"}, config("t"), durability=durability)
+        await compiled.aupdate_state(config("t"), {"journal": ["by hand"]}, as_node="step")
+    async with storage.session("t") as (saver, store):
+        compiled = graph().compile(checkpointer=saver, store=store)
+        await compiled.ainvoke(None, config("t"), durability=durability)
+        state = await compiled.aget_state(config("t"))
+        history = [snapshot async for snapshot in compiled.aget_state_history(config("t"))]
+    assert state.values["journal"] == [*JOURNAL, "by hand", "plan 4"]
+    assert history[0].values == state.values
+
+
+async def test_any_text_is_a_thread_id(storage: Storage) -> None:
+    """F12: ids are data. Each thread has its own state, and deleting one leaves the others alone."""
+    for thread_id in THREAD_IDS:
+        async with storage.session(thread_id) as (saver, store):
+            compiled = graph().compile(checkpointer=saver, store=store)
+            await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="exit")
+            await store.aput(("donewhen", "observations", label(thread_id)), "1:s1.1", {"text": thread_id})
+            await store.aput(("donewhen", "effects", label(thread_id)), "k", {"text": thread_id})
+    assert await storage.thread_ids() == THREAD_IDS[::-1]
+    assert await storage.thread_ids(limit=2) == THREAD_IDS[:-3:-1]
+    for thread_id in THREAD_IDS[1::2]:
+        await storage.delete_thread(thread_id)
+    assert await storage.thread_ids() == THREAD_IDS[::2][::-1]
+    async with storage.reader() as (saver, store):
+        for number, thread_id in enumerate(THREAD_IDS):
+            found = await saver.aget_tuple(config(thread_id))
+            items = await store.asearch(("donewhen", "observations", label(thread_id)))
+            items += await store.asearch(("donewhen", "effects", label(thread_id)))
+            expected = [] if number % 2 else [thread_id]
+            assert [item.value["text"] for item in items] == expected * 2
+            assert [item.namespace[-1] for item in items] == [label(thread_id) for _ in expected * 2]
+            assert (found.checkpoint["channel_values"]["goal"] if found else None) == next(iter(expected), None)
+    for thread_id in THREAD_IDS[::2]:
+        await storage.delete_thread(thread_id)
+    assert await storage.thread_ids() == []
+
+
+@pytest.mark.parametrize("thread_id", ["", "x" * 256, "a\0b", "\ud800", 7, None])
+async def test_what_is_no_thread_id_is_refused(thread_id: str) -> None:
+    """F12: ids that some database could not hold are refused everywhere."""
+    storage = open_storage("memory:")
+    with pytest.raises(ConfigError, match="thread id"):
+        async with storage.session(thread_id):
+            pass
+    with pytest.raises(ConfigError, match="thread id"):
+        await storage.delete_thread(thread_id)
+
+
+async def test_without_a_lock_what_belongs_to_no_thread_is_written(storage: Storage) -> None:
+    async with storage.session("t"), storage.unlocked() as (_, store):
+        await store.aput(("notes",), "k", {"v": 1})
+        item = await store.aget(("notes",), "k")
+    assert item is not None
+    assert item.value == {"v": 1}
+
+
+async def test_versions_continue_those_of_the_savers(storage: Storage) -> None:
+    async with storage.reader() as (saver, _):
+        first = saver.get_next_version(None, None)
+        assert first.split(".")[0] == storage.next_version(None).split(".")[0]
+        assert first < storage.next_version(first) < saver.get_next_version(storage.next_version(first), None)
+
+
+async def test_deleting_an_unknown_thread_is_no_error(storage: Storage) -> None:
+    await storage.delete_thread("never seen")
+
+
+async def test_one_worker_per_thread(storage: Storage) -> None:
+    """R04, F4: the second session is refused at once, whoever opens it; readers and other threads are not."""
+    async with storage.session("t"):
+        with pytest.raises(ThreadBusy, match="'t'"):
+            async with storage.session("t"):
+                pass
+        with pytest.raises(ThreadBusy):
+            await storage.delete_thread("t")
+        async with storage.session("T"), storage.reader():
+            pass
+    with pytest.raises(LookupError):
+        async with storage.session("t"):
+            raise LookupError
+    async with storage.session("t"):
+        pass
+
+
+async def test_who_is_patient_takes_turns(storage: Storage) -> None:
+    """For short operations on one thread from several places."""
+    running = 0
+
+    async def work() -> int:
+        nonlocal running
+        async with storage.session("t", patience=20):
+            running += 1
+            await asyncio.sleep(0)
+            together = running
+            running -= 1
+            return together
+
+    assert await asyncio.gather(*(work() for _ in range(4))) == [1] * 4
+    async with storage.session("t"):
+        with pytest.raises(ThreadBusy):
+            async with storage.session("t", patience=0.05):
+                pass
+
+
+async def test_sessions_side_by_side(storage: Storage) -> None:
+    """Many threads are worked on at once, each with its own saver."""
+
+    async def work(thread_id: str) -> list[str]:
+        async with storage.session(thread_id) as (saver, store):
+            compiled = graph().compile(checkpointer=saver, store=store)
+            await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="sync")
+            return list((await compiled.aget_state(config(thread_id))).values["journal"])
+
+    assert await asyncio.gather(*(work(f"t{n}") for n in range(8))) == [JOURNAL] * 8
+
+
+def test_one_object_serves_several_loops(storage: Storage) -> None:
+    """Nothing is bound to the loop that was first."""
+
+    async def put(number: int) -> None:
+        async with storage.session(f"t{number}") as (_, store):
+            await store.aput(("numbers",), str(number), {"number": number})
+
+    async def count() -> int:
+        async with storage.reader() as (_, store):
+            return len(await store.asearch(("numbers",)))
+
+    asyncio.run(put(1))
+    asyncio.run(put(2))
+    assert asyncio.run(count()) == 2
+
+
+@pytest.mark.parametrize("kind", [*DATABASES, "sqlite-sealed", "postgres-sealed"], indirect=False)
+async def test_readers_cannot_write(kind: str, tmp_path: Path) -> None:
+    """R04: only who holds a thread's lock can change it."""
+    storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
+    with pytest.raises(StorageError, match=r"read.?only"):
+        async with storage.reader() as (_, store):
+            await store.aput(("a",), "k", {"v": 1})
+    with pytest.raises(StorageError, match=r"read.?only"):
+        async with storage.reader() as (saver, _):
+            await graph().compile(checkpointer=saver).ainvoke({"goal": "x"}, config("t"), durability="sync")
+
+
+async def test_the_store_takes_any_text(storage: Storage) -> None:
+    """F8: what tools return can be stored; what no database can hold is replaced, the same everywhere."""
+    value = {"text": "a\0b \ud800 é🚀", "numbers": [1, 2.5, float("nan")], "nested": {"none": None}}
+    async with storage.session("t") as (_, store):
+        await store.aput(("tool.output", "50%"), "k.1", value)
+        item = await store.aget(("tool.output", "50%"), "k.1")
+        assert item is not None
+        assert item.value == {"text": "a\ufffdb \ufffd é🚀", "numbers": [1, 2.5, None], "nested": {"none": None}}
+        assert item.namespace == ("tool.output", "50%")
+        assert await store.alist_namespaces(prefix=("tool.output",)) == [("tool.output", "50%")]
+        assert await store.alist_namespaces(suffix=("*", "50%")) == [("tool.output", "50%")]
+        await store.adelete(("tool.output", "50%"), "k.1")
+        assert await store.aget(("tool.output", "50%"), "k.1") is None
+
+
+async def test_the_store_filters_sealed_values_too(storage: Storage) -> None:
+    async with storage.session("t") as (_, store):
+        for number in range(5):
+            await store.aput(("items",), str(number), {"number": number, "odd": number % 2 == 1})
+        odd = await store.asearch(("items",), filter={"odd": True})
+        large = await store.asearch(("items",), filter={"number": {"$gte": 2}}, limit=2)
+    assert sorted(item.key for item in odd) == ["1", "3"]
+    assert len(large) == 2
+    assert all(item.value["number"] >= 2 for item in large)
+
+
+async def test_metadata_is_filtered_and_filter_keys_are_data(storage: Storage) -> None:
+    """F12: a filter key never becomes SQL (CVE-2025-67644)."""
+    async with storage.session("t") as (saver, _):
+        settings = {**config("t"), "metadata": {"tenant": "a"}}
+        await graph().compile(checkpointer=saver).ainvoke({"goal": "x"}, settings, durability="sync")
+        loops = [found async for found in saver.alist(config("t"), filter={"source": "loop", "tenant": "a"}, limit=3)]
+        assert [found.metadata["source"] for found in loops] == ["loop"] * 3
+        assert [found async for found in saver.alist(None, filter={"tenant": "b"})] == []
+        try:
+            found = [found async for found in saver.alist(None, filter={"x') = '' OR 1=1 --": ""})]
+        except ValueError:
+            found = []  # refused is as good
+        assert found == []
+
+
+async def test_health_of_what_is_healthy(storage: Storage) -> None:
+    await storage.healthy()
+    async with storage:
+        await storage.healthy()

@@ -1,0 +1,294 @@
+"""What is said when a storage cannot be used: URLs, files, servers, disks, versions."""
+
+import asyncio
+import os
+import resource
+import sqlite3
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from donewhen.agent.storage import open_storage
+from donewhen.agent.storage.sqlite import SqliteDatabase
+from donewhen.agent.storage.storage import Storage
+from donewhen.agent.storage.urls import parse_url
+from donewhen.agent.storage.words import sqlite_fault
+from donewhen.state.errors import ConfigError, StorageError
+from tests.storage_servers import fresh_postgres_url, postgres_url
+
+# URLs ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///runs.db", "{cwd}/runs.db"),
+        ("sqlite:////var/runs.db", "/var/runs.db"),
+        ("sqlite:///~/runs.db", "{home}/runs.db"),
+        ("runs.db", "{cwd}/runs.db"),
+        ("./a/../runs.db", "{cwd}/runs.db"),
+        ("~/runs.db", "{home}/runs.db"),
+        ("/var/runs.db", "/var/runs.db"),
+        ("sqlite:///with space & ü.db", "{cwd}/with space & ü.db"),
+    ],
+)
+def test_urls_of_files(url: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    expected = path.format(cwd=tmp_path.resolve(), home=Path.home().resolve())
+    assert parse_url(url).path == Path(expected)
+    assert open_storage(url).url_for_display == f"sqlite:///{expected}"
+
+
+NO_URLS = ["", " ", "a\0b", "memory:x", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://host/x"]
+NO_URLS += ["mysql://host/db", "redis://:secret@host", "http://x", "postgresql://host:port:port/x?what=1"]
+
+
+@pytest.mark.parametrize("url", NO_URLS)
+def test_urls_that_name_nothing(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        open_storage(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:s3cret@host:5432/db", "postgresql://me:***@host:5432/db"),
+        ("postgres://me:s3cret@a:1,b:2/db?sslmode=prefer", "postgres://me:***@a:1,b:2/db?sslmode=prefer"),
+        ("postgresql://me:s3c@ret@host/db", "postgresql://me:***@host/db"),
+        ("postgresql:///db?user=me&password=s3cret&host=h", "postgresql:///db?user=me&password=***&host=h"),
+        ("postgresql://host/db", "postgresql://host/db"),
+        ("memory:", "memory:"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert open_storage(url).url_for_display == shown
+    assert "s3c" not in repr(open_storage(url))
+
+
+@pytest.mark.parametrize(("module", "words"), [("psycopg", "postgres"), ("Crypto.Cipher", "encryption")])
+def test_a_missing_extra_says_what_to_install(module: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(("donewhen.agent.storage.postgres", module))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=rf"pip install 'donewhen\[{words}\]'"):
+        open_storage("postgresql://host/db", key=None if words == "postgres" else b"x" * 32)
+
+
+# Files --------------------------------------------------------------------------------------------------------
+
+
+async def _refusal(url: str | Path) -> str:
+    storage = open_storage(str(url))
+    with pytest.raises(StorageError) as caught:
+        await storage.healthy()
+    for opened in (storage.session("t"), storage.reader()):
+        with pytest.raises(StorageError):
+            async with opened:
+                pass
+    return str(caught.value)
+
+
+async def test_a_missing_folder(tmp_path: Path) -> None:
+    assert "the folder" in await _refusal(tmp_path / "nowhere" / "runs.db")
+
+
+@pytest.mark.parametrize("folder", ["donewhen", ".donewhen", "state/donewhen"])
+async def test_a_folder_of_our_own_is_made(tmp_path: Path, folder: str) -> None:
+    """The default place needs no preparation, and others cannot read it."""
+    path = tmp_path / folder / "runs.db"
+    await open_storage(str(path)).healthy()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
+    assert "is a folder" in await _refusal(tmp_path)
+
+
+async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, " * 100)
+    assert "is not a SQLite database" in await _refusal(path)
+    assert path.read_text() == "not a database, " * 100
+
+
+async def test_a_damaged_database(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    await open_storage(str(path)).healthy()
+    async with open_storage(str(path)).session("t") as (_, store):
+        for number in range(50):
+            await store.aput(("a",), str(number), {"text": "x" * 1000})
+    data = bytearray(path.read_bytes())
+    data[4096 * 3 :] = os.urandom(len(data) - 4096 * 3)
+    path.write_bytes(data)
+    storage = open_storage(str(path))
+    with pytest.raises(StorageError, match="is damaged"):
+        await storage.healthy()
+
+
+async def test_a_truncated_database(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    await open_storage(str(path)).healthy()
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(StorageError, match="is damaged"):
+        await open_storage(str(path)).healthy()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "words"), [("user_version = 99", "upgrade donewhen"), ("application_id = 1", "another app")]
+)
+async def test_a_file_of_a_newer_version_or_of_others(tmp_path: Path, pragma: str, words: str) -> None:
+    """R06: refused with both versions named, and left as it was."""
+    path = tmp_path / "runs.db"
+    await open_storage(str(path)).healthy()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA {pragma}")
+    message = await _refusal(path)
+    assert words in message
+    assert "99" in message or "another" in message
+
+
+async def test_a_file_made_by_plain_langgraph_is_taken_over(tmp_path: Path) -> None:
+    """R06: tables without our mark are ours to stamp; what is in them stays."""
+    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+
+    path = tmp_path / "runs.db"
+    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
+        await saver.setup()
+    await open_storage(str(path)).healthy()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_commits_are_on_disk(tmp_path: Path) -> None:
+    """A power cut loses nothing that was recorded: WAL with full synchronisation, on both connections."""
+    async with SqliteDatabase(tmp_path / "runs.db").open("t", writes=True) as (saver, store):
+        for connection in (saver.conn, store.conn):  # type: ignore[attr-defined]
+            for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("busy_timeout", 5000)):
+                assert [tuple(row) for row in await connection.execute_fetchall(f"PRAGMA {pragma}")] == [(value,)]
+
+
+async def test_a_locked_file(tmp_path: Path) -> None:
+    """F5: said after a while, not waited for without end."""
+    path = tmp_path / "runs.db"
+    await open_storage(str(path)).healthy()
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        storage = Storage(SqliteDatabase(path, patience=0.05))
+        with pytest.raises(StorageError, match="is locked by another process"):
+            await storage.healthy()
+        with pytest.raises(StorageError, match="is locked by another process"):
+            async with storage.session("t") as (_, store):
+                await store.aput(("a",), "k", {"v": 1})
+        other.execute("ROLLBACK")
+    await storage.healthy()
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """F5: surfaced; what was stored before is there; with space again, work goes on."""
+    path = tmp_path / "runs.db"
+    storage = open_storage(str(path))
+    async with storage.session("t") as (_, store):
+        await store.aput(("a",), "before", {"v": 1})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="disk is full"):
+            async with storage.session("t") as (_, store):
+                await store.aput(("a",), "large", {"text": "x" * 1_000_000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    async with storage.session("t") as (_, store):
+        assert await store.aget(("a",), "large") is None
+        await store.aput(("a",), "large", {"text": "x" * 1_000_000})
+        assert await store.aget(("a",), "before") is not None
+
+
+def test_without_permission(tmp_path: Path) -> None:
+    """As root nothing is forbidden, so the thread that tries is another user."""
+    path = tmp_path / "runs.db"
+    asyncio.run(open_storage(str(path)).healthy())
+    path.chmod(0o000)
+    messages: list[str] = []
+
+    def attempt() -> None:
+        _become_nobody()
+        messages.append(asyncio.run(_refusal(path)))
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join()
+    assert "cannot be used: Permission denied" in messages[0]
+
+
+def _become_nobody() -> None:
+    """This OS thread only: Linux keeps user ids per thread, and the raw system call changes just one."""
+    if os.geteuid() == 0:
+        import ctypes
+
+        setresuid = {"x86_64": 117, "aarch64": 147}[os.uname().machine]
+        assert ctypes.CDLL(None, use_errno=True).syscall(setresuid, 65534, 65534, 65534) == 0
+
+
+def test_errors_that_are_not_the_databases_are_left_alone() -> None:
+    assert sqlite_fault(ValueError("x"), "d") is None
+    caused = ValueError("outer")
+    caused.__cause__ = sqlite3.OperationalError("no such table: x")
+    assert "no such table" in str(sqlite_fault(caused, "d"))
+
+
+async def test_other_errors_leave_a_session_unchanged(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with open_storage(str(tmp_path / "runs.db")).session("t"):
+            _ = 1 / 0
+
+
+# Servers ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_is_not_there() -> None:
+    message = await _refusal("postgresql://me:s3cret@127.0.0.1:1/db")
+    assert "127.0.0.1" in message
+    assert "s3cret" not in message
+
+
+async def test_a_database_that_is_not_there() -> None:
+    assert 'database "nowhere" does not exist' in await _refusal(postgres_url().replace("/postgres?", "/nowhere?"))
+
+
+async def test_a_server_database_of_a_newer_version() -> None:
+    """R06: refused with both versions named."""
+    url = fresh_postgres_url()
+    await open_storage(url).healthy()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE donewhen_meta SET value = '99' WHERE name = 'version'")
+    assert "storage version 99, this DoneWhen knows 1" in await _refusal(url)
+
+
+async def test_a_server_without_permission() -> None:
+    url = fresh_postgres_url()
+    await open_storage(url).healthy()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS guest")
+        connection.execute("CREATE ROLE guest LOGIN")
+    assert "permission denied" in await _refusal(url.replace("postgres:", "guest:"))
+
+
+async def test_a_server_role_that_may_not_create_tables_can_work() -> None:
+    """Once the tables are there, rights on them are enough."""
+    url = fresh_postgres_url()
+    await open_storage(url).healthy()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP ROLE IF EXISTS worker")
+        connection.execute("CREATE ROLE worker LOGIN")
+        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO worker")
+    storage = open_storage(url.replace("postgres:", "worker:"))
+    await storage.healthy()
+    async with storage.session("t") as (_, store):
+        await store.aput(("a",), "k", {"v": 1})

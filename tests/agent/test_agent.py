@@ -1,0 +1,234 @@
+"""The public face: what an Agent can do, what its graph can do, and what is exported."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import AsyncCallbackHandler
+from langgraph.graph.state import CompiledStateGraph
+
+import donewhen as face
+from donewhen import Agent, GoalError, Limits, Settings, StorageError, ThreadInfo, UnknownThread, wait
+from donewhen.agent.run import Run
+from donewhen.testing import answer, call, submit_plan
+from tests.places import ROOT
+from tests.runs import Outbox, config, one_step, said, scripted, sending, step
+
+ALONE = Settings(confirm="never")
+
+
+def test_what_is_exported() -> None:
+    """The public names; a new one is a decision, a lost one breaks somebody."""
+    assert face.__all__ == [
+        "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "ModelError", "PlanError",
+        "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadInfo",
+        "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "wait",
+    ]  # fmt: skip
+    assert all(getattr(face, name) for name in face.__all__)
+    with pytest.raises(AttributeError, match="Agnet"):
+        face.Agnet  # noqa: B018
+
+
+def test_importing_costs_nothing() -> None:
+    """P19: importing the package opens, calls and imports nothing heavy."""
+    program = "import sys, donewhen; print([m for m in ('langgraph', 'openai', 'psycopg', 'rich') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_start_resume_get_receipt_delete() -> None:
+    """§9: the life of a run through the public face."""
+    model = one_step()
+    async with Agent(model, storage="memory:") as agent:
+        run = await agent.start("do it", thread_id="t", extra={"folder": "/work"})
+        assert (run.thread_id, run.status, run.goal, run.answer) == ("t", "waiting", "do it", "")
+        assert run.plan is not None
+        assert run.outcome is run.receipt is None
+        assert await agent.get("t") == run
+        assert await agent.receipt("t") is None
+        info = await agent.info("t")
+        assert (info.goal, info.status, info.extra) == ("do it", "waiting", {"folder": "/work"})
+        ended = await agent.resume("t", "approve")
+        assert (ended.status, ended.answer, ended.pending) == ("completed", "All done.", ())
+        assert await agent.receipt("t") == ended.receipt
+        assert (ended.receipt or {})["steps"][0]["criteria"][0]["verdict"] == "supported"
+        assert [info.status for info in await agent.threads()] == ["completed"]
+        await agent.delete("t")
+        assert await agent.threads() == []
+        with pytest.raises(UnknownThread):
+            await agent.get("t")
+    model.assert_exhausted()
+
+
+async def test_events_end_with_exactly_one_terminal_event() -> None:
+    """S01: started first, the terminal event last, for a pause, an end and a mere look."""
+    agent = Agent(one_step(), storage="memory:")
+    for events, last in (
+        (agent.stream("do it", thread_id="t"), "waiting"),
+        (agent.stream_resume("t"), "waiting"),
+        (agent.stream_resume("t", "approve"), "outcome"),
+        (agent.stream_resume("t"), "outcome"),
+    ):
+        told = [event["type"] async for event in events]
+        assert (told[0], told[-1]) == ("started", last)
+        assert sum(type in ("waiting", "outcome", "error") for type in told) == 1
+
+
+async def test_a_failure_is_an_event_and_an_exception() -> None:
+    """S01: what breaks while a run works ends the stream with `error`; `resume` raises it. A refusal is raised."""
+
+    model = one_step()
+    agent = Agent(model, storage="memory:")
+    run = await agent.start("do it", thread_id="t")
+    await agent.graph.aupdate_state(
+        config("t"), {"pending": {**run.pending[0], "kind": "no such kind"}}, as_node="plan"
+    )
+    told = [event async for event in agent.stream_resume("t")]
+    assert [event["type"] for event in told] == ["started", "error"]
+    assert (told[-1]["kind"], isinstance(told[-1]["error"], KeyError)) == ("KeyError", True)
+    with pytest.raises(KeyError):
+        await agent.resume("t")
+    assert (await agent.get("t")).status == "running"
+    with pytest.raises(GoalError):
+        [event async for event in agent.stream("   ")]
+    with pytest.raises(UnknownThread):
+        [event async for event in agent.stream_resume("nobody")]
+
+
+async def test_a_stream_left_early_frees_the_thread() -> None:
+    """R04, C06: closing the stream stops the run at once, keeps what was done, and others may go on."""
+    model, outbox = sending(call("send", to="ann", text="hi"), tools=["send"]), Outbox()
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings=ALONE)
+    events = agent.stream("do it", thread_id="t")
+    async for event in events:
+        if event["type"] == "step_started":
+            break
+    await events.aclose()
+    assert (await agent.get("t")).status == "running"
+    assert (await agent.resume("t")).status == "completed"
+    assert len(outbox.sent) == 1
+
+
+class Heard(AsyncCallbackHandler):
+    def __init__(self) -> None:
+        self.models: list[dict[str, Any]] = []
+
+    async def on_chat_model_start(self, serialized: Any, messages: Any, **options: Any) -> None:
+        self.models.append({"tags": options["tags"], "metadata": options["metadata"]})
+
+
+async def test_the_callers_configuration_is_passed_through() -> None:
+    """CLIENTS §7: callbacks, tags and metadata reach every model call; the thread is ours, and the session."""
+    agent, heard = Agent(one_step(), storage="memory:"), Heard()
+    given = {
+        "callbacks": [heard],
+        "tags": ["mine"],
+        "metadata": {"customer": "7"},
+        "run_name": "nightly",
+        "configurable": {"thread_id": "theirs", "checkpoint_id": "x", "own": 1},
+    }
+    before = {key: dict(value) if isinstance(value, dict) else value for key, value in given.items()}
+    await agent.start("do it", thread_id="t", config=given)  # type: ignore[arg-type]
+    await agent.resume("t", "approve", config=given)  # type: ignore[arg-type]
+    assert given == before
+    assert len(heard.models) == 3
+    for each in heard.models:
+        assert "mine" in each["tags"]
+        assert each["metadata"]["customer"] == "7"
+        assert each["metadata"]["session_id"] == each["metadata"]["thread_id"] == "t"
+
+
+async def test_a_session_of_ones_own_is_kept() -> None:
+    """CLIENTS §7: metadata given by the caller comes first."""
+    agent, heard = Agent(scripted(answer("Hi."), deliver=()), storage="memory:"), Heard()
+    await agent.start("hello", config={"callbacks": [heard], "metadata": {"session_id": "s"}})
+    assert heard.models[0]["metadata"]["session_id"] == "s"
+
+
+async def test_settings_and_limits_per_call() -> None:
+    """§9: settings of the agent, or of one call; a dict does as well."""
+    agent = Agent(one_step(), storage="memory:", settings=Settings(limits=Limits(rounds=7)))
+    run = await agent.start("do it", settings={"confirm": "never", "limits": {"rounds": 5}})
+    assert run.status == "completed"
+    assert {row["key"]: row["limit"] for row in (run.receipt or {})["meter"]}["rounds"] == 5
+
+
+def test_one_agent_serves_two_event_loops() -> None:
+    """§9: nothing of an agent belongs to the loop it was first used in."""
+    agent = Agent(one_step(), storage="memory:")
+    first = asyncio.run(agent.start("do it"))
+    assert asyncio.run(agent.resume(first.thread_id, "approve")).status == "completed"
+
+
+@pytest.mark.parametrize("storage", ["memory:", "sqlite"])
+def test_wait_is_the_synchronous_way(storage: str, tmp_path: Path) -> None:
+    """§9: one helper; connections of one call serve the next; errors and results come through."""
+    agent = Agent(one_step(), storage=f"sqlite:///{tmp_path}/runs.db" if storage == "sqlite" else storage)
+    run: Run = wait(agent.start("do it"))
+    assert wait(agent.resume(run.thread_id, "approve")).status == "completed"
+    info: list[ThreadInfo] = wait(agent.threads())
+    assert [each.status for each in info] == ["completed"]
+    with pytest.raises(UnknownThread):
+        wait(agent.get("nobody"))
+
+
+async def test_wait_works_beside_a_running_loop_and_not_inside_its_own() -> None:
+    """§9: in a notebook a loop runs already; a coroutine that would wait for itself is told so."""
+    agent = Agent(one_step(), storage="memory:")
+    assert wait(agent.start("do it")).status == "waiting"
+
+    async def inner() -> None:
+        wait(agent.threads())
+
+    with pytest.raises(RuntimeError, match="use await"):
+        wait(inner())
+
+
+def test_ctrl_c_cancels_what_is_waited_for() -> None:
+    """§9: the run is cut off like any other, and can be resumed."""
+    reached = threading.Event()
+
+    async def slow(messages: list[Any], tools: list[Any]) -> Any:
+        if not reached.is_set():
+            reached.set()
+            await asyncio.Event().wait()
+        return said("s1")
+
+    agent = Agent(scripted(submit_plan([step("s1")]), {"s1": slow}), storage="memory:", settings=ALONE)
+    main = threading.main_thread().ident
+    assert main is not None
+    killer = threading.Thread(target=lambda: (reached.wait(), signal.pthread_kill(main, signal.SIGINT)))
+    killer.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait(agent.start("do it", thread_id="t"))
+    killer.join()
+    assert wait(agent.get("t")).status == "running"
+    assert wait(agent.resume("t")).status == "completed"
+
+
+async def test_a_graph_is_a_langgraph_graph() -> None:
+    """§9: embed, draw, inspect: it is what `compile` returns, with a checkpointer and a store."""
+    graph = Agent(one_step(), storage="memory:").graph
+    assert isinstance(graph, CompiledStateGraph)
+    assert graph.checkpointer is not None
+    assert graph.store is not None
+    assert {"plan", "confirm", "advance", "execute", "ask_user", "deliver"} <= set(graph.get_graph().nodes)
+    assert graph.get_input_jsonschema()["properties"].keys() == {"messages"}
+    bound = graph.with_config(config("t"))
+    assert "__interrupt__" in await bound.ainvoke({"messages": "do it"})
+    with pytest.raises(ValueError, match="configurable"):
+        await graph.ainvoke({"messages": "do it"})
+
+
+async def test_a_broken_database_is_a_storage_error(tmp_path: Path) -> None:
+    """F5: in the words of the storage, from every door."""
+    (tmp_path / "runs.db").write_bytes(b"this is no database" * 100)
+    agent = Agent(one_step(), storage=f"sqlite:///{tmp_path}/runs.db")
+    for attempt in (agent.start("do it"), agent.get("t"), agent.threads(), agent.graph.aget_state(config("t"))):
+        with pytest.raises(StorageError):
+            await attempt

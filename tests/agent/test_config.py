@@ -1,0 +1,75 @@
+"""The environment, read in one place."""
+
+from pathlib import Path
+
+import pytest
+
+from donewhen.agent.config import DEFAULT_MODEL, OFFLINE, read_config
+from donewhen.state.errors import ConfigError
+
+
+def test_without_anything_the_offline_model_and_a_file_in_the_users_state_folder() -> None:
+    """P19: nothing has to be set."""
+    config = read_config({})
+    assert config.model == OFFLINE
+    assert config.storage.startswith("sqlite:///")
+    assert config.storage.endswith("donewhen/runs.db")
+    assert config.folder == "."
+    assert not config.plain
+
+
+def test_the_state_folder_is_the_users_choice(tmp_path: Path) -> None:
+    assert read_config({"XDG_STATE_HOME": str(tmp_path)}).storage == f"sqlite:///{tmp_path}/donewhen/runs.db"
+    assert read_config({"XDG_STATE_HOME": "relative"}).storage == read_config({}).storage
+    assert read_config({"DONEWHEN_STORAGE": "memory:", "XDG_STATE_HOME": str(tmp_path)}).storage == "memory:"
+
+
+@pytest.mark.parametrize(
+    ("environment", "model"),
+    [
+        ({"OPENAI_API_KEY": "sk-x"}, DEFAULT_MODEL),
+        ({"OPENAI_API_KEY": " "}, OFFLINE),
+        ({"DONEWHEN_MODEL": "openai:m"}, "openai:m"),
+        ({"DONEWHEN_MODEL": "offline", "OPENAI_API_KEY": "sk-x"}, OFFLINE),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, DEFAULT_MODEL),
+    ],
+)
+def test_the_model(environment: dict[str, str], model: str) -> None:
+    assert read_config(environment).model == model
+
+
+def test_no_secret_is_shown() -> None:
+    config = read_config({"OPENAI_API_KEY": "sk-secret", "DONEWHEN_KEY": "ab" * 16, "DONEWHEN_TOKENS": "ann:hush"})
+    assert config.api_key == "sk-secret"
+    assert config.tokens == {"ann": "hush"}
+    assert not any(secret in repr(config) for secret in ("sk-secret", "abab", "\\xab", "hush"))
+
+
+@pytest.mark.parametrize("text", ["00" * 16, "ff" * 24, "0f" * 32, "AAAAAAAAAAAAAAAAAAAAAA=="])
+def test_a_key_is_hex_or_base64(text: str) -> None:
+    key = read_config({"DONEWHEN_KEY": text}).key
+    assert key is not None
+    assert len(key) in (16, 24, 32)
+
+
+@pytest.mark.parametrize("text", ["secret", "00" * 15, "zz" * 16, "=" * 24])
+def test_anything_else_is_no_key(text: str) -> None:
+    """Fails closed: nothing is ever stored under a key that was guessed from a typing error."""
+    with pytest.raises(ConfigError, match="openssl rand -hex 32"):
+        read_config({"DONEWHEN_KEY": text})
+
+
+@pytest.mark.parametrize("text", ["ann", "ann:", ":hush", "ann:a,ann:b"])
+def test_tokens_that_cannot_be_read_open_nothing(text: str) -> None:
+    with pytest.raises(ConfigError, match="name:token"):
+        read_config({"DONEWHEN_TOKENS": text})
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_plain_output(environment: dict[str, str]) -> None:
+    assert read_config(environment).plain
+    assert not read_config({"NO_COLOR": "", "TERM": "xterm"}).plain
+
+
+def test_commands_are_a_list() -> None:
+    assert read_config({"DONEWHEN_COMMANDS": "git, make,"}).commands == ("git", "make")

@@ -1,0 +1,211 @@
+"""MCP servers: real processes over stdio, whose tools are called like any other (X07)."""
+
+import asyncio
+import json
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen.agent.mcp import McpServers
+from donewhen.agent.mcp_config import read_servers
+from donewhen.graph.tools.call import CallResult, call_tool
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.errors import ConfigError
+
+SERVER = """
+    import asyncio, os, sys
+    from mcp.server.fastmcp import FastMCP, Image
+    from mcp.types import ToolAnnotations
+    server = FastMCP("shop", log_level="ERROR")
+
+    @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+    def price(thing: str, config: str = "plain", runtime: str = "none") -> str:
+        "Look up a price. In euros."
+        return f"{thing} costs 3 ({config}, {runtime})"
+
+    @server.tool(annotations=ToolAnnotations(idempotentHint=True, readOnlyHint=False))
+    def stock(thing: str) -> dict[str, int]:
+        "Count what is there."
+        return {"count": 7}
+
+    @server.tool()
+    def fail() -> str:
+        "Fail."
+        raise ValueError("out of tea")
+
+    @server.tool()
+    async def slow() -> str:
+        "Take long."
+        await asyncio.sleep(600)
+        return "late"
+
+    @server.tool()
+    def picture() -> Image:
+        "Draw."
+        return Image(data=b"123456", format="png")
+
+    @server.tool()
+    def die() -> str:
+        "Crash."
+        os._exit(3)
+
+    @server.tool()
+    def environment() -> list[str]:
+        "Show the variables."
+        return sorted(os.environ)
+
+    server.run()
+"""
+
+
+def python(folder: Path, code: str, **more: Any) -> dict[str, Any]:
+    """A server that is this Python running the code."""
+    file = folder / f"server_{abs(hash(code))}.py"
+    file.write_text(textwrap.dedent(code))
+    return {"command": sys.executable, "args": [str(file)], **more}
+
+
+async def called(servers: McpServers, name: str, arguments: Any = None, seconds: float = 20) -> CallResult:
+    tool = next(tool for tool in servers.tools if tool.name == name)
+    return await call_tool(tool, arguments or {}, timeout=seconds)
+
+
+async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results, structured results, errors, pictures, slow calls and a crash: text, ok or not, and the run goes on."""
+    monkeypatch.setenv("SHOP_SECRET", "not for servers")
+    shop = python(tmp_path, SERVER, env={"SHOP_MODE": "${MODE}"})
+    async with McpServers({"mcpServers": {"shop": shop}}, environment={"MODE": "test"}) as servers:
+        box = Toolbox(servers.tools)
+        assert [box.effect(name) for name in ("price", "stock", "fail")] == ["read", "idempotent", "write"]
+        assert box.one_line("price") == "Look up a price."
+        assert box.problems("price", {"thing": 3}) == ["thing: expected string, got 3 (integer)"]
+
+        priced = await called(servers, "price", {"thing": "tea", "config": "gold", "runtime": "fast"})
+        assert (priced.ok, priced.text) == (True, "tea costs 3 (gold, fast)")
+        counted = await called(servers, "stock", {"thing": "tea"})
+        assert json.loads(counted.text) == {"count": 7}
+        assert counted.artifact == {"structured_content": {"count": 7}}
+        failed = await called(servers, "fail")
+        assert (failed.ok, failed.error) == (False, "error")
+        assert "out of tea" in failed.text
+        refused = await called(servers, "price", {})
+        assert not refused.ok
+        assert (await called(servers, "picture")).text == "[image, image/png, 6 bytes]"
+        variables = (await called(servers, "environment")).text
+        assert "SHOP_MODE" in variables
+        assert "SHOP_SECRET" not in variables
+
+        assert (await called(servers, "slow", seconds=0.2)).error == "timeout"
+        assert (await called(servers, "price", {"thing": "tea"})).ok
+
+        started = time.perf_counter()
+        died, waiting = await asyncio.gather(called(servers, "die"), called(servers, "slow"))
+        assert not died.ok
+        assert not waiting.ok
+        for _ in range(3):
+            gone = await called(servers, "price", {"thing": "tea"})
+            assert not gone.ok
+            assert "the MCP server 'shop' is not there any more" in gone.text
+        assert time.perf_counter() - started < 10
+    assert servers.tools == []
+
+
+async def test_names_are_prefixed_only_where_they_clash(tmp_path: Path) -> None:
+    """Two servers with one tool of the same name, and a name that the runtime has taken."""
+    code = """
+        from mcp.server.fastmcp import FastMCP
+        server = FastMCP("s", log_level="ERROR")
+        for name in {names}:
+            server.add_tool(lambda: "from {server}", name=name, description="d")
+        server.run()
+    """
+    config = {
+        "one": python(tmp_path, code.format(names=["look", "only.here"], server="one")),
+        "my two": python(tmp_path, code.format(names=["look", "recall"], server="two")),
+        "off": {"command": "nowhere", "disabled": True},
+    }
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": config}))
+    async with McpServers(file, reserved={"recall"}) as servers:
+        assert [tool.name for tool in servers.tools] == ["one_look", "only_here", "my_two_look", "my_two_recall"]
+        Toolbox(servers.tools, reserved={"recall"})
+        results = [(await called(servers, tool.name)).text for tool in servers.tools]
+        assert results == ["from one", "from one", "from two", "from two"]
+
+
+async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(tmp_path: Path) -> None:
+    """The error says which server and why, with what it printed; no process is left."""
+    alive = tmp_path / "alive"
+    good = f"""
+        import atexit, pathlib
+        from mcp.server.fastmcp import FastMCP
+        pathlib.Path({str(alive)!r}).write_text("yes")
+        atexit.register(pathlib.Path({str(alive)!r}).unlink)
+        FastMCP("good", log_level="ERROR").run()
+    """
+    config = {
+        "good": python(tmp_path, good),
+        "missing": {"command": "no-such-program-anywhere"},
+        "broken": python(tmp_path, "raise SystemExit('the licence has expired')"),
+    }
+    with pytest.raises(ConfigError) as caught:
+        async with McpServers({"mcpServers": config}):
+            raise AssertionError("it started")
+    assert "'missing' did not start: FileNotFoundError" in str(caught.value)
+    assert "'broken' did not start" in str(caught.value)
+    assert "the licence has expired" in str(caught.value)
+    assert "'good'" not in str(caught.value)
+    assert not alive.exists()
+
+
+async def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    silent = python(tmp_path, "import sys\nprint('waiting for a disk', file=sys.stderr, flush=True)\nsys.stdin.read()")
+    with pytest.raises(ConfigError, match="no answer within 1\\.5 seconds; it said: waiting for a disk"):
+        async with McpServers({"silent": silent}, start_seconds=1.5):
+            raise AssertionError("it started")
+
+
+async def test_a_remote_server_that_is_not_there_is_named() -> None:
+    config = {"far": {"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}}
+    with pytest.raises(ConfigError, match="'far' did not start") as caught:
+        async with McpServers(config, environment={"TOKEN": "tok_4fJ9xQ2mZ8vB1nT6"}, start_seconds=10):
+            raise AssertionError("it started")
+    assert "4fJ9" not in str(caught.value)
+
+
+def test_the_usual_forms_of_configuration_are_read() -> None:
+    """mcpServers, VS Code's servers, or the bare map; variables with defaults; transports by their usual names."""
+    local = {"command": "${BIN:-uvx}", "args": ["${env:WHAT}"], "env": {"KEY": "${KEY}"}, "autoApprove": []}
+    environment = {"WHAT": "mcp-server-time", "KEY": "k"}
+    read = {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": "k"}}
+    for config in ({"mcpServers": {"time": local}}, {"servers": {"time": local}}, {"time": local}):
+        assert read_servers(config, environment) == {"time": read}
+    remote = {kind: {"url": "https://x.org/mcp", "type": kind} for kind in ("http", "streamable-http", "sse")}
+    assert [each["transport"] for each in read_servers(remote, {}).values()] == [
+        "streamable_http",
+        "streamable_http",
+        "sse",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"mcpServers": []}, "MCP servers are given as"),
+        ({"a": 3}, "'a' must be an object"),
+        ({"a": {}}, "'a' needs a command"),
+        ({"a": {"command": "x", "args": "y"}}, "args of the MCP server 'a'"),
+        ({"a": {"command": "x", "env": {"K": 1}}}, "env of the MCP server 'a'"),
+        ({"a": {"url": "x", "type": "carrier pigeon"}}, "'carrier pigeon'"),
+        ({"a": {"command": "${GONE}"}}, "wants the variable GONE, which is not set"),
+        ("/no/such/file.json", "/no/such/file.json cannot be read"),
+        (__file__, "is not JSON"),
+    ],
+)
+def test_a_wrong_configuration_is_a_clear_error(config: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        McpServers(config)

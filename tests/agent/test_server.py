@@ -1,0 +1,229 @@
+"""LangGraph's own server with our graph, driven over HTTP by `langgraph-sdk`, as Studio and chat clients drive it."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.errors import NotFoundError
+
+from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
+from tests.places import ROOT
+
+PLAN = submit_plan(
+    [
+        {"content": "list the files", "done_when": ["the files are known"], "tools": ["list_files"]},
+        {"content": "ask for the colour", "done_when": ["the colour is known"], "tools": []},
+    ],
+    title="Look around",
+)
+
+
+def script(messages: list[Any], tools: list[Any]) -> Any:
+    """One brain for all requests of this file: decides by role, step and what it has seen so far."""
+    role, text = messages[0].text.split("\n")[0], messages[-1].text
+    if role.startswith("You are the triage"):
+        return answer("Hello to you.") if "hello" in messages[1].text else PLAN
+    if role.startswith("You write the answer"):
+        return "There is one file, and the colour is green."
+    step = "s1" if '<step id="s1">' in messages[1].text else "s2"
+    if step == "s1":
+        return finish_step("a.txt", evidence=("s1.1", "a.txt")) if "[s1.1]" in text else call("list_files")
+    return (
+        finish_step("green", evidence=("s2.1", "green"))
+        if "[s2.1]" in text
+        else ask_user("Which colour?", ["red", "green"])
+    )
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def started(folder: Path, base_url: str, **environment: str) -> tuple[subprocess.Popen[bytes], str]:
+    """`langgraph dev` on a free port, ready to answer; its state goes to a copy of langgraph.json in `folder`."""
+    port = free_port()
+    settings = json.loads((ROOT / "langgraph.json").read_text())
+    config = folder / "langgraph.json"
+    config.write_text(json.dumps({**settings, "dependencies": [str(ROOT)]}))
+    (folder / "work").mkdir()
+    (folder / "work" / "a.txt").write_text("hello")
+    command = [sys.executable, "-m", "langgraph_cli", "dev", "--host", "127.0.0.1", "--port", str(port)]
+    log = (folder / "log").open("wb")
+    process = subprocess.Popen(
+        [*command, "--no-browser", "--no-reload", "--n-jobs-per-worker", "4", "--config", str(config)],
+        cwd=folder,
+        env={
+            **os.environ,
+            "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+            "LANGSMITH_TRACING": "false",
+            "PYTHONPATH": str(ROOT),
+            "OPENAI_BASE_URL": base_url,
+            "DONEWHEN_MODEL": "openai:scripted",
+            "DONEWHEN_DIR": str(folder / "work"),
+            **environment,
+        },
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    log.close()
+    url = f"http://127.0.0.1:{port}"
+    for _ in range(600):
+        try:
+            if httpx.get(f"{url}/ok", timeout=1).status_code == 200:
+                return process, url
+        except httpx.HTTPError:
+            pass
+        if process.poll() is not None:
+            break
+        time.sleep(0.1)
+    stopped(process)
+    raise AssertionError((folder / "log").read_text()[-3000:])
+
+
+def stopped(process: subprocess.Popen[bytes]) -> None:
+    """End the server we started, and only it."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with WireServer(ScriptedModel(script)) as wire:
+        process, url = started(tmp_path_factory.mktemp("server"), wire.base_url)
+        yield url
+        stopped(process)
+
+
+@pytest.fixture
+async def client(server: str) -> AsyncIterator[LangGraphClient]:
+    async with get_client(url=server) as connected:
+        yield connected
+
+
+async def test_the_graph_is_drawn_with_every_edge(client: LangGraphClient) -> None:
+    """P19: Studio draws both phases, the rounds of a step, and every way between the nodes."""
+    drawn = await client.assistants.get_graph("agent", xray=True)
+    edges = {(edge["source"], edge["target"]) for edge in drawn["edges"]}
+    assert {
+        ("__start__", "receive"),
+        ("__start__", "confirm"),
+        ("__start__", "ask_user"),
+        ("confirm", "advance"),
+        ("ask_user", "advance"),
+        ("advance", "ask_user"),
+        ("advance", "deliver"),
+        ("plan:triage", "plan:draft"),
+        ("execute:decide", "execute:act"),
+        ("execute:act", "execute:decide"),
+        ("execute:decide", "execute:goal_check"),
+        ("deliver", "__end__"),
+    } <= edges
+
+
+async def test_schemas_are_what_clients_need(client: LangGraphClient) -> None:
+    """The input is `messages` alone, and the settings form has its descriptions."""
+    assistant = (await client.assistants.search(graph_id="agent"))[0]
+    schemas = await client.assistants.get_schemas(assistant["assistant_id"])
+    assert set(schemas["input_schema"]["properties"]) == {"messages"}
+    assert {"messages", "todos", "files", "plan", "outcome"} == set(schemas["output_schema"]["properties"])
+    settings = schemas["context_schema"]["properties"]
+    assert settings["confirm"]["enum"] == ["always", "complex", "never"]
+    assert "description" in settings["verification"]
+
+
+async def test_a_thread_is_edited_asked_answered_and_completed(client: LangGraphClient) -> None:
+    """C01, C02, C06, X16, D01: confirm, edit, question and answer over the server's API."""
+    thread = await client.threads.create()
+    id = thread["thread_id"]
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "look around"}]})
+    state = await client.threads.get_state(id)
+    pause = state["interrupts"][0]["value"]
+    assert pause["action_requests"][0]["name"] == "confirm_plan"
+    last = state["values"]["messages"][-1]
+    assert last["type"] == "ai"
+    assert last["content"]
+    assert last["tool_calls"][0]["name"] == "confirm_plan"
+    plan = pause["plan"]
+    plan["steps"][0]["content"] = "list all files"
+    edited = {
+        "decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": json.dumps(plan)}}}]
+    }
+    await client.runs.wait(id, "agent", command={"resume": edited})
+    state = await client.threads.get_state(id)
+    assert state["values"]["plan"]["steps"][0]["content"] == "list all files"
+    assert state["values"]["todos"][0] == {"id": "s1", "content": "list all files", "status": "completed"}
+    asked = state["interrupts"][0]["value"]["action_requests"][0]["args"]
+    assert asked == {"question": "Which colour?\n\n1. red\n2. green", "answer": ""}
+    await client.runs.wait(id, "agent", command={"resume": {"decisions": [{"type": "respond", "message": "green"}]}})
+    values = (await client.threads.get_state(id))["values"]
+    assert values["outcome"]["status"] == "completed"
+    assert values["messages"][-1]["content"] == "There is one file, and the colour is green."
+
+
+async def test_a_typed_reply_answers_the_pause(client: LangGraphClient) -> None:
+    """C08: what is typed into a chat box while a plan waits is the answer, not a new request."""
+    id = (await client.threads.create())["thread_id"]
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "look around"}]})
+    typed = [{"role": "user", "content": [{"type": "text", "text": "yes"}]}]
+    await client.runs.wait(id, "agent", input={"messages": typed})
+    state = await client.threads.get_state(id)
+    assert state["interrupts"][0]["value"]["kind"] == "question"
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "2"}]})
+    assert (await client.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
+
+
+async def test_speech_streams_as_events(client: LangGraphClient) -> None:
+    """S02: the answer's pieces arrive on the custom stream and join to the exact text."""
+    id = (await client.threads.create())["thread_id"]
+    pieces = []
+    hello = {"messages": [{"role": "user", "content": "hello"}]}
+    async for part in client.runs.stream(
+        id, "agent", input=hello, stream_mode=["custom", "values"], stream_subgraphs=True
+    ):
+        if part.event.startswith("custom") and part.data.get("type") == "speech":
+            pieces.append(part.data["text"])
+    assert "".join(pieces) == "Hello to you."
+
+
+def as_user(url: str, token: str) -> LangGraphClient:
+    """A client of one user."""
+    return get_client(url=url, headers={"Authorization": f"Bearer {token}"})
+
+
+async def test_nobody_reads_anothers_thread(tmp_path: Path) -> None:
+    """With tokens set, a request without one is refused and a user finds only threads of their own."""
+    with WireServer(ScriptedModel(script)) as wire:
+        process, url = started(tmp_path, wire.base_url, DONEWHEN_TOKENS="ann:token-of-ann,bob:token-of-bob")
+        try:
+            async with httpx.AsyncClient() as stranger:
+                assert (await stranger.get(f"{url}/threads/{UUID(int=0)}")).status_code == 401
+            async with as_user(url, "token-of-ann") as ann, as_user(url, "token-of-bob") as bob:
+                id = (await ann.threads.create())["thread_id"]
+                await ann.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "hello"}]})
+                assert (await ann.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
+                with pytest.raises(NotFoundError):
+                    await bob.threads.get_state(id)
+                assert await bob.threads.search() == []
+                assert await bob.assistants.search(graph_id="agent")
+        finally:
+            stopped(process)

@@ -1,0 +1,311 @@
+"""The kit for crashes itself: it crashes where it says, and its assertions fail when they should."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import PutOp
+from langgraph.store.memory import InMemoryStore
+
+from donewhen import Agent, StorageError
+from donewhen.agent.storage import open_storage
+from donewhen.agent.testing.crash import STORAGE, notes, tool_boundaries
+from donewhen.agent.testing.forks import ForkServer
+from donewhen.testing import (
+    Crash,
+    Crashed,
+    CrashingSaver,
+    CrashingStore,
+    EffectLedger,
+    ScriptedModel,
+    answer,
+    asked_again,
+    call,
+    crashing,
+    crashing_tool,
+    drive,
+    effects_at_most_once,
+    ending,
+    finish_step,
+    kill_everywhere,
+    midway,
+    nothing_lost,
+    playing,
+    resume_equals_uninterrupted,
+    submit_plan,
+)
+from tests.storage_cases import JOURNAL, config, graph
+
+PLAN = submit_plan([{"content": "Send it", "done_when": ["sent"], "tools": ["send"]}])
+
+
+def _model() -> ScriptedModel:
+    return ScriptedModel(
+        roles={
+            "triage": playing([PLAN]),
+            "execute": playing([call("send", to="ann"), finish_step("Sent.", "s1.1")]),
+            "deliver": playing(["Done."]),
+        }
+    )
+
+
+def _sender(ledger: EffectLedger) -> Any:
+    def send(to: str) -> str:
+        """Send."""
+        return str(ledger.do("send", {"to": to}, lambda number: f"sent as {number}"))
+
+    return send
+
+
+def _approve(_: Any) -> str:
+    return "approve"
+
+
+async def two_steps(folder: Path, crash: Crash) -> dict[str, Any]:
+    """A scenario for `kill_everywhere`: one effect, one approval."""
+    ledger = EffectLedger(folder / "world.jsonl")
+    agent = Agent(
+        _model(), [crashing_tool(_sender(ledger), crash=crash)], storage=crashing(f"sqlite:///{folder}/runs.db", crash)
+    )
+
+    def answers(pause: Any) -> str:
+        happened = pause["kind"] == "effect" and ledger.happened(pause["tool"], pause["arguments"])
+        return "it happened" if happened else "it did not" if pause["kind"] == "effect" else "approve"
+
+    await drive(agent, "Send it", "t", answers, diary=folder / "diary.jsonl", crash=crash)
+    return {"ending": await ending(agent, "t"), "effects": ledger.rows}
+
+
+def broken(folder: Path, crash: Crash) -> None:
+    """A scenario that never comes to its end."""
+    raise RuntimeError("this scenario is broken")
+
+
+# Crashes -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_saver_fails_at_its_nth_operation_and_the_run_goes_on_from_there() -> None:
+    """R02: whatever operation fails, the thread can be resumed to the same journal."""
+    inner, store = InMemorySaver(), InMemoryStore()
+    whole = Crash()
+    await graph().compile(CrashingSaver(InMemorySaver(), whole), store=store).ainvoke({}, config("t"))
+    assert whole.trace.count("put") == whole.trace.count("put.done") > 5
+    for at in range(1, len(whole.trace) + 1):
+        inner = InMemorySaver()
+        with pytest.raises(Crashed, match=f"boundary {at} "):
+            await graph().compile(CrashingSaver(inner, Crash(at))).ainvoke({}, config("t"), durability="sync")
+        healthy = graph().compile(inner)
+        begun = await healthy.aget_state(config("t"))
+        await healthy.ainvoke(None if begun.created_at else {}, config("t"))
+        assert (await healthy.aget_state(config("t"))).values["journal"] == JOURNAL
+
+
+def test_a_saver_and_a_store_count_synchronous_calls_too() -> None:
+    """What a user's own graph does without `await` crashes as well."""
+    crash = Crash(3)
+    store = CrashingStore(InMemoryStore(), crash)
+    store.put(("a",), "k", {"v": 1})
+    assert store.get(("a",), "k") is not None
+    with pytest.raises(Crashed):
+        store.batch([PutOp(("a",), "k", {"v": 2})])
+    assert crash.trace == ["store", "store.done", "store"]
+    assert crash.written == 0 < crash.first_write
+    checkpoints = Crash(2)
+    with pytest.raises(Crashed, match="boundary 2"):
+        graph().compile(CrashingSaver(InMemorySaver(), checkpoints)).invoke({}, config("t"))
+
+
+@pytest.mark.parametrize("kind", ["memory:", "sqlite"])
+async def test_a_storage_that_fails_is_a_storage_error_and_the_run_goes_on(kind: str, tmp_path: Path) -> None:
+    """F5: a failing operation reaches the caller in words, and the same thread goes on with a healthy storage."""
+    ledger = EffectLedger(tmp_path / "world.jsonl")
+    storage = open_storage("memory:" if kind == "memory:" else f"sqlite:///{tmp_path}/runs.db")
+    agent = Agent(_model(), [_sender(ledger)], storage=crashing(storage, at=30))
+    with pytest.raises(StorageError, match="simulated failure at boundary 30"):
+        await drive(agent, "Send it", "t", _approve)
+    again = Agent(_model(), [_sender(ledger)], storage=storage)
+    assert (await drive(again, "Send it", "t", _approve)).status == "completed"
+    effects_at_most_once(ledger)
+
+
+@pytest.mark.parametrize(("phase", "happened"), [("before", 0), ("inside", 1), ("after", 1)])
+async def test_a_tool_crashes_in_the_phase_of_the_call_that_is_named(phase: Any, happened: int, tmp_path: Path) -> None:
+    """The schema and the name stay; before is before its effect, inside and after are after it."""
+    ledger = EffectLedger(tmp_path / "world.jsonl")
+    tool = crashing_tool(_sender(ledger), phase, at=2)
+    assert tool.name == "send"
+    assert await tool.ainvoke({"to": "ann"}) == "sent as 1"
+    with pytest.raises(Crashed, match=rf"boundary 2 \(send\.{phase}\)"):
+        await tool.ainvoke({"to": "bob"})
+    assert ledger.count("send", {"to": "bob"}) == happened
+    assert await tool.ainvoke({"to": "eve"}) == f"sent as {2 + happened}"
+
+
+async def test_an_asynchronous_tool_crashes_too_and_midway_is_nothing_elsewhere() -> None:
+    """`midway` belongs to the call it is in."""
+    midway()
+
+    async def wait() -> str:
+        """Wait."""
+        midway()
+        return "waited"
+
+    crash = Crash(2, only=tool_boundaries("wait"))
+    with pytest.raises(Crashed, match=r"wait\.inside"):
+        await crashing_tool(wait, crash=crash).ainvoke({})
+    midway()
+    assert crash.trace == ["wait.before", "wait.inside"]
+
+
+def test_a_key_that_was_seen_is_answered_and_not_repeated(tmp_path: Path) -> None:
+    """The ledger honours idempotency keys as a good service does."""
+    ledger = EffectLedger(tmp_path / "world.jsonl")
+    assert [ledger.do("charge", {"n": n}, lambda number: number, key="k") for n in (1, 2)] == [1, 1]
+    assert ledger.count("charge", {"n": 1}) == 1
+    assert not ledger.happened("charge", {"n": 2})
+
+
+# Processes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_scenario_survives_being_killed_everywhere(tmp_path: Path) -> None:
+    """F1, R02, R03: a sample here; every boundary of a larger scenario in benchmarks."""
+    only = [*STORAGE, *tool_boundaries("send")]
+    whole, *trials = kill_everywhere(
+        "tests.agent.testing.test_testing_crash:two_steps", tmp_path, points=[1, 20, 41, 62, (41, 5)], only=only
+    )
+    assert not whole.error
+    assert whole.trace.count("send.before") == 1
+    for trial in trials:
+        assert not trial.error
+        assert len(trial.died) == len(trial.point)
+        assert [row["crashed"] for row in trial.diary if "crashed" in row] == list(trial.died)
+        effects_at_most_once(trial.result["effects"], whole.result["effects"])
+        nothing_lost(trial.result["effects"], whole.result["effects"])
+        resume_equals_uninterrupted(trial.result["ending"], whole.result["ending"])
+        assert asked_again(trial.diary) == []
+        assert 0 < trial.pick_up < trial.seconds
+
+
+def test_every_boundary_is_tried_until_a_run_survives(tmp_path: Path) -> None:
+    """Without `points`, the trials are as many as the boundaries, and each died at its own."""
+    whole, *trials = kill_everywhere(
+        "tests.agent.testing.test_testing_crash:two_steps", tmp_path, only=tool_boundaries("send")
+    )
+    assert [trial.died for trial in trials] == [(boundary,) for boundary in whole.trace]
+    assert [sum("asked" in row and row["asked"]["kind"] == "effect" for row in t.diary) for t in trials] == [1, 1, 1]
+
+
+def test_a_scenario_that_fails_says_why(tmp_path: Path) -> None:
+    """No trial is made of a scenario that fails undisturbed."""
+    (only,) = kill_everywhere("tests.agent.testing.test_testing_crash:broken", tmp_path)
+    assert "this scenario is broken" in only.error
+
+
+def _hang() -> None:
+    signal.pause()
+
+
+def _print(text: str) -> dict[str, str]:
+    print(text)
+    return {"said": text}
+
+
+def test_processes_are_forked_and_ended(tmp_path: Path) -> None:
+    """A process that returns, one that raises, one that hangs."""
+    with ForkServer(["tests.agent.testing.test_testing_crash"]) as server:
+        good = server.run("tests.agent.testing.test_testing_crash:_print", {"text": "hello"}, tmp_path / "a")
+        bad = server.run("tests.agent.testing.test_testing_crash:_nothing", {}, tmp_path / "b")
+        slow = server.run("tests.agent.testing.test_testing_crash:_hang", {}, tmp_path / "c", seconds=0.2)
+    assert (good.code, good.result, good.output) == (0, {"said": "hello"}, "hello\n")
+    assert bad.code == 1
+    assert "_nothing" in bad.output
+    assert slow.code == -signal.SIGALRM
+
+
+# Assertions ----------------------------------------------------------------------------------------------------------
+
+
+def _row(tool: str, effect: str = "write", **arguments: Any) -> dict[str, Any]:
+    return {"tool": tool, "arguments": arguments, "effect": effect, "key": None, "result": ""}
+
+
+def test_doubled_and_lost_effects_are_named() -> None:
+    """Only writes may not repeat; what an uninterrupted run did twice may be done twice."""
+    once, twice = [_row("send", to="ann")], [_row("send", to="ann"), _row("send", to="ann")]
+    saved = [_row("save", "idempotent", to="x")]
+    with pytest.raises(AssertionError, match=r'send\{"to":"ann"\}: 2 times'):
+        effects_at_most_once(twice)
+    effects_at_most_once(twice, twice)
+    effects_at_most_once([*saved, *saved, *once])
+    with pytest.raises(AssertionError, match="save"):
+        nothing_lost(once, [*once, *saved])
+    with pytest.raises(AssertionError, match="send"):
+        nothing_lost(once, twice)
+    nothing_lost([*saved, *once], [*once, *saved, *saved])
+
+
+async def test_endings_are_compared_in_everything_but_time(tmp_path: Path) -> None:
+    """R05: the same run twice is the same; another result, text, approval or spend is a difference."""
+    ends = []
+    for name in ("a", "b"):
+        ledger = EffectLedger(tmp_path / name)
+        agent = Agent(_model(), [_sender(ledger)], storage="memory:")
+        await drive(agent, "Send it", "t", _approve)
+        ends.append(await ending(agent, "t"))
+    resume_equals_uninterrupted(*ends)
+    for change, word in (
+        ({"status": "partial"}, "partial"),
+        ({"journal": {}}, "observation s1.1"),
+        ({"approvals": []}, "approvals"),
+        ({"spent": {**ends[0]["spent"], "rounds": 9}}, "spent rounds"),
+    ):
+        with pytest.raises(AssertionError, match=word):
+            resume_equals_uninterrupted({**ends[0], **change}, ends[1])
+    known = {**ends[0]["journal"]["s1.1"], "text": "A person confirmed that this call took effect before …"}
+    resume_equals_uninterrupted({**ends[0], "journal": {**ends[0]["journal"], "s1.1": known}}, ends[1])
+
+
+def _asked(id: str, question: str = "Which?", written: int = 0, kind: str = "question") -> dict[str, Any]:
+    return {"asked": {"id": id, "kind": kind, "step": "s1", "question": question}, "written": written}
+
+
+def test_who_was_asked_twice_is_named() -> None:
+    """An answer that died with its process unwritten may be given again to the same pause; any other may not."""
+    died = {"crashed": "put_writes", "at": 7}
+    assert asked_again([_asked("s1.q1"), {**died, "written": 0}, _asked("s1.q1")]) == []
+    assert asked_again([_asked("s1.q1"), {**died, "written": 1}, _asked("s1.q1")]) == ["s1.q1 was asked again"]
+    assert asked_again([_asked("s1.q1"), _asked("s1.q2")]) == ["s1.q2 asks again what s1.q1 asked"]
+    assert asked_again([_asked("s1.q1"), _asked("s1.q2", "Why?")]) == []
+    effects = [_asked("s1.e1", kind="effect"), {**died, "written": 3}, _asked("s1.e1~2", kind="effect")]
+    assert asked_again(effects) == []
+
+
+async def test_a_policy_that_plays_finds_its_place_and_says_when_it_has_none(tmp_path: Path) -> None:
+    """A second process needs no memory of the first."""
+    model = ScriptedModel(roles={"triage": playing([answer("yes")])})
+    assert (await drive(Agent(model, storage="memory:"), "Really?", "t", _approve)).answer == "yes"
+    with pytest.raises(AssertionError, match="asked for reply 1 of 0"):
+        playing([])([*model.requests[0].messages], [])
+
+
+def test_the_kit_is_imported_when_it_is_used() -> None:
+    """A model for tests does not bring the runtime along."""
+    loaded = "'donewhen.graph.build' in sys.modules"
+    code = f"import sys, agent.testing as t; early = {loaded}; t.drive; print(early, {loaded})"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["False", "True"]
+
+
+def test_notes_are_lines_of_json(tmp_path: Path) -> None:
+    """A diary can be read by anything."""
+    crash = Crash(1, log=tmp_path / "diary.jsonl")
+    with pytest.raises(Crashed):
+        crash.reach("put")
+    assert json.loads((tmp_path / "diary.jsonl").read_text()) == {"crashed": "put", "at": 1, "written": 0}
+    assert notes(tmp_path / "none.jsonl") == []

@@ -1,0 +1,139 @@
+"""What goes wrong on a connection, on demand: WireServer acts it out, a real client has to live with it."""
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_openai import ChatOpenAI
+
+from donewhen.testing import WireServer, fault
+
+SPOKEN = "One two three four five six"
+
+
+def client(server: WireServer, **settings: Any) -> ChatOpenAI:
+    given = {"api_key": "test", "max_retries": 0, "model": "scripted", "stream_usage": True, **settings}
+    return ChatOpenAI(base_url=server.base_url, **given)
+
+
+async def asked_either_way(model: ChatOpenAI, stream: bool) -> str:
+    """What arrived, where an error in the middle leaves what came before it."""
+    said: list[str] = []
+    try:
+        async for chunk in model.astream("x") if stream else once(model):
+            said.append(chunk.text)
+    except Exception as error:
+        error.add_note("".join(said))
+        raise
+    return "".join(said)
+
+
+async def once(model: ChatOpenAI) -> AsyncIterator[AIMessage]:
+    yield await model.ainvoke("x")
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, openai.BadRequestError),
+        (401, openai.AuthenticationError),
+        (404, openai.NotFoundError),
+        (429, openai.RateLimitError),
+        (500, openai.InternalServerError),
+        (503, openai.InternalServerError),
+    ],
+)
+async def test_status_faults(status: int, error: type[openai.APIStatusError]) -> None:
+    """R01"""
+    with WireServer([fault(status=status, headers={"Retry-After": "1"})] * 2) as server:
+        for ask in (client(server).ainvoke("x"), asked_either_way(client(server), True)):
+            with pytest.raises(error) as caught:
+                await ask
+            assert caught.value.response.headers["retry-after"] == "1"
+
+
+async def test_recorded_bodies_are_sent_as_they_are() -> None:
+    body = {"error": {"message": "Slow down", "code": "rate_limit_exceeded"}}
+    with WireServer([fault(status=429, body=body), fault(status=502, body="<html>bad gateway</html>")]) as server:
+        with pytest.raises(openai.RateLimitError, match="Slow down") as caught:
+            await client(server).ainvoke("x")
+        assert caught.value.code == "rate_limit_exceeded"
+        with pytest.raises(openai.InternalServerError) as failed:
+            await client(server).ainvoke("x")
+        assert failed.value.response.text == "<html>bad gateway</html>"
+
+
+async def test_clients_retry_what_is_transient() -> None:
+    """R01"""
+    soon = {"Retry-After-Ms": "1"}
+    with WireServer([fault(status=500, headers=soon), fault(status=429, headers=soon), "at last"]) as server:
+        assert (await client(server, max_retries=2).ainvoke("x")).text == "at last"
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("broken", [fault(reset=True), fault(reset_after=2, reply=SPOKEN), fault(hang=0.01)])
+async def test_a_connection_that_breaks(broken: Any, stream: bool) -> None:
+    """R01: before the answer, or in the middle of it."""
+    with WireServer([broken]) as server, pytest.raises(openai.APIConnectionError) as caught:
+        await asked_either_way(client(server), stream)
+    assert SPOKEN.startswith(caught.value.__notes__[0])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_server_that_hangs_or_stalls_ends_when_the_test_does(stream: bool) -> None:
+    """R01: the client's timeout decides; no thread of the server outlives it."""
+    began = time.monotonic()
+    with WireServer([fault(hang=60), fault(stall_after=2, reply=SPOKEN)]) as server:
+        model = client(server, timeout=0.2)
+        for arrived in ("", "One two three fo" if stream else ""):
+            with pytest.raises(openai.APITimeoutError) as caught:
+                await asked_either_way(model, stream)
+            assert caught.value.__notes__ == [arrived]
+    assert time.monotonic() - began < 5
+
+
+async def test_a_slow_answer_is_an_answer() -> None:
+    with WireServer([fault(hang=0.05, reply="late")]) as server:
+        assert (await client(server).ainvoke("x")).text == "late"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("garbage", [b"\xff\x00{", b"data: {nope\n\n"])
+async def test_garbage_is_the_clients_problem(garbage: bytes, stream: bool) -> None:
+    """R01: ChatOpenAI lets a bare ValueError through here, nothing of openai's own."""
+    broken = (ValueError, openai.OpenAIError)
+    with WireServer([fault(garbage=garbage)]) as server, pytest.raises(broken):
+        await asked_either_way(client(server), stream)
+    assert len(server.requests) == 1
+
+
+async def test_faults_come_from_policies_too() -> None:
+    """F7: a rate of faults, or a fault for one step only."""
+    seen: list[int] = []
+
+    def every_other(messages: Any, tools: Any) -> Any:
+        seen.append(len(messages))
+        return fault(status=503) if len(seen) % 2 else f"try {len(seen)}"
+
+    with WireServer(every_other) as server:
+        with pytest.raises(openai.InternalServerError):
+            await client(server).ainvoke("x")
+        assert (await client(server).ainvoke("x")).text == "try 2"
+
+
+async def test_an_exception_of_the_script_becomes_a_500() -> None:
+    with WireServer([TimeoutError("slow"), SystemExit(3)]) as server:
+        with pytest.raises(openai.InternalServerError, match="TimeoutError: slow"):
+            await client(server).ainvoke("x")
+        with pytest.raises(openai.InternalServerError, match="SystemExit"):
+            await asked_either_way(client(server), True)
+
+
+@pytest.mark.parametrize("wrong", [{}, {"status": 500, "reset": True}, {"stall_after": 1, "reset_after": 1}])
+def test_a_fault_has_one_kind(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="one of"):
+        fault(**wrong)

@@ -1,0 +1,227 @@
+"""Predicates hold or say what they found instead; arithmetic is exact and cannot hang."""
+
+import json
+import math
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.tools import BaseTool, ToolException
+
+from donewhen.agent.workspace import workspace_tools
+from donewhen.agent.workspace.arithmetic import calculate
+
+Tools = dict[str, BaseTool]
+ORDERS = {"orders": [{"id": "A-1", "total": 3}, {"id": "A-2", "total": -1}]}
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    (tmp_path / "report.md").write_text("# 总结\r\nTotal: 42\r\n", encoding="utf-8")
+    (tmp_path / "orders.json").write_text(json.dumps(ORDERS))
+    (tmp_path / "table.csv").write_text("name,total\na,1\nb,2\n")
+    return {tool.name: tool for tool in workspace_tools(tmp_path)}
+
+
+def said(tool: BaseTool, **arguments: Any) -> str:
+    with pytest.raises(ToolException) as caught:
+        tool.invoke(arguments)
+    return str(caught.value)
+
+
+def test_file_predicates(tools: Tools, tmp_path: Path) -> None:
+    """DESIGN §5: a check succeeds by returning and fails by raising what it found."""
+    assert tools["file_exists"].invoke({"path": "report.md"}) == "report.md exists, 21 bytes"
+    assert said(tools["file_exists"], path="raport.md") == "Not found: 'raport.md'. Did you mean report.md?"
+    assert said(tools["file_exists"], path="sub").startswith("Not found: 'sub'")
+    (tmp_path / "sub").mkdir()
+    assert said(tools["file_exists"], path="sub") == "sub is a folder, not a file."
+    assert tools["file_contains"].invoke({"path": "report.md", "text": "总结\nTotal: 42"})
+    assert said(tools["file_contains"], path="report.md", text="total: 42") == (
+        "report.md does not contain 'total: 42'; it does in other capitals."
+    )
+    assert said(tools["file_contains"], path="report.md", text="43") == "report.md does not contain '43'."
+
+
+@pytest.mark.parametrize("at", [0, 65_530, 65_536, 131_070, 200_000])
+def test_text_is_found_wherever_the_pieces_are_cut(tools: Tools, tmp_path: Path, at: int) -> None:
+    (tmp_path / "long.txt").write_text("中" * at + "needle" + "文" * 100)
+    assert tools["file_contains"].invoke({"path": "long.txt", "text": "needle"})
+    assert said(tools["file_contains"], path="long.txt", text="needles")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({}, ""),
+        ({"columns": ["total", "name"], "min_rows": 2, "max_rows": 2}, ""),
+        ({"columns": [" total "]}, ""),
+        ({"columns": ["Total"]}, "table.csv lacks 'Total'; its columns are 'name', 'total'."),
+        ({"min_rows": 3}, "table.csv has 2 rows, expected 3 to any number."),
+        ({"max_rows": 1}, "table.csv has 2 rows, expected 0 to 1."),
+    ],
+)
+def test_the_shape_of_a_table(tools: Tools, arguments: dict[str, Any], problem: str) -> None:
+    if problem:
+        assert said(tools["csv_shape"], path="table.csv", **arguments) == problem
+    else:
+        assert tools["csv_shape"].invoke({"path": "table.csv", **arguments}) == (
+            "table.csv has 2 rows and 2 columns: 'name', 'total'"
+        )
+
+
+def test_a_ragged_table_has_no_shape(tools: Tools, tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n3\n")
+    assert said(tools["csv_shape"], path="table.csv") == "table.csv line 3 has 1 fields, the header has 2."
+
+
+def test_schemas(tools: Tools, tmp_path: Path) -> None:
+    item = {"type": "object", "properties": {"id": {"pattern": "^A-[0-9]$"}, "total": {"minimum": -5}}}
+    schema = {"properties": {"orders": {"items": {"$ref": "#/$defs/item"}}}, "$defs": {"item": item}}
+    check = tools["matches_schema"]
+    assert check.invoke({"path": "orders.json", "schema": schema}) == "orders.json matches the schema"
+    item["properties"]["total"]["minimum"] = 0  # type: ignore[index]
+    item["properties"]["id"]["pattern"] = "1$"  # type: ignore[index]
+    assert said(check, path="orders.json", schema=schema) == (
+        "orders.json does not match: $.orders[1].id: 'A-2' does not match '1$'; "
+        "$.orders[1].total: -1 is less than the minimum of 0."
+    )
+    for document, problem in (
+        ("{", "is not JSON"),
+        ('{"a": NaN}', "NaN is not JSON"),
+        ("[" * 100_000, "nested too deep"),
+    ):
+        (tmp_path / "bad.json").write_text(document)
+        assert problem in said(check, path="bad.json", schema={})
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "nonsense"}, "The schema is not valid: $.type"),
+        ({"pattern": "("}, "The schema is not valid"),
+        ({"$ref": "#/missing"}, "which is not inside it"),
+        ({"$ref": "http://127.0.0.1:9/schema"}, "which is not inside it"),
+        ({"properties": {"a": {"patternProperties": {}}}}, "patternProperties is not supported"),
+        ({"$ref": "#"}, "nested too deeply"),
+    ],
+)
+def test_schemas_that_are_refused(tools: Tools, schema: dict[str, Any], problem: str) -> None:
+    assert problem in said(tools["matches_schema"], path="orders.json", schema=schema)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_schema_reads_no_other_file(tools: Tools, tmp_path: Path) -> None:
+    """F12: a reference to a file or an address is not followed."""
+    (tmp_path / "other.json").write_text('{"const": "canary"}')
+    for uri in (f"file://{tmp_path}/other.json", "other.json", "/etc/passwd"):
+        text = said(tools["matches_schema"], path="orders.json", schema={"$ref": uri})
+        assert "not inside it" in text
+        assert "canary" not in text
+
+
+def test_schemas_that_never_end_are_stopped(tools: Tools, tmp_path: Path) -> None:
+    """F8: neither a pattern nor a web of references holds anything up."""
+    (tmp_path / "a.json").write_text(json.dumps("a" * 5000 + "!"))
+    began = time.monotonic()
+    assert "takes too long" in said(tools["matches_schema"], path="a.json", schema={"pattern": "^(a+)+$"})
+    assert time.monotonic() - began < 10
+    deep: Any = {}
+    for _ in range(100):
+        deep = {"not": deep}
+    assert "nested more than 60 deep" in said(tools["matches_schema"], path="a.json", schema=deep)
+
+
+@pytest.mark.parametrize(
+    ("expression", "result"),
+    [
+        ("0.1 + 0.2", "0.3"),
+        ("1200 * 3 + 45.5", "3645.5"),
+        ("10 / 4", "2.5"),
+        ("10 / 5", "2"),
+        ("7 // 2", "3"),
+        ("-7 % 3", "2"),
+        ("2 ^ 10", "1024"),
+        ("2 ** -2", "0.25"),
+        ("(1/3) * 3", "1"),
+        ("1 / 3", "0.3333333333333333"),
+        ("round(2/3, 2)", "0.67"),
+        ("sqrt(16) + sqrt(2.25)", "5.5"),
+        ("4 ** 0.5", "2"),
+        ("max(1, 2.5, -3) - min(4, 5)", "-1.5"),
+        ("sum(1, 2, 3)", "6"),
+        ("abs(-3) + floor(2.9) + ceil(2.1)", "8"),
+        ("log(e)", "1"),
+        ("round(pi, 4)", "3.1416"),
+        ("（3 × 4 − 2）÷ 5 =", "2"),
+        ("2 ** 200", str(2**200)),
+        ("1e3 + 1", "1001"),
+        ("123456789012345678901234567890 + 0.5 - 0.5", "123456789012345678901234567890"),
+        ("10 ** 400 / 3", "3.3333333333333333E+399"),
+        ("+".join(["1"] * 300), "300"),
+    ],
+)
+def test_arithmetic(tools: Tools, expression: str, result: str) -> None:
+    assert tools["calculate"].invoke({"expression": expression}) == result
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("", "is not arithmetic"),
+        ("2 +", "is not arithmetic"),
+        ("1 / 0", "divides by zero"),
+        ("5 % 0", "divides by zero"),
+        ("9 ** 9 ** 9", "too large"),
+        ("9 ** 99999999", "too large"),
+        ("(10 ** 1000) ** 1000", "too large"),
+        ("1e999", "is not arithmetic"),
+        ("exp(1000)", "too large"),
+        ("(1 + 1e-300) ** 5000", "too large"),
+        ("(-8) ** 0.5", "negative"),
+        ("sqrt(-1)", "negative"),
+        ("log(0)", "has no result"),
+        ("1,200 * 3", "without thousands separators"),
+        ("round(1.5, 10 ** 9)", "digits"),
+        ("max()", "max takes 1 to 100 numbers"),
+        ("__import__('os').system('true')", "is not arithmetic"),
+        ("(1).__class__", "is not arithmetic"),
+        ("[x for x in (1,)]", "is not arithmetic"),
+        ("'a' * 10 ** 9", "is not arithmetic"),
+        ("lambda: 1", "is not arithmetic"),
+        ("x", "is not arithmetic"),
+        ("True + 1", "no numbers"),
+        ("1j", "is not arithmetic"),
+        ("1 if 1 else 2", "is not arithmetic"),
+        ("max(*[1, 2])", "is not arithmetic"),
+        ("1\0", "is not arithmetic"),
+        ("(" * 400 + "1" + ")" * 400, "is not arithmetic"),
+        ("1+" * 800 + "1", "at most 1000 characters"),
+    ],
+)
+def test_arithmetic_that_is_refused(tools: Tools, expression: str, problem: str) -> None:
+    """X07, F8: every refusal is a message and comes at once."""
+    assert problem in said(tools["calculate"], expression=expression)
+
+
+@settings(max_examples=200)
+@given(
+    numbers=st.lists(st.integers(0, 10**6), min_size=1, max_size=8), signs=st.lists(st.sampled_from("+-*"), min_size=8)
+)
+def test_whole_numbers_stay_exact(numbers: list[int], signs: list[str]) -> None:
+    expression = str(numbers[0]) + "".join(sign + str(number) for sign, number in zip(signs, numbers[1:], strict=False))
+    assert calculate(expression) == str(eval(expression))
+
+
+@settings(max_examples=300, deadline=2000)
+@given(expression=st.text("0123456789.+-*/%()e, pisqrtlog^", max_size=60))
+def test_any_text_is_answered_or_refused_at_once(expression: str) -> None:
+    try:
+        answer = calculate(expression)
+    except ToolException:
+        return
+    assert math.isfinite(Fraction(answer))

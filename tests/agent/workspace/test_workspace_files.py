@@ -1,0 +1,224 @@
+"""Reading, writing, appending and editing: bounded, whole or not at all, in any script."""
+
+import os
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool, ToolException
+from pydantic import ValidationError
+
+from donewhen.agent.workspace import workspace_tools
+
+Tools = dict[str, BaseTool]
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Tools:
+    return {tool.name: tool for tool in workspace_tools(tmp_path)}
+
+
+def said(tool: BaseTool, **arguments: Any) -> str:
+    """What the tool says when it refuses."""
+    with pytest.raises(ToolException) as caught:
+        tool.invoke(arguments)
+    return str(caught.value)
+
+
+def artifact(tool: BaseTool, **arguments: Any) -> tuple[str, dict[str, str]]:
+    message = tool.invoke({"type": "tool_call", "id": "1", "name": tool.name, "args": arguments})
+    assert isinstance(message, ToolMessage)
+    return str(message.content), message.artifact["files"]
+
+
+def test_what_is_written_is_read_back(tools: Tools, tmp_path: Path) -> None:
+    content = "第一行：你好\nzweite Zeile ä\n🎉"
+    assert (
+        tools["write_file"].invoke({"path": "报告/总结.md", "content": content})
+        == "Wrote 23 characters to 报告/总结.md"
+    )
+    assert tools["read_file"].invoke({"path": "./报告//总结.md"}) == content
+    assert (tmp_path / "报告" / "总结.md").read_text(encoding="utf-8") == content
+    assert [path.name for path in (tmp_path / "报告").iterdir()] == ["总结.md"]
+
+
+def test_clients_get_the_new_content(tools: Tools) -> None:
+    """CLIENTS: the artifact of a write is `{"files": {path: content}}`."""
+    assert artifact(tools["write_file"], path="a.txt", content="one\n") == (
+        "Wrote 4 characters to a.txt",
+        {"a.txt": "one\n"},
+    )
+    assert artifact(tools["append_file"], path="a.txt", content="two\n")[1] == {"a.txt": "one\ntwo\n"}
+    told, files = artifact(tools["edit_file"], path="a.txt", old="two", new="three")
+    assert (told, files) == ("Replaced 1 passage at line 2 of a.txt", {"a.txt": "one\nthree\n"})
+
+
+def test_a_long_file_is_cut_for_clients_and_says_so(tools: Tools, tmp_path: Path) -> None:
+    content = "中" * 150_000
+    for name in ("write_file", "append_file"):
+        _, files = artifact(tools[name], path="long.txt", content=content)
+        assert len(files["long.txt"]) <= 100_000
+        assert files["long.txt"].endswith("[cut here; the file on disk is longer]")
+    assert (tmp_path / "long.txt").read_text(encoding="utf-8") == content * 2
+
+
+def test_reading_on_from_an_offset_gives_the_whole(tools: Tools, tmp_path: Path) -> None:
+    """X12: what is left out is said, and readable from there."""
+    content = "".join(f"行 {number} 🎉\n" for number in range(500))
+    (tmp_path / "long.txt").write_text(content, encoding="utf-8")
+    first = tools["read_file"].invoke({"path": "long.txt", "limit": 1000})
+    assert first.startswith("行 0 🎉\n")
+    assert first.endswith(f"[more follows, the file has {len(content.encode())} bytes; read on with offset=1000]")
+    assert tools["read_file"].invoke({"path": "long.txt", "offset": 1000}) == content[1000:]
+    assert tools["read_file"].invoke({"path": "long.txt", "offset": len(content)}) == "[end of the file]"
+    assert f"has {len(content)} characters" in said(tools["read_file"], path="long.txt", offset=len(content) + 1)
+
+
+def test_a_huge_file_is_not_read_into_memory(tools: Tools, tmp_path: Path) -> None:
+    with (tmp_path / "huge.txt").open("wb") as file:
+        for _ in range(400):
+            file.write(b"x" * 100_000)
+    tracemalloc.start()
+    try:
+        assert tools["read_file"].invoke({"path": "huge.txt", "offset": 39_999_990}) == "x" * 10
+        assert tools["read_file"].invoke({"path": "huge.txt", "limit": 10}).startswith("x" * 10 + "\n[more follows")
+        assert "characters" not in said(tools["file_contains"], path="huge.txt", text="y")
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    finally:
+        tracemalloc.stop()
+    assert "too many to edit" in said(tools["edit_file"], path="huge.txt", old="x", new="y")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\xef\xbb\xbfname\n", "name\n"),
+        ("名字\n".encode("utf-16"), "名字\n"),
+        ("数据：一二三，共计四五六。\n".encode("gb18030"), "数据：一二三，共计四五六。\n[not UTF-8, read as gb18030]"),
+        ("Müller, Café, señor".encode("cp1252"), "Müller, Café, señor\n[not UTF-8, read as cp1252]"),
+        (b"", "[the file is empty]"),
+        (b"a\r\nb", "a\r\nb"),
+    ],
+    ids=["mark", "utf-16", "chinese", "western", "empty", "windows"],
+)
+def test_encodings(tools: Tools, tmp_path: Path, data: bytes, text: str) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    assert tools["read_file"].invoke({"path": "a.txt"}) == text
+
+
+@pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n\0\0\0", bytes(range(1, 256)) * 3], ids=["nul", "control"])
+def test_binary_files_are_named_as_such(tools: Tools, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.bin").write_bytes(data)
+    for name, more in (
+        ("read_file", {}),
+        ("edit_file", {"old": "a", "new": "b"}),
+        ("append_file", {"content": "x"}),
+        ("find_text", {"query": "a"}),
+        ("describe_csv", {}),
+        ("file_contains", {"text": "PNG"}),
+    ):
+        assert "a.bin is a binary file" in said(tools[name], path="a.bin", **more)
+    assert (tmp_path / "a.bin").read_bytes() == data
+
+
+def test_a_missing_file_names_the_near_ones(tools: Tools, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "sales.csv").write_text("a\n")
+    (tmp_path / "销售.csv").write_text("a\n")
+    assert said(tools["read_file"], path="sale.csv") == "Not found: 'sale.csv'. Did you mean data/sales.csv?"
+    assert "Did you mean data/sales.csv" in said(tools["edit_file"], path="wrong/SALES.csv", old="a", new="b")
+    assert said(tools["file_exists"], path="销售表.csv") == "Not found: '销售表.csv'. Did you mean 销售.csv?"
+    assert "list_files shows" in said(tools["read_file"], path="zzz")
+
+
+def test_editing_needs_exactly_one_match(tools: Tools, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\ntwo  words\none\n")
+    edit = tools["edit_file"]
+    assert "more than once in a.txt (lines 1, 3)" in said(edit, path="a.txt", old="one", new="1")
+    assert "line 2 differs in spacing or case" in said(edit, path="a.txt", old="Two words", new="2")
+    assert "does not occur in a.txt" in said(edit, path="a.txt", old="three", new="3")
+    assert "same text" in said(edit, path="a.txt", old="two", new="two")
+    assert "more than once" in said(edit, path="a.txt", old="o", new="0")
+    (tmp_path / "b.txt").write_text("aaa")
+    assert "more than once" in said(edit, path="b.txt", old="aa", new="b")
+    assert (tmp_path / "a.txt").read_text() == "one\ntwo  words\none\n"
+
+
+def test_editing_keeps_encoding_line_ends_and_mode(tools: Tools, tmp_path: Path) -> None:
+    for data, encoding in (
+        ("数据一\r\n数据二\r\n", "gb18030"),
+        ("a\r\n数据二\r\n", "utf-8-sig"),
+        ("a\r\n数据二", "utf-16"),
+    ):
+        path = tmp_path / "a.txt"
+        path.write_bytes(data.encode(encoding))
+        path.chmod(0o640)
+        first = data.split("\r\n")[0]
+        tools["edit_file"].invoke({"path": "a.txt", "old": f"{first}\n数据", "new": "新\n行"})
+        assert path.read_bytes() == data.replace(f"{first}\r\n数据", "新\r\n行").encode(encoding)
+        tools["append_file"].invoke({"path": "a.txt", "content": "完"})
+        assert path.read_bytes().decode(encoding).endswith("完")
+        assert path.stat().st_mode & 0o777 == 0o640
+    (tmp_path / "b.txt").write_bytes("Müller".encode("cp1252"))
+    assert "cannot be written as cp1252" in said(tools["edit_file"], path="b.txt", old="M", new="数")
+
+
+def test_text_that_is_no_text_is_refused(tools: Tools, tmp_path: Path) -> None:
+    for name in ("write_file", "append_file"):
+        with pytest.raises(ValidationError, match="unicode"):
+            tools[name].invoke({"path": "a.txt", "content": "\ud800"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_appending_at_once_loses_nothing(tools: Tools, tmp_path: Path) -> None:
+    """Parallel steps may write the same file: every append and edit is in it afterwards."""
+    (tmp_path / "a.txt").write_text("".join(f"<{number}>" for number in range(8)))
+
+    def work(number: int) -> None:
+        tools["edit_file"].invoke({"path": "a.txt", "old": f"<{number}>", "new": f"({number})"})
+        tools["append_file"].invoke({"path": "b/c.txt", "content": f"{number}\n"})
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (tmp_path / "a.txt").read_text() == "".join(f"({number})" for number in range(8))
+    assert sorted((tmp_path / "b" / "c.txt").read_text().split()) == [str(number) for number in range(8)]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_the_system_refuses_is_said(tools: Tools, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch(mode=0o000)
+    assert "Permission denied" in said(tools["read_file"], path="a.txt")
+
+
+def test_a_name_that_cannot_be_made_is_a_tool_error(tools: Tools, tmp_path: Path) -> None:
+    deep = "/".join(["a" * 200] * 18)
+    for path in ("a" * 300, "文" * 100, deep + "/" + "b" * 200 + "/" + "c" * 255):
+        assert "too long" in said(tools["write_file"], path=path, content="x")
+    assert "names no file" in said(tools["write_file"], path="./", content="x")
+    assert "control character" in said(tools["write_file"], path="a\nb", content="x")
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=60).filter(
+        lambda text: "\0" not in text
+    ),
+    cut=st.integers(0, 60),
+)
+def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, content: str, cut: int) -> None:
+    """S03: written in two pieces and read in two pieces, the text is the same, whatever is in it."""
+    tools = {tool.name: tool for tool in workspace_tools(tmp_path_factory.getbasetemp())}
+    text = "start " + content
+    tools["write_file"].invoke({"path": "any.txt", "content": text[:cut]})
+    tools["append_file"].invoke({"path": "any.txt", "content": text[cut:]})
+    assert (tmp_path_factory.getbasetemp() / "any.txt").read_bytes().decode() == text
+    assert tools["read_file"].invoke({"path": "any.txt"}) == text

@@ -1,0 +1,265 @@
+"""Calls of tools: what comes of them, what is asked first, and what is not repeated."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from langgraph.types import interrupt
+
+from donewhen.testing import call, finish_step, give_up, recall
+from tests.flows import last_told, one_step, play, requests
+
+EFFECTS: dict[str, Any] = {"look": "read", "clock": "read", "send": "write", "ask": "read", "gather": "read"}
+
+
+class Desk:
+    """Tools that remember how often they were really called."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.beats = 0
+
+    def tools(self) -> list[Any]:
+        def look(what: str) -> str:
+            """Look at something."""
+            self.calls[f"look {what}"] += 1
+            return f"{what} is green"
+
+        def clock() -> int:
+            """What time is it?"""
+            self.beats += 1
+            return self.beats
+
+        def send(to: str) -> str:
+            """Send a letter."""
+            self.calls[f"send {to}"] += 1
+            return f"sent to {to}"
+
+        return [look, clock, send]
+
+
+async def test_every_call_leaves_an_observation() -> None:
+    """X13: id, step, round, tool, arguments, ok, text, duration."""
+    model = one_step([call("look", what="a"), finish_step("ok", "s1.1")])
+    flow = await play(model, Desk().tools(), effects=EFFECTS)
+    entry = flow.journal[0]
+    assert {k: entry[k] for k in ("id", "step", "round", "source", "tool", "arguments", "ok", "text", "effect")} == {
+        "id": "s1.1",
+        "step": "s1",
+        "round": 1,
+        "source": "tool",
+        "tool": "look",
+        "arguments": {"what": "a"},
+        "ok": True,
+        "text": "a is green",
+        "effect": "read",
+    }
+    assert entry["seconds"] >= 0
+    assert entry["at"].startswith("20")
+    assert flow.told("observation")[0]["id"] == "s1.1"
+    assert flow.told("tool_started")[0]["arguments"] == {"what": "a"}
+
+
+@tool
+def ask(what: str) -> str:
+    """Ask somebody in the middle of a call."""
+    return str(interrupt({"question": f"what about {what}?"}))
+
+
+async def raises() -> str:
+    """Raise."""
+    raise RuntimeError("the disk is on fire")
+
+
+async def hangs() -> str:
+    """Hang."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+@tool
+def says_no() -> str:
+    """Say that it failed."""
+    from langchain_core.tools import ToolException
+
+    raise ToolException("no such account")
+
+
+@pytest.mark.parametrize(
+    ("broken", "name", "args", "said"),
+    [
+        (raises, "raises", {}, "the disk is on fire"),
+        (hangs, "hangs", {}, "no result after 0.05 seconds"),
+        (says_no, "says_no", {}, "no such account"),
+        (ask, "ask", {"what": "that"}, "Ask with ask_user: {'question': 'what about that?'}"),
+    ],
+)
+async def test_a_tool_that_fails_is_an_observation_and_the_step_goes_on(
+    broken: Any, name: str, args: Any, said: str
+) -> None:
+    """X07: recorded as not ok; it proves nothing."""
+    model = one_step([call(name, **args), finish_step("x", "s1.1"), call("look", what="a"), finish_step("ok", "s1.2")])
+    effects = {**EFFECTS, "raises": "read", "hangs": "read", "says_no": "read"}
+    settings = {"confirm": "never", "tool_seconds": 0.05}
+    flow = await play(model, [*Desk().tools(), broken], effects=effects, settings=settings)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert not flow.journal[0]["ok"]
+    assert said in flow.journal[0]["text"]
+    assert f"[s1.1] {name} error" in requests(model, "s1")[1].messages[-1].text
+    assert "failed, so it proves nothing" in requests(model, "s1")[2].messages[-1].text
+
+
+async def test_the_same_call_is_pointed_out_at_the_second_and_refused_at_the_fourth() -> None:
+    """X11: and it stays refused; another call, and another step, start anew."""
+    desk = Desk()
+    same = call("look", what="a")
+    model = one_step([*[same] * 6, call("look", what="b"), finish_step("ok", "s1.7")])
+    flow = await play(model, desk.tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert desk.calls["look a"] == 3
+    told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
+    assert ["gave the same result" in text for text in told] == [False, True, True, True, True, True, False]
+    assert "same result 2 times. The 4th time it will be refused" in told[1]
+    assert all("Not run: look with these arguments gave the same result 3 times" in text for text in told[3:6])
+    refused = [e for e in flow.journal if e["source"] == "tool" and not e["ok"]]
+    assert len(refused) == 3, "what was refused is recorded"
+    assert flow.run.spent["tool_calls"] == 4, "and costs nothing"
+
+
+async def test_repeated_calls_in_one_reply_are_counted_too() -> None:
+    """X11"""
+    desk = Desk()
+    model = one_step([[call("look", what="a")] * 6, finish_step("ok", "s1.1")])
+    flow = await play(model, desk.tools(), effects=EFFECTS)
+    assert desk.calls["look a"] == 3
+    assert [e["ok"] for e in flow.journal if e["source"] == "tool"] == [True] * 3 + [False] * 3
+
+
+async def test_a_call_with_another_result_each_time_is_no_repetition() -> None:
+    """X11: polling is work."""
+    model = one_step([*[call("clock")] * 6, finish_step("6", ("s1.6", "6"))])
+    flow = await play(model, Desk().tools(), effects=EFFECTS)
+    assert flow.status == "completed"
+    assert "same result" not in "".join(r.messages[-1].text for r in requests(model, "s1"))
+
+
+async def test_a_write_that_the_plan_does_not_list_asks_first_frozen() -> None:
+    """X15: approved, it runs exactly so, without another model call and without a round."""
+    desk = Desk()
+    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")], tools=["look"])
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["approve"])
+    model.assert_exhausted()
+    pause = flow.pauses[0]
+    assert (pause["kind"], pause["tool"], pause["arguments"]) == ("tool", "send", {"to": "Ann"})
+    assert desk.calls == {"send Ann": 1}
+    assert flow.step("s1")["rounds"] == 2
+    assert flow.run.receipt
+    assert flow.run.receipt["effects"][0]["arguments"] == {"to": "Ann"}
+    assert flow.run.receipt["approvals"][-1]["decision"] == "approve"
+
+
+async def test_an_approved_tool_of_the_plan_does_not_ask() -> None:
+    """X15, C01"""
+    desk = Desk()
+    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")], tools=["send"])
+    flow = await play(model, desk.tools(), effects=EFFECTS)
+    assert (flow.status, desk.calls["send Ann"]) == ("completed", 1)
+    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")], tools=["send"])
+    flow = await play(model, desk.tools(), effects=EFFECTS, settings={"confirm": "never", "approvals": "each"})
+    assert flow.run.pending[0]["kind"] == "tool"
+
+
+async def test_the_others_of_a_reply_wait_with_a_call_that_asks() -> None:
+    """X15, X14: what came before stays, the rest runs after the answer, in order, once."""
+    desk = Desk()
+    calls = [call("look", what="a"), call("send", to="Ann"), call("look", what="b"), call("send", to="Bob")]
+    model = one_step([calls, finish_step("ok", "s1.4")])
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["approve", "yes"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert desk.calls == {"look a": 1, "send Ann": 1, "look b": 1, "send Bob": 1}
+    assert len({pause["id"] for pause in flow.pauses}) == 2
+    messages = requests(model, "s1")[-1].messages
+    assert [m.type for m in messages] == ["system", "human", "ai", "tool", "tool", "tool", "tool"]
+    assert [m.tool_call_id for m in messages[3:]] == [c["id"] for c in messages[2].tool_calls]
+
+
+async def test_equal_calls_of_one_reply_are_asked_about_each() -> None:
+    """X15, C04: an answer to the first is none to the second."""
+    desk = Desk()
+    model = one_step([[call("send", to="Ann"), call("send", to="Ann")], finish_step("ok", "s1.1")])
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["approve", "approve"])
+    assert len({pause["id"] for pause in flow.pauses}) == 2
+    assert desk.calls["send Ann"] == 2
+
+
+async def test_a_rejected_call_is_said_and_the_identical_call_is_refused() -> None:
+    """X15"""
+    desk = Desk()
+    again = call("send", to="Ann")
+    model = one_step([again, again, call("send", to="Bob"), finish_step("ok", "s1.3")])
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["she moved away", "approve"])
+    model.assert_exhausted()
+    assert desk.calls == {"send Bob": 1}
+    told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
+    assert "Not run: the user rejected this call: she moved away" in told[0]
+    assert "Not run: the user rejected this very call before" in told[1]
+    assert [e["ok"] for e in flow.journal[:3]] == [False, False, True]
+    assert flow.run.receipt
+    assert [e["arguments"] for e in flow.run.receipt["effects"]] == [{"to": "Bob"}], "a call not made is no effect"
+
+
+async def test_an_edited_call_runs_as_edited_and_the_model_is_told() -> None:
+    """X15"""
+    desk = Desk()
+    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")])
+    edit = {"type": "edit", "edited_action": {"name": "send", "args": {"to": "Bob"}}}
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=[{"decisions": [edit]}])
+    assert flow.status == "completed"
+    assert desk.calls == {"send Bob": 1}
+    assert 'the user changed the arguments to {"to":"Bob"}' in last_told(model)
+
+
+async def test_what_a_person_approves_is_done_even_if_it_was_rejected_before() -> None:
+    """X15: the later word counts."""
+    desk = Desk()
+    model = one_step([call("send", to="Ann"), call("send", to="Bob"), finish_step("ok", "s1.2")])
+    edit = {"type": "edit", "edited_action": {"name": "send", "args": {"to": "Ann"}}}
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["not yet", {"decisions": [edit]}])
+    assert flow.status == "completed"
+    assert desk.calls == {"send Ann": 1}
+
+
+async def test_a_person_may_answer_in_place_of_a_tool() -> None:
+    """X15"""
+    desk = Desk()
+    model = one_step([call("send", to="Ann"), finish_step("ok", ("s1.1", "told her on the phone"))])
+    respond = {"decisions": [{"type": "respond", "message": "I told her on the phone"}]}
+    flow = await play(model, desk.tools(), effects=EFFECTS, answers=[respond])
+    assert flow.status == "completed"
+    assert not desk.calls
+
+
+async def test_paths_outside_of_the_profile_are_not_touched() -> None:
+    """P14: a hard constraint, checked by code, before anybody is asked to approve."""
+
+    def erase(path: str) -> str:
+        """Erase a file."""
+        raise AssertionError("called")
+
+    model = one_step([call("erase", path="data/../secret.txt"), give_up("no")], deliver=[])
+    settings = {"confirm": "never", "on_failure": "deliver", "profile": {"allowed_paths": ["data/"]}}
+    flow = await play(model, [erase], settings=settings)
+    model.assert_exhausted()
+    assert "secret.txt lies outside of data" in flow.journal[0]["text"]
+
+
+async def test_an_unknown_observation_cannot_be_recalled() -> None:
+    """X12"""
+    model = one_step([call("look", what="a"), recall("s9.9"), finish_step("ok", "s1.1")])
+    await play(model, Desk().tools(), effects=EFFECTS)
+    assert "no observation 's9.9' here; there are: s1.1" in last_told(model)

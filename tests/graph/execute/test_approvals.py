@@ -1,0 +1,259 @@
+"""Approval of tool calls: frozen as shown, run once as approved, refused for good where a person said no."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from donewhen import Agent, Limits, Settings, StaleAnswer, wait
+from donewhen.agent.run import Run
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from tests.runs import Outbox, drawn, last_seen, scripted, sending, step
+
+HI = call("send", to="ann", text="hi")
+
+
+async def at_the_call(model: ScriptedModel, outbox: Outbox, **options: Any) -> tuple[Agent, Run]:
+    """A run up to its first call to approve; the plan was approved on the way."""
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings=Settings(**options))
+    run = await agent.start("do it")
+    if run.pending[0]["kind"] == "plan":
+        run = await agent.resume(run.thread_id, "approve")
+    assert (run.status, run.pending[0]["kind"]) == ("waiting", "tool")
+    return agent, run
+
+
+@pytest.mark.parametrize(
+    ("approvals", "granted", "asks"),
+    [("plan", True, False), ("plan", False, True), ("each", True, True), ("never", False, False)],
+)
+async def test_which_calls_ask(approvals: Any, granted: bool, asks: bool) -> None:
+    """X15, C01: approving the plan approves the tools its steps list; `each` asks for every write, `never` for none."""
+    outbox = Outbox()
+    model = sending(HI, tools=["send"] if granted else [])
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings={"approvals": approvals})
+    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
+    if asks:
+        assert (run.status, outbox.sent) == ("waiting", [])
+        run = await agent.resume(run.thread_id, "approve")
+    assert run.status == "completed"
+    assert len(outbox.sent) == 1
+    model.assert_exhausted()
+
+
+async def test_what_reads_never_asks() -> None:
+    """X15: only what changes something needs a person."""
+    outbox = Outbox()
+    model = sending(HI)
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings={"approvals": "each"}, effects={"send": "read"})
+    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+
+
+async def test_an_approved_call_costs_no_model_call_and_no_round() -> None:
+    """X15: it runs as frozen; the model sees its result in the round that comes anyway."""
+    outbox, model = Outbox(), sending(HI)
+    agent, run = await at_the_call(model, outbox)
+    await drawn(agent, run)
+    calls, rounds = run.spent["model_calls"], run.spent["rounds"]
+    pending = run.pending[0]
+    assert (pending["tool"], pending["arguments"]) == ("send", {"to": "ann", "text": "hi"})
+    ended = await agent.resume(run.thread_id, {pending["id"]: "approve"})
+    assert outbox.sent == [{"to": "ann", "text": "hi"}]
+    assert ended.spent["rounds"] == rounds + 1  # the one that finishes
+    assert ended.spent["model_calls"] == calls + 2  # that one, and the delivery
+    row = (ended.receipt or {})["approvals"][-1]
+    assert {key: row[key] for key in ("kind", "tool", "arguments", "decision", "by", "step")} == {
+        "kind": "tool", "tool": "send", "arguments": {"to": "ann", "text": "hi"}, "decision": "approve", "by": "user",
+        "step": "s1",
+    }  # fmt: skip
+    model.assert_exhausted()
+
+
+async def test_an_approved_call_runs_without_rounds_left() -> None:
+    """X15, X08: the budget of rounds is for decisions; this one was made."""
+    outbox = Outbox()
+    agent, run = await at_the_call(sending(HI), outbox, step_limits=Limits(rounds=1), on_exhausted="deliver")
+    ended = await agent.resume(run.thread_id, "approve")
+    assert len(outbox.sent) == 1
+    assert ended.status == "exhausted"
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.text(max_size=20), json_values)
+def test_what_ran_is_byte_for_byte_what_was_approved(text: str, extra: Any) -> None:
+    """X15: whatever the arguments hold: order, unicode, numbers, nesting."""
+    outbox = Outbox()
+
+    async def run_it() -> dict[str, Any]:
+        agent, run = await at_the_call(sending(call("send", text=text, extra=extra, to="ann")), outbox)
+        shown: dict[str, Any] = run.pending[0]["arguments"]
+        await agent.resume(run.thread_id, {run.pending[0]["id"]: {"type": "approve"}})
+        return shown
+
+    shown = wait(run_it())
+    assert json.dumps(outbox.sent) == json.dumps([shown])
+    assert json.dumps(shown) == json.dumps({"text": text, "extra": extra, "to": "ann"})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "edit", "arguments": {"to": "bob", "text": "hi"}},
+        {"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {"to": "bob", "text": "hi"}}}]},
+        {"decisions": [{"type": "edit", "edited_action": {
+            "name": "approve_tool", "args": {"tool": "send", "arguments": '{"to": "bob", "text": "hi"}'}}}]},
+        [{"type": "edit", "args": {"action": "approve_tool", "args": {"tool": "send",
+                                                                      "arguments": '{"to": "bob", "text": "hi"}'}}}],
+    ],
+    ids=repr,
+)  # fmt: skip
+async def test_edited_arguments_run_as_edited(value: Any) -> None:
+    """X15: every client's edit; the model is told what a person changed."""
+    outbox, model = Outbox(), sending(HI)
+    agent, run = await at_the_call(model, outbox)
+    ended = await agent.resume(run.thread_id, value)
+    assert ended.status == "completed"
+    assert outbox.sent == [{"to": "bob", "text": "hi"}]
+    assert "bob" in model.requests[2].messages[-1].text
+    assert (ended.receipt or {})["approvals"][-1]["decision"] == "edit"
+    assert (ended.receipt or {})["effects"][0]["arguments"] == {"to": "bob", "text": "hi"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"to": "bob"},
+        {"to": 5, "text": "x"},
+        {"to": "b", "text": "x", "bcc": "y"},
+        {"to": "b", "text": "x", "extra": 2**70},
+        '{"to": "b", "text": "\\ud83d"}',
+    ],
+)
+async def test_edited_arguments_must_fit_the_schema(arguments: Any) -> None:
+    """X15, X06: a person's arguments pass the same gate; the pause stays, nothing runs."""
+    outbox = Outbox()
+    agent, run = await at_the_call(sending(HI), outbox)
+    again = await agent.resume(run.thread_id, {"type": "edit", "arguments": arguments})
+    assert (again.status, outbox.sent) == ("waiting", [])
+    assert again.problem
+    assert again.pending[0]["arguments"] == {"to": "ann", "text": "hi"}
+
+
+async def test_another_tool_cannot_be_put_in_its_place() -> None:
+    """X15: an edit changes arguments, never the tool."""
+    agent, run = await at_the_call(sending(HI), Outbox())
+    again = await agent.resume(run.thread_id, {"type": "edit", "edited_action": {"name": "rm", "args": {"tool": "rm"}}})
+    assert again.status == "waiting"
+    assert again.problem
+
+
+@pytest.mark.parametrize("value", ["no", {"type": "reject", "message": "not her"}, [{"type": "ignore", "args": None}]])
+async def test_a_rejected_call_is_an_observation(value: Any) -> None:
+    """X15: the model is told, and why; the identical call is refused without asking again; another one asks."""
+    outbox = Outbox()
+    reordered = call("send", text="hi", to="ann")
+    model = sending(HI, reordered, call("send", to="bob", text="hi"))
+    agent, run = await at_the_call(model, outbox)
+    run = await agent.resume(run.thread_id, value)
+    assert run.pending[0]["arguments"] == {"to": "bob", "text": "hi"}  # ann was not asked about twice
+    told = [request.messages[-1].text for request in model.requests[2:4]]
+    assert all("rejected" in text and "error" in text.partition("\n")[0] for text in told)
+    if isinstance(value, dict):
+        assert "not her" in told[0]
+    run = await agent.resume(run.thread_id, "approve")
+    assert run.status == "completed"
+    assert outbox.sent == [{"to": "bob", "text": "hi"}]
+    assert [row["decision"] for row in (run.receipt or {})["approvals"]] == ["approve", "reject", "approve"]
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize("again", [HI, call("send", text="hi", to="ann")])
+async def test_what_was_rejected_in_one_step_is_rejected_in_all(again: Any) -> None:
+    """X15: also where the plan grants the tool, and the model is told the reason that was given elsewhere."""
+    outbox = Outbox()
+    bob, carl = (call("send", to=name, text="hi") for name in ("bob", "carl"))
+    plan = submit_plan([step("s1"), step("s2", tools=["send"])])
+    rounds = {id: [other, finish_step("handled", evidence=f"{id}.2")] for id, other in (("s1", bob), ("s2", carl))}
+    model = scripted(plan, {"s1": [HI, *rounds["s1"]], "s2": [again, *rounds["s2"]]})
+    agent, run = await at_the_call(model, outbox)
+    run = await agent.resume(run, {"type": "reject", "message": "she is on leave"})
+    run = await agent.resume(run, "approve")
+    assert run.status == "completed"
+    assert [sent["to"] for sent in outbox.sent] == ["bob", "carl"]
+    told = [request.messages[-1].text for request in model.requests if "s2.1" in request.messages[-1].text]
+    assert "she is on leave" in told[0]
+    model.assert_exhausted()
+
+
+async def test_a_response_stands_in_for_the_call() -> None:
+    """X15: the person's words are the result; the tool does not run."""
+    outbox, model = Outbox(), sending(HI)
+    agent, run = await at_the_call(model, outbox)
+    ended = await agent.resume(run.thread_id, {"type": "respond", "message": "I told her myself"})
+    assert outbox.sent == []
+    assert "I told her myself" in model.requests[2].messages[-1].text
+    assert ended.status == "completed"
+    assert (ended.receipt or {})["effects"] == []
+
+
+async def test_cancel_at_a_call_ends_the_run() -> None:
+    """C02: the call does not run, nor does anything after it."""
+    outbox = Outbox()
+    agent, run = await at_the_call(sending(HI), outbox)
+    ended = await agent.resume(run.thread_id, {"type": "cancel"})
+    assert (ended.status, outbox.sent) == ("cancelled", [])
+
+
+async def test_several_calls_of_one_decision_are_approved_one_by_one() -> None:
+    """X15: what is not approved yet stays frozen; an answer for the first is none for its twin."""
+    outbox = Outbox()
+    model = sending([HI, HI, call("send", to="bob", text="hi")])
+    agent, run = await at_the_call(model, outbox)
+    first = run.pending[0]["id"]
+    run = await agent.resume(run.thread_id, {first: "approve"})
+    assert run.pending[0]["arguments"] == {"to": "ann", "text": "hi"}
+    with pytest.raises(StaleAnswer):
+        await agent.resume(run.thread_id, {first: "approve"})
+    assert len(outbox.sent) == 1
+    run = await agent.resume(run.thread_id, "no")
+    assert run.pending[0]["arguments"]["to"] == "bob"
+    run = await agent.resume(run.thread_id, "approve")
+    assert run.status == "completed"
+    assert [sent["to"] for sent in outbox.sent] == ["ann", "bob"]
+    assert run.spent["rounds"] == 2
+    model.assert_exhausted()
+
+
+async def test_two_steps_wait_for_two_approvals() -> None:
+    """X15, C07: each call has its id; approving one runs that one."""
+    outbox = Outbox()
+    finish = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
+    model = scripted(
+        submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])]),
+        {
+            "s1": [call("send", to="ann", text="1"), give_up("I may not")],
+            "s2": [call("send", to="bob", text="2"), finish],
+        },
+    )
+    agent, run = await at_the_call(model, outbox, on_failure="deliver")
+    ids = {pause["arguments"]["to"]: pause["id"] for pause in run.pending}
+    run = await agent.resume(run.thread_id, {ids["bob"]: "approve"})
+    assert [sent["to"] for sent in outbox.sent] == ["bob"]
+    run = await agent.resume(run.thread_id, {ids["ann"]: "no"})
+    assert [sent["to"] for sent in outbox.sent] == ["bob"]
+    assert {id: record["status"] for id, record in run.steps.items()} == {"s1": "failed", "s2": "done"}
+    model.assert_exhausted()

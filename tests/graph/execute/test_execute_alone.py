@@ -1,0 +1,290 @@
+"""Executors that work by themselves: once, charged, proven like any step. Models inside of tools are charged too."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from donewhen import ConfigError, Executor, build_graph
+from donewhen.state.settings import Settings
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
+from tests.flows import FREE, one_step, play, requests, steps
+
+USAGE = {"input_tokens": 1000, "output_tokens": 50}
+PROOF = finish_step("three papers", ("s1.1", "three papers"))
+
+
+def helper(*texts: str) -> ScriptedModel:
+    """The model that an executor or a tool calls by itself."""
+    return ScriptedModel([reply(text, usage=USAGE) for text in texts], model_name="helper")
+
+
+def agent_graph(model: ScriptedModel, **compiled: Any) -> Any:
+    """A graph with a `messages` key, as people bring them."""
+
+    async def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("think", think)
+    graph.add_edge(START, "think")
+    return graph.compile(**compiled)
+
+
+async def test_an_async_function_gets_the_brief_and_its_result_is_one_observation() -> None:
+    """X17, X13: called by the executor's name; the model then proves the step with it."""
+    briefs: list[str] = []
+
+    async def research(brief: str) -> str:
+        briefs.append(brief)
+        return "I found three papers."
+
+    model = one_step([PROOF], executor="Researcher [1]", done_when=["papers are found"])
+    flow = await play(model, executors={"Researcher [1]": Executor("finds papers", work=research)}, goal="Find papers")
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert len(briefs) == 1
+    assert "Find papers" in briefs[0]
+    assert "papers are found" in briefs[0]
+    entry = flow.journal[0]
+    assert (entry["id"], entry["tool"], entry["effect"], entry["ok"]) == ("s1.1", "Researcher [1]", "write", True)
+    assert [m.type for m in requests(model, "s1")[0].messages] == ["system", "human", "human"]
+    assert requests(model, "s1")[0].messages[-1].text.startswith("[s1.1] Researcher [1] ok\n<tool_output>\nI found")
+    assert flow.run.spent["tool_calls"] == 1
+
+
+@pytest.mark.parametrize("saver", [None, "own"])
+async def test_a_compiled_graph_works_and_its_models_are_charged(saver: str | None) -> None:
+    """X17, R05: calls, tokens and money of sub-agents stand in the run's ledger; it keeps its own checkpoints."""
+    inner = helper("I found three papers.")
+    graph = agent_graph(inner, **({"checkpointer": InMemorySaver()} if saver else {}))
+    model = one_step([PROOF], executor="agent")
+    flow = await play(
+        model,
+        executors={"agent": Executor("an agent", graph=graph)},
+        prices={"helper": {"input": 1000.0, "output": 1000.0}, "scripted": {"input": 0.0, "output": 0.0}},
+    )
+    inner.assert_exhausted()
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "I found three papers" in flow.journal[0]["text"]
+    assert flow.run.spent["model_calls"] == 4
+    assert flow.run.spent["cost_usd"] == pytest.approx(1.05)
+    assert flow.run.spent["input_tokens"] > 1000
+
+
+def asks(state: MessagesState) -> dict[str, Any]:
+    return {"messages": [AIMessage(interrupt("Which paper?"))]}
+
+
+async def fails(brief: str) -> str:
+    raise RuntimeError("no network")
+
+
+async def hangs(brief: str) -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("work", "said"),
+    [
+        ({"work": fails}, "no network"),
+        ({"work": hangs, "seconds": 0.05}, "no result after 0.05 seconds"),
+        (
+            {"graph": StateGraph(MessagesState).add_node("a", asks).add_edge(START, "a").compile(InMemorySaver())},
+            "Which paper?",
+        ),
+    ],
+    ids=["raises", "hangs", "asks"],
+)
+async def test_an_executor_that_fails_is_an_observation(work: dict[str, Any], said: str) -> None:
+    """X07, X09: the model learns it and gives up, or does it in another way; it never counts as done."""
+    model = one_step([PROOF, give_up("it failed")], executor="worker", deliver=[])
+    settings = {**FREE, "on_failure": "deliver"}
+    flow = await play(model, executors={"worker": Executor("works", **work)}, settings=settings)
+    model.assert_exhausted()
+    assert flow.step("s1")["status"] == "failed"
+    assert not flow.journal[0]["ok"]
+    assert said in flow.journal[0]["text"]
+
+
+async def test_graphs_inside_of_it_are_graphs_of_their_own() -> None:
+    """DESIGN 8: a pause in there is its own affair and no pause of this run."""
+    inner = StateGraph(MessagesState).add_node("a", asks).add_edge(START, "a").compile()
+
+    async def work(brief: str) -> str:
+        output = await inner.ainvoke({"messages": [HumanMessage(brief)]})
+        return f"three papers, {len(output['__interrupt__'])} question"
+
+    flow = await play(one_step([PROOF], executor="worker"), executors={"worker": Executor("works", work=work)})
+    assert flow.status == "completed"
+    assert flow.journal[0]["text"] == "three papers, 1 question"
+
+
+async def test_it_works_once_however_often_the_step_goes_on() -> None:
+    """X15, X16: not again after a question, not again after a budget."""
+    count = []
+
+    async def work(brief: str) -> str:
+        count.append(brief)
+        return "three papers"
+
+    model = one_step([call("ask_user", question="Enough?"), PROOF], executor="worker")
+    settings = {**FREE, "step_limits": {"rounds": 1}}
+    flow = await play(
+        model, executors={"worker": Executor("works", work=work)}, settings=settings, answers=["yes", "extend 1"]
+    )
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert len(count) == 1
+    assert [p["kind"] for p in flow.pauses] == ["question", "budget"]
+
+
+async def test_nothing_runs_beside_it_unless_declared_independent() -> None:
+    """DESIGN 2: nobody knows what it does."""
+    looked = asyncio.Event()
+
+    async def work(brief: str) -> str:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(looked.wait(), 0.05)
+        return "three papers" if not looked.is_set() else "somebody looked"
+
+    async def look() -> str:
+        """Look while somebody is at work."""
+        looked.set()
+        return "nobody"
+
+    plan = [
+        {"content": "find", "executor": "worker", "tools": []},
+        {"content": "look", "depends_on": [], "tools": ["look"]},
+    ]
+    model = steps(plan, {"s1": [PROOF], "s2": [call("look"), finish_step("no", "s2.1")]})
+    flow = await play(model, [look], effects={"look": "read"}, executors={"worker": Executor("works", work=work)})
+    model.assert_exhausted()
+    assert flow.status == "completed"
+
+
+async def test_where_every_write_is_approved_its_work_is_too() -> None:
+    """X15: frozen with its brief; rejected, it does not happen."""
+    count = []
+
+    async def work(brief: str) -> str:
+        count.append(brief)
+        return "three papers"
+
+    executors = {"worker": Executor("works", work=work)}
+    settings = {**FREE, "approvals": "each", "on_failure": "deliver"}
+    flow = await play(one_step([PROOF], executor="worker"), executors=executors, settings=settings, answers=["approve"])
+    assert flow.status == "completed"
+    assert flow.pauses[0]["tool"] == "worker"
+    assert flow.pauses[0]["arguments"] == {"brief": count[0]}
+    model = one_step([give_up("not wanted")], executor="worker", deliver=[])
+    flow = await play(model, executors=executors, settings=settings, answers=["reject"])
+    assert len(count) == 1
+    assert "the user rejected this call" in flow.journal[0]["text"]
+
+
+async def test_a_person_may_change_its_brief() -> None:
+    """X15: and nothing else of the call."""
+    count = []
+
+    async def work(brief: str) -> str:
+        count.append(brief)
+        return "three papers"
+
+    def edit(**args: Any) -> Any:
+        return {"decisions": [{"type": "edit", "edited_action": {"name": "worker", "args": args}}]}
+
+    flow = await play(
+        one_step([PROOF], executor="worker"),
+        executors={"worker": Executor("works", work=work)},
+        settings={**FREE, "approvals": "each"},
+        answers=[edit(brief=5), edit(brief="Only papers of this year")],
+    )
+    assert flow.status == "completed"
+    assert "takes one argument, brief" in flow.pauses[1]["problem"]
+    assert count == ["Only papers of this year"]
+
+
+class Breaks(InMemoryStore):
+    """A store that fails once, when an observation is to be kept for the n-th time."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.left = at
+
+    async def aput(self, namespace: tuple[str, ...], key: str, value: Any, *args: Any, **more: Any) -> None:
+        if namespace[:2] == ("donewhen", "observations"):
+            self.left -= 1
+            if self.left == 0:
+                raise OSError("disk full")
+        await super().aput(namespace, key, value, *args, **more)
+
+
+async def crashed(size: int, at: int) -> tuple[Any, Any, list[str]]:
+    """A run that broke off while the store was writing down what an executor had done."""
+    inner, count = helper("ok"), list[str]()
+
+    async def work(brief: str) -> str:
+        count.append((await inner.ainvoke(brief)).text)
+        return "three papers " + "x" * size + " end"
+
+    model = steps([{"content": "do it", "executor": "worker"}], {"s1": [PROOF]})
+    builder = build_graph(model, executors={"worker": Executor("works", work=work)})
+    graph: Any = builder.compile(checkpointer=InMemorySaver(), store=Breaks(at))
+    config: Any = {"configurable": {"thread_id": "t"}}
+    how: Any = {"context": Settings(confirm="never"), "durability": "sync"}
+    with pytest.raises(OSError, match="disk full"):
+        await graph.ainvoke({"messages": [("user", "go")]}, config, **how)
+    return graph, (config, how), count
+
+
+@pytest.mark.parametrize(("size", "at"), [(2000, 1), (60_000, 2)])
+async def test_after_a_crash_its_output_and_its_cost_are_replayed(size: int, at: int) -> None:
+    """R02, R03, R05: the work is not done again, its text is whole, its models are charged once."""
+    graph, (config, how), count = await crashed(size, at)
+    result = await graph.ainvoke(None, config, **how)
+    assert result["outcome"]["status"] == "completed"
+    values = (await graph.aget_state(config)).values
+    assert values["journal"][0]["length"] == size + 17
+    assert values["spent"]["model_calls"] == 4
+    assert values["spent"]["tool_calls"] == 1
+    assert len(count) == 1
+
+
+@pytest.mark.parametrize(("answer", "times", "ok"), [("it happened", 1, True), ("skip", 1, False)])
+async def test_work_of_which_nobody_knows_is_asked_about(answer: str, times: int, ok: bool) -> None:
+    """R03: cut off before its outcome was written down, it is not simply done again."""
+    graph, (config, how), count = await crashed(60_000, 1)
+    result = await graph.ainvoke(None, config, **how)
+    pause = result["__interrupt__"][0]
+    assert pause.value["kind"] == "effect"
+    await graph.ainvoke(Command(resume={pause.id: answer}), config, **how)
+    entry = (await graph.aget_state(config)).values["journal"][0]
+    assert (len(count), entry["ok"]) == (times, ok)
+
+
+async def test_it_may_take_the_whole_goal_without_planning() -> None:
+    """P16: as a one-step plan, without a call of the planner."""
+
+    async def work(brief: str) -> str:
+        return f"three papers for: {brief}"
+
+    model = ScriptedModel(roles={"execute": {"s1": [PROOF]}, "deliver": ["Three."]})
+    executors = {"worker": Executor("works", work=work, passthrough=True)}
+    flow = await play(model, executors=executors, settings={**FREE, "executor": "worker"}, goal="Find 3 < 4 papers")
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "Find 3 < 4 papers" in flow.journal[0]["text"]
+
+
+def test_work_and_graph_together_mean_nothing() -> None:
+    with pytest.raises(ConfigError, match="not both"):
+        Executor(work=fails, graph=agent_graph(helper()))

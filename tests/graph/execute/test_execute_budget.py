@@ -1,0 +1,194 @@
+"""Budgets of steps and runs: kept exactly, asked about, extended without losing or repeating anything."""
+
+from typing import Any
+
+import pytest
+
+from donewhen import Limits
+from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, submit_plan
+from tests.flows import one_step, play, requests, steps
+
+EFFECTS: dict[str, Any] = {"look": "read", "send": "write", "holds": "read"}
+
+
+class Desk:
+    """Tools that remember every call."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def tools(self) -> list[Any]:
+        def look(what: str) -> str:
+            """Look at something."""
+            self.calls.append(f"look {what}")
+            return f"{what} is green"
+
+        def send(to: str) -> str:
+            """Send a letter."""
+            self.calls.append(f"send {to}")
+            return f"sent to {to}"
+
+        def holds(what: str) -> str:
+            """Whether it holds."""
+            self.calls.append(f"holds {what}")
+            return "yes"
+
+        return [look, send, holds]
+
+
+def limited(**settings: Any) -> dict[str, Any]:
+    return {"confirm": "never", "on_failure": "deliver", **settings}
+
+
+THREE = [call("look", what="a"), call("send", to="Ann"), finish_step("ok", "s1.2")]
+
+
+async def test_an_extended_step_goes_on_in_its_own_conversation() -> None:
+    """X08, C02: nothing is repeated, nothing is forgotten, and the last round's effect counted."""
+    desk, model = Desk(), one_step(THREE, tools=["look", "send"])
+    flow = await play(
+        model, desk.tools(), effects=EFFECTS, settings=limited(step_limits={"rounds": 2}), answers=["extend rounds 3"]
+    )
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    pause = flow.pauses[0]
+    assert (pause["kind"], pause["step"], pause["exhausted"]) == ("budget", "s1", "rounds")
+    assert desk.calls == ["look a", "send Ann"]
+    assert [m.type for m in requests(model, "s1")[-1].messages] == ["system", "human", "ai", "tool", "ai", "tool"]
+    assert flow.step("s1")["rounds"] == 3
+    assert flow.run.spent["rounds"] == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "code"), [("deliver", "exhausted", "out_of_budget"), ("stop", "exhausted", "stopped")]
+)
+async def test_an_exhausted_run_is_delivered_or_stopped_on_request(answer: str, status: str, code: str) -> None:
+    """X08, X09, D03: what was achieved is said, what was not is never called done."""
+    model = steps(
+        ["one", "two"], {"s1": [finish_step("FIRST", "s1.result")], "s2": ["Hm."]}, deliver=["First is done."]
+    )
+    flow = await play(model, settings=limited(limits={"rounds": 2}), answers=[answer])
+    assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == (status, code)
+    assert [flow.step(id)["status"] for id in ("s1", "s2")] == ["done", "exhausted"]
+    assert "Not done (exhausted): two" in flow.run.answer
+
+
+async def test_an_exhausted_run_can_be_replanned_cheaper() -> None:
+    """X08, P17: what is finished stays."""
+    plan = [{"content": "one", "id": "s1"}, {"content": "two", "id": "s2"}]
+    model = steps(
+        plan,
+        {"s1": [finish_step("FIRST", "s1.result")], "s2": ["Hm."], "s3": [finish_step("quick", "s3.result")]},
+        plan=[submit_plan([{"content": "two, but quick", "id": "s3"}])],
+    )
+    settings = limited(step_limits={"rounds": 1})
+    flow = await play(model, settings=settings, answers=["replan"])
+    model.assert_exhausted()
+    assert flow.step("s3")["status"] == "done"
+    assert len([r for r in model.requests if r.step == "s1"]) == 1
+
+
+async def test_while_nothing_is_planned_nothing_is_planned_anew() -> None:
+    """D03: the question does not offer it, and asking for it anyway counts no replan and grants nothing."""
+    model = ScriptedModel(roles={"triage": [call("nothing"), answer("ok")]})
+    settings = limited(limits={"model_calls": 1})
+    flow = await play(model, settings=settings, answers=["replan", "extend 1"])
+    model.assert_exhausted()
+    assert flow.run.answer == "ok"
+    assert flow.run.spent["model_calls"] == 2
+    assert "replans" not in flow.run.spent
+    assert flow.pauses[0]["options"] == ["extend", "deliver what there is", "stop"]
+    assert "replan" not in flow.pauses[0]["question"]
+    assert "kept for the answer" not in flow.pauses[0]["question"]
+    assert "nothing is planned yet" in flow.pauses[1]["problem"]
+    assert "replan" not in flow.pauses[1]["problem"]
+
+
+async def test_budgets_do_not_leak_from_one_step_to_another() -> None:
+    """X08"""
+    model = steps(["one", "two"], {s: ["Hm.", finish_step("ok", f"{s}.result")] for s in ("s1", "s2")})
+    flow = await play(model, settings=limited(step_limits={"rounds": 2}))
+    assert flow.status == "completed"
+
+
+async def test_the_effect_of_the_last_round_counts() -> None:
+    """X08: exhaustion is decided on entry to a round, never by skipping what the last one decided."""
+    desk, model = Desk(), one_step([call("send", to="Ann")], tools=["send"], deliver=[])
+    settings = limited(step_limits={"rounds": 1}, on_exhausted="deliver")
+    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings)
+    assert desk.calls == ["send Ann"]
+    assert flow.step("s1")["status"] == "exhausted"
+    assert flow.journal[0]["ok"]
+    last = one_step([finish_step("ok", "s1.result")])
+    assert (await play(last, settings=settings)).status == "completed"
+
+
+async def test_a_reply_with_more_calls_than_are_left_makes_those_it_may() -> None:
+    """X08: and the others, frozen, when there is more; the model is not asked again."""
+    desk = Desk()
+    model = one_step([[call("look", what=n) for n in "abcde"], finish_step("ok", "s1.5")], tools=["look"])
+    settings = limited(step_limits={"tool_calls": 2})
+    flow = await play(
+        model, desk.tools(), effects=EFFECTS, settings=settings, answers=["extend tool_calls 1", "extend 2"]
+    )
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert desk.calls == [f"look {n}" for n in "abcde"]
+    assert flow.step("s1")["rounds"] == 2
+    assert [p["exhausted"] for p in flow.pauses] == ["tool_calls", "tool_calls"]
+
+
+async def test_a_rejected_call_needs_no_budget() -> None:
+    """X15, X08: it is answered although nothing is left to make calls with."""
+    desk = Desk()
+    calls = [call("look", what="a"), call("send", to="Ann")]
+    model = one_step([calls, finish_step("ok", "s1.1")], tools=["look"])
+    settings = limited(step_limits={"tool_calls": 2})
+    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings, answers=["no letters, please"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.run.spent["tool_calls"] == 1
+
+
+CHECKED = [
+    {"text": w, "check": {"tool": "holds", "arguments": {"what": w}, "expect": "ok"}} for w in ("one", "two", "three")
+]
+
+
+async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
+    """X08: no check is made twice, no round is used, nothing counts as refused."""
+    desk = Desk()
+    model = one_step([finish_step("ok", goal_check=[criterion(n, "x") for n in (1, 2, 3)])], done_when=CHECKED)
+    settings = limited(limits={"rounds": 9, "tool_calls": 2})
+    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [pause["exhausted"] for pause in flow.pauses] == ["tool_calls"]
+    assert desk.calls == ["holds one", "holds two", "holds three"]
+    assert [e["id"] for e in flow.journal] == ["s1.1", "s1.2", "s1.3", "s1.result"]
+    assert (flow.step("s1")["rounds"], flow.step("s1")["refused"]) == (1, 0)
+
+
+async def test_a_judge_cut_off_by_the_budget_is_asked_later() -> None:
+    """X08, D03: the call kept for the delivery is not spent on the judge."""
+    verdict = call("verdict", met=True, reason="seen")
+    claim = finish_step("ok", [("s1.1", "green"), ("s1.1", "a")])
+    model = steps(
+        [{"content": "do it", "done_when": ["one", "two"]}],
+        {"s1": [call("look", what="a"), claim]},
+        judge=[verdict, verdict],
+    )
+    settings = limited(limits={"model_calls": 5, "rounds": 9}, verification="judged")
+    flow = await play(model, Desk().tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.run.spent["model_calls"] == 6
+
+
+def test_defaults_give_every_step_and_every_run_a_round_budget() -> None:
+    """X08"""
+    from donewhen.state.settings import Settings
+
+    assert Settings().limits.rounds
+    assert Settings().step_limits.rounds
+    assert Limits().rounds is None

@@ -1,0 +1,233 @@
+"""Steps that need a person: they wait without stopping others, and go on where they were."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from donewhen.testing import ask_user, call, finish_step, finish_task, give_up
+from tests.flows import last_told, one_step, play, requests, steps
+
+EFFECTS: dict[str, Any] = {"look": "read"}
+
+
+def look(what: str) -> str:
+    """Look at something."""
+    return f"{what} is green"
+
+
+PARALLEL = [
+    {"content": "ask first", "depends_on": [], "tools": ["look"]},
+    {"content": "just work", "depends_on": [], "tools": ["look"]},
+    {"content": "put together", "depends_on": ["s1", "s2"]},
+]
+
+
+COLOURS = {
+    "s1": [ask_user("Colour of the roof?"), finish_step("red", ("s1.1", "red"))],
+    "s2": [ask_user("Colour of the door?"), finish_step("blue", ("s2.1", "blue"))],
+    "s3": [finish_step("ok", "s3.result")],
+}
+
+
+async def test_a_question_goes_on_where_it_was_asked() -> None:
+    """X16, X13: in the same conversation; the answer is the result of the very call, and evidence."""
+    replies = [call("look", what="a"), ask_user("Which year?", ["2022", "2023"]), finish_step("2023", ("s1.2", "2023"))]
+    model = one_step(replies, tools=["look"])
+    flow = await play(model, [look], effects=EFFECTS, answers=["2"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    pause = flow.pauses[0]
+    assert (pause["id"], pause["question"], pause["options"]) == ("s1.q1", "Which year?", ["2022", "2023"])
+    messages = requests(model, "s1")[-1].messages
+    assert [m.type for m in messages] == ["system", "human", "ai", "tool", "ai", "tool"]
+    assert messages[-1].tool_call_id == messages[-2].tool_calls[0]["id"]
+    assert messages[-1].text == "[s1.2] user ok\n<tool_output>\n2023\n</tool_output>"
+    assert [(e["id"], e["source"]) for e in flow.journal] == [
+        ("s1.1", "tool"),
+        ("s1.2", "user"),
+        ("s1.result", "result"),
+    ]
+    assert flow.run.spent["questions"] == 1
+    assert flow.run.spent["rounds"] == 3
+
+
+async def test_a_waiting_step_stops_nobody_and_nobody_runs_again() -> None:
+    """X16, C07: the sibling runs to its end first, and the answer continues the same step."""
+    replies = {
+        "s1": [ask_user("Which?"), call("look", what="a"), finish_step("one", "s1.2")],
+        "s2": [call("look", what="b"), call("look", what="c"), finish_step("two", "s2.2")],
+        "s3": [finish_step("both", "s3.result")],
+    }
+    flow = await play(steps(PARALLEL, replies), [look], effects=EFFECTS)
+    assert flow.status == "waiting"
+    assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["waiting", "done", "pending"]
+    model = steps(PARALLEL, replies)
+    flow = await play(model, [look], effects=EFFECTS, answers=["this one"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [e["id"] for e in flow.journal if e["source"] == "tool"] == ["s2.1", "s2.2", "s1.2"]
+    assert [e["step"] for e in flow.told("step_started")] == ["s1", "s2", "s3"]
+
+
+@pytest.mark.parametrize("order", [("s1.q1", "s2.q1"), ("s2.q1", "s1.q1")])
+async def test_several_questions_are_listed_and_answered_in_any_order(order: tuple[str, str]) -> None:
+    """C07, X16"""
+    said = {"s1.q1": "red", "s2.q1": "blue"}
+    model = steps(PARALLEL, COLOURS)
+    flow = await play(model, [look], effects=EFFECTS, answers=[{id: said[id]} for id in order])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.pauses[0]["id"] == "s1.q1"
+    assert [other["id"] for other in flow.pauses[0]["others"]] == ["s2.q1"]
+    assert [flow.step(id)["result"] for id in ("s1", "s2")] == ["red", "blue"]
+
+
+async def test_both_answers_at_once() -> None:
+    """C07"""
+    model = steps(PARALLEL, COLOURS)
+    flow = await play(model, [look], effects=EFFECTS, answers=[{"s2.q1": "blue", "s1.q1": "red"}])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert len(flow.pauses) == 1
+
+
+async def test_the_same_question_is_not_asked_twice() -> None:
+    """X11: the recorded answer is given, also in another step, and costs no question."""
+    model = steps(
+        ["ask", "ask again"],
+        {
+            "s1": [ask_user("Which year?"), ask_user("which year"), finish_step("2023", ("s1.1", "2023"))],
+            "s2": [ask_user("Which year?"), finish_step("2023", "s2.result")],
+        },
+    )
+    flow = await play(model, answers=["2023"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.run.spent["questions"] == 1
+    assert "You asked this before; the answer was:\n[s1.1] user ok" in last_told(model, "s1")
+    assert "2023" in last_told(model, "s2")
+
+
+async def test_two_steps_that_ask_the_same_are_answered_once() -> None:
+    """X11: side by side, before either has an answer."""
+    replies = {
+        "s1": [ask_user("Which year?"), finish_step("2023", ("s1.1", "2023"))],
+        "s2": [ask_user("Which year"), finish_step("2023", ("s2.1", "2023"))],
+        "s3": [finish_step("ok", "s3.result")],
+    }
+    flow = await play(model := steps(PARALLEL, replies), [look], effects=EFFECTS, answers=["2023"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert len(flow.pauses) == 1
+
+
+async def test_a_failed_step_that_is_tried_again_goes_on_where_it_was() -> None:
+    """X10, R02: with its conversation; what it did is not done again."""
+    sent = []
+
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    replies = [call("send", to="Ann"), give_up("no receipt"), finish_step("sent", ("s1.1", "sent to Ann"))]
+    model = one_step(replies, tools=["send"])
+    flow = await play(model, [send], settings={"confirm": "never", "on_failure": "ask"}, answers=["retry"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "no receipt" in flow.pauses[0]["question"]
+    assert [m.type for m in requests(model, "s1")[-1].messages] == ["system", "human", "ai", "tool", "ai", "tool"]
+    assert sent == ["Ann"]
+
+
+async def test_a_declined_question_is_not_asked_again_either() -> None:
+    """X11"""
+    model = one_step([ask_user("Which?"), ask_user("Which?"), finish_step("any", "s1.result")])
+    flow = await play(model, answers=[{"decisions": [{"type": "ignore"}]}])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "no answer was given" in last_told(model)
+
+
+async def test_a_similar_question_about_something_else_is_asked() -> None:
+    """X11: an answer is never taken for another question."""
+    replies = [ask_user("Delete report_2022.csv in the archive?"), ask_user("Delete report_2023.csv in the archive?")]
+    model = one_step([*replies, finish_step("ok", ["s1.1"])])
+    flow = await play(model, answers=["yes", "no"])
+    assert len(flow.pauses) == 2
+
+
+async def test_no_more_questions_than_allowed() -> None:
+    """R05: beyond the limit the model decides itself; nobody is asked."""
+    model = one_step([ask_user("One?"), ask_user("Two?"), finish_step("ok", "s1.1")])
+    flow = await play(model, answers=["1"], settings={"confirm": "never", "limits": {"rounds": 9, "questions": 1}})
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.run.spent["questions"] == 1
+    assert "limit of questions is reached" in last_told(model)
+
+
+async def test_finishing_the_task_does_not_wait_for_open_questions() -> None:
+    """X04: a step that waits is skipped, with the reason."""
+    model = steps(
+        PARALLEL,
+        {
+            "s1": [ask_user("Which?")],
+            "s2": [call("look", what="b"), finish_task("found", "s2.1", reason="b was enough")],
+        },
+    )
+    flow = await play(model, [look], effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "partial"
+    assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["skipped", "done", "skipped"]
+
+
+async def test_a_failed_step_leaves_a_waiting_sibling_its_chance() -> None:
+    """X09, X10: the question comes first; then the failure is dealt with."""
+    model = steps(
+        PARALLEL,
+        {
+            "s1": [ask_user("Which?"), finish_step("one", ("s1.1", "this"))],
+            "s2": [give_up("broken")],
+        },
+    )
+    settings = {"confirm": "never", "on_failure": "deliver"}
+    flow = await play(model, [look], effects=EFFECTS, settings=settings, answers=["this one"])
+    model.assert_exhausted()
+    assert flow.status == "partial"
+    assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["done", "failed", "blocked"]
+
+
+async def test_steps_declared_independent_run_at_the_same_time() -> None:
+    """X01: each waits for the other, so they would never end one after the other."""
+    arrived = {"s1": asyncio.Event(), "s2": asyncio.Event()}
+
+    async def meet(me: str, other: str) -> str:
+        """Meet somebody."""
+        arrived[me].set()
+        await asyncio.wait_for(arrived[other].wait(), 5)
+        return "met"
+
+    model = steps(
+        PARALLEL,
+        {
+            "s1": [call("meet", me="s1", other="s2"), finish_step("one", "s1.1")],
+            "s2": [call("meet", me="s2", other="s1"), finish_step("two", "s2.1")],
+            "s3": [finish_step("ok", "s3.result")],
+        },
+    )
+    plan_tools = {"meet": "read"}
+    flow = await play(model, [look, meet], effects={**EFFECTS, **plan_tools})
+    model.assert_exhausted()
+    assert flow.status == "completed"
+
+
+async def test_a_printed_question_is_answered_in_plain_text() -> None:
+    """X16, X02: models without tool calling; the question may stand in `speak`."""
+    model = one_step(['{"action": "ask_user", "speak": "Which year?"}', finish_step("2023", ["s1.1"])])
+    flow = await play(model, answers=["2023"])
+    model.assert_exhausted()
+    assert flow.pauses[0]["question"] == "Which year?"
+    assert requests(model, "s1")[-1].messages[-1].type == "human"
+    assert last_told(model).startswith("[s1.1] user ok")

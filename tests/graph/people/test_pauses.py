@@ -1,0 +1,230 @@
+"""Pauses as clients meet them: drawable, repeatable without effect, several at once, answered by typing."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from donewhen import Agent, Limits, Settings, StaleAnswer
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from tests.runs import Outbox, config, drawn, last_seen, one_step, said, scripted, sending, step, two_questions, values
+
+ALONE = Settings(confirm="never")
+
+
+def troubled() -> ScriptedModel:
+    """A run that meets every kind of pause: plan, question, tool, budget, failure and the difference of a replan."""
+    finish = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
+    return ScriptedModel(
+        roles={
+            "triage": [ask_user("Which file?"), submit_plan([step("s1"), step("s2"), step("s3")])],
+            "plan": [submit_plan([step("s4", "another way")])],
+            "execute": {
+                "s1": [ask_user("Which colour?"), call("send", to="ann", text="hi"), finish],
+                "s2": ["Let me think.", said("s2")],
+                "s3": [give_up("it is locked")],
+                "s4": [said("s4")],
+            },
+            "deliver": ["Done."],
+        }
+    )
+
+
+async def test_every_pause_can_be_drawn() -> None:
+    """C01, C07: right before every interrupt the last message has text and a tool call named like the action."""
+    model, outbox = troubled(), Outbox()
+    settings = Settings(on_failure="ask", step_limits=Limits(rounds=2))
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings=settings)
+    run = await agent.start("do it")
+    met = []
+    for answer in ("a.txt", "approve", "blue", "?", "approve", "extend rounds 5", "replan", "approve"):
+        assert run.status == "waiting"
+        await drawn(agent, run)
+        met.append(run.pending[0]["id"].split(".")[0] + " " + run.pending[0]["kind"])
+        run = await agent.resume(run.thread_id, answer)
+    assert run.status == "completed"
+    assert met == [
+        "plan question", "confirm plan", "s1 question", "s1 tool", "s1 tool", "budget budget", "failure question",
+        "confirm plan",
+    ]  # fmt: skip
+    assert [sent["to"] for sent in outbox.sent] == ["ann"]
+    model.assert_exhausted()
+
+
+async def test_nothing_happens_before_an_interrupt_again() -> None:
+    """C05: however often a pause is answered wrongly, no model is called, nothing is told and nothing is done twice."""
+    model, outbox = sending(call("send", to="ann", text="hi")), Outbox()
+    agent = Agent(model, [outbox.tool()], storage="memory:")
+    run = await agent.start("do it")
+    for _ in range(2):
+        told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
+        assert told == ["started", "waiting"]
+    assert len(model.requests) == 1
+    run = await agent.resume(run.thread_id, "approve")
+    assert run.pending[0]["kind"] == "tool"
+    for _ in range(2):
+        told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
+        assert told == ["started", "waiting"]
+    assert len(model.requests) == 2
+    assert outbox.sent == []
+    run = await agent.resume(run.thread_id, "approve")
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+    assert run.spent["model_calls"] == len(model.requests) == 4
+
+
+async def test_all_open_questions_are_listed() -> None:
+    """C07: each with its id; what is asked now comes first, and its payload names the others."""
+    agent = Agent(two_questions(), storage="memory:", settings=ALONE)
+    run = await agent.start("do it")
+    assert [(pause["id"], pause["question"]) for pause in run.pending] == [
+        ("s1.q1", "Which colour?"),
+        ("s2.q1", "Which size?"),
+    ]
+    snapshot = await agent.graph.aget_state(config(run.thread_id))
+    (interrupt,) = snapshot.interrupts  # clients break on several
+    assert [other["id"] for other in interrupt.value["others"]] == ["s2.q1"]
+    assert "Which size?" in interrupt.value["action_requests"][0]["description"]
+
+
+@pytest.mark.parametrize("order", [["s1.q1", "s2.q1"], ["s2.q1", "s1.q1"]])
+async def test_questions_are_answered_in_any_order(order: list[str]) -> None:
+    """C07: the answered step goes on at once; the question asked first is asked again under the same id."""
+    model = two_questions()
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    first = await agent.start("do it")
+    second = await agent.resume(first.thread_id, {order[0]: "blue"})
+    assert second.status == "waiting"
+    assert [pause["id"] for pause in second.pending] == [order[1]]
+    assert second.steps[order[0][:2]]["status"] == "done"
+    assert second.pending[0]["interrupt_id"] != first.pending[0]["interrupt_id"]
+    await drawn(agent, second)
+    for late in ({order[0]: "red"}, {first.pending[0]["interrupt_id"]: "red"}):
+        with pytest.raises(StaleAnswer):
+            await agent.resume(first.thread_id, late)
+    run = await agent.resume(first.thread_id, {order[1]: "large"})
+    assert run.status == "completed"
+    assert {q["question"]: q["answer"] for q in (run.receipt or {})["questions"]} == {
+        ("Which colour?" if order[0] == "s1.q1" else "Which size?"): "blue",
+        ("Which size?" if order[0] == "s1.q1" else "Which colour?"): "large",
+    }
+    model.assert_exhausted()
+
+
+async def test_all_at_once_or_nothing() -> None:
+    """C07: several answers come together; if one of them is not understood, none is taken."""
+    model = two_questions()
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    run = await agent.start("do it")
+    run = await agent.resume(run.thread_id, {"s1.q1": "blue", "s2.q1": ""})
+    assert [pause["id"] for pause in run.pending] == ["s1.q1", "s2.q1"]
+    assert "s2.q1" in run.problem
+    assert len(model.requests) == 3
+    with pytest.raises(StaleAnswer):
+        await agent.resume(run.thread_id, {"s1.q1": "blue", "s7.q1": "x"})
+    run = await agent.resume(run.thread_id, {"s1.q1": "2", "s2.q1": "large"})
+    assert run.status == "completed"
+    assert [q["answer"] for q in (run.receipt or {})["questions"]] == ["green", "large"]
+    model.assert_exhausted()
+
+
+async def test_who_knows_one_interrupt_at_a_time_is_asked_one_after_the_other() -> None:
+    """C07: plain answers go to the question asked now."""
+    agent = Agent(two_questions(), storage="memory:", settings=ALONE)
+    run = await agent.start("do it")
+    run = await agent.resume(run.thread_id, "blue")
+    assert [pause["id"] for pause in run.pending] == ["s2.q1"]
+    assert (await agent.resume(run.thread_id, "large")).status == "completed"
+
+
+async def test_a_waiting_step_stops_nobody() -> None:
+    """C07: what can run runs before anybody is asked, and does not run again afterwards."""
+    plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[]), step("s3", depends_on=["s2"])])
+    model = scripted(plan, {"s1": [ask_user("Which?"), said("s1")], "s2": [said("s2")], "s3": [said("s3")]})
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    run = await agent.start("do it")
+    assert {id: record["status"] for id, record in run.steps.items()} == {"s1": "waiting", "s2": "done", "s3": "done"}
+    assert (await agent.resume(run.thread_id, "this")).status == "completed"
+    model.assert_exhausted()
+
+
+def typed(text: str, *before: Any) -> dict[str, Any]:
+    return {"messages": [*before, HumanMessage(text)]}
+
+
+async def test_typed_into_the_chat() -> None:
+    """C08: feedback, consent and an answer, all typed; each answers what is pending and starts no new run."""
+    plans = [submit_plan([step("s1", "count")]), submit_plan([step("s1", "count and sum up")])]
+    model = scripted(plans, {"s1": [ask_user("Which year?", ["2022", "2023"]), said("s1")]})
+    agent = Agent(model, storage="memory:")
+    graph, where = agent.graph, config("t")
+    await graph.ainvoke({"messages": "count"}, where)
+    await graph.ainvoke(typed("also write a summary"), where)
+    assert "also write a summary" in model.requests[1].text
+    await graph.ainvoke(typed("yes"), where)
+    run = await agent.get("t")
+    assert run.pending[0]["id"] == "s1.q1"
+    await drawn(agent, run)
+    out = await graph.ainvoke(typed("2"), where)
+    assert out["outcome"]["status"] == "completed"
+    assert out["outcome"]["receipt"]["questions"][0]["answer"] == "2023"
+    assert (await values(agent, "t"))["turn"] == 1
+    assert [m.type for m in out["messages"]][-1] == "ai"
+    model.assert_exhausted()
+
+
+async def test_typed_and_not_understood() -> None:
+    """C08, C02: the pause stays, says why, and can be drawn under the new message."""
+    model = one_step()
+    agent = Agent(model, storage="memory:")
+    await agent.graph.ainvoke({"messages": "go"}, config("t"))
+    for nonsense in ("?", "{broken", ""):
+        await agent.graph.ainvoke(typed(nonsense), config("t"))
+        run = await agent.get("t")
+        assert run.status == "waiting"
+        assert run.problem
+        snapshot = await agent.graph.aget_state(config("t"))
+        last = snapshot.values["messages"][-1]
+        assert isinstance(last, AIMessage)
+        assert "not understood" in last.text
+        assert last.tool_calls[0]["id"] == snapshot.interrupts[0].value["tool_call_id"]
+    out = await agent.graph.ainvoke(typed("yes"), config("t"))
+    assert out["outcome"]["status"] == "completed"
+    model.assert_exhausted()
+
+
+async def test_a_client_that_closes_the_call_itself() -> None:
+    """C08: agent-chat-ui answers the open tool call before a typed message; it is not answered twice."""
+    agent = Agent(one_step(), storage="memory:")
+    out = await agent.graph.ainvoke({"messages": "go"}, config("t"))
+    id = out["messages"][-1].tool_calls[0]["id"]
+    closed = ToolMessage("Successfully handled tool call.", tool_call_id=id, id="do-not-render-1")
+    blocks = HumanMessage([{"type": "text", "text": "approve"}])
+    out = await agent.graph.ainvoke({"messages": [closed, blocks]}, config("t"))
+    assert out["outcome"]["status"] == "completed"
+    assert [m.tool_call_id for m in out["messages"] if isinstance(m, ToolMessage)] == [id]
+
+
+async def test_a_new_request_after_the_end_starts_anew() -> None:
+    """C08, C04, D04: nothing is pending any more; ids of the request before cannot answer the next one's questions."""
+    model = scripted(
+        [submit_plan([step("s1")]), submit_plan([step("s1")])],
+        {"s1": [ask_user("Which colour?"), said("s1"), ask_user("Which colour?"), said("s1")]},
+        ["Done.", "Done again."],
+    )
+    agent = Agent(model, storage="memory:")
+    first = await agent.start("do it", thread_id="t")
+    asked = await agent.resume("t", "approve")
+    await agent.resume("t", "blue")
+    second = await agent.start("do it again", thread_id="t")
+    assert second.plan == first.plan
+    assert second.pending[0]["id"] != first.pending[0]["id"]
+    for late in ({first.pending[0]["id"]: "approve"}, {asked.pending[0]["id"]: "blue"}):
+        with pytest.raises(StaleAnswer):
+            await agent.resume("t", late)
+    again = await agent.resume("t", {second.pending[0]["id"]: "approve"})
+    assert again.pending[0]["question"] == "Which colour?"
+    with pytest.raises(StaleAnswer):
+        await agent.resume("t", {asked.pending[0]["id"]: "blue"})
+    run = await agent.resume("t", {again.pending[0]["id"]: "green"})
+    assert (run.status, (run.receipt or {})["questions"][0]["answer"]) == ("completed", "green")
+    model.assert_exhausted()

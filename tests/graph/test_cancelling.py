@@ -1,0 +1,81 @@
+"""Runs that are cut off at any moment: nothing is lost, nothing is done twice, nothing ends silently."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, Settings, UnknownThread
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.runs import Outbox, config, last_seen, said, step
+
+ALONE = Settings(confirm="never")
+
+
+def working() -> ScriptedModel:
+    """Two steps side by side, one of which sends, and a third; answers by what it sees, however often it is asked."""
+
+    def execute(messages: list[Any], tools: list[Any]) -> Any:
+        brief = messages[1].text
+        if '<step id="s2">' not in brief:
+            return said("s1" if '<step id="s1">' in brief else "s3")
+        if any(message.text.startswith("[") for message in messages):
+            return finish_step("sent", evidence=last_seen(messages))
+        return call("send", to="ann", text="hi")
+
+    steps = [step("s1", depends_on=[]), step("s2", depends_on=[], tools=["send"]), step("s3", depends_on=["s1", "s2"])]
+    roles = {"triage": lambda *_: submit_plan(steps), "execute": execute, "deliver": lambda *_: "Done."}
+    return ScriptedModel(roles=roles)
+
+
+async def cut_off(turns: int) -> tuple[Agent, Outbox] | None:
+    """A run cancelled after so many turns of the event loop; None if it was over by then."""
+    outbox = Outbox()
+    agent = Agent(working(), [outbox.tool()], storage="memory:", settings=ALONE)
+    task = asyncio.create_task(agent.start("do it", thread_id="t"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if task.done():
+        return None
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return agent, outbox
+
+
+async def test_whenever_it_is_cancelled_it_goes_on() -> None:
+    """C06, R02, R03: resuming completes the run with one effect, or asks about the one that nobody can know of."""
+    moments = 0
+    for turns in range(1, 10_000, 11):
+        if (cut := await cut_off(turns)) is None:
+            break
+        agent, outbox = cut
+        moments += 1
+        try:
+            run = await agent.resume("t")
+        except UnknownThread:  # cancelled before anything was stored
+            continue
+        if run.status == "waiting":
+            assert run.pending[0]["kind"] == "effect"
+            run = await agent.resume("t", "it happened" if outbox.sent else "it did not")
+        assert (run.status, len(outbox.sent)) == ("completed", 1), f"cancelled after {turns} turns"
+    assert moments > 30
+
+
+async def test_a_run_between_two_nodes_is_put_back_on_its_way() -> None:
+    """R02: an update that was stored without the route after it, as a Ctrl-C can leave it, is not the end."""
+    for verb in ("resume", "ainvoke"):
+        outbox = Outbox()
+        agent = Agent(working(), [outbox.tool()], storage="memory:", settings=ALONE)
+        async for event in agent.stream("do it", thread_id="t"):
+            if event["type"] == "plan":
+                agent.drain()
+        graph = agent.graph
+        while (state := await graph.aget_state(config("t"))).next:
+            await graph.aupdate_state(config("t"), None, as_node="__end__")  # drops what is next
+        assert state.values.get("outcome") is None
+        if verb == "resume":
+            await agent.resume("t")
+        else:
+            await graph.ainvoke(None, config("t"), context=ALONE)
+        assert ((await agent.get("t")).status, len(outbox.sent)) == ("completed", 1)

@@ -1,0 +1,107 @@
+"""The graph compiled by somebody else, with nothing but a checkpointer: answers as clients send them."""
+
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from donewhen import build_graph
+from donewhen.testing import ScriptedModel, submit_plan
+from tests.runs import config, said, scripted, step
+
+
+def as_text(name: str = "confirm_plan", key: str = "edited_action") -> Any:
+    """The plan's text with the second step renamed, as agent-chat-ui and its kin send it back."""
+
+    def edited(shown: str) -> Any:
+        return {
+            "decisions": [{"type": "edit", key: {"name": name, "args": {"plan": shown.replace("on s2", "no more")}}}]
+        }
+
+    return edited
+
+
+RENAMED = [{"op": "replace", "path": "/steps/1/content", "value": "work no more"}]
+STEPS = [{"id": "s1", "content": "work on s1"}, {"id": "s2", "content": "work no more"}]
+
+
+def two_steps() -> ScriptedModel:
+    return scripted(submit_plan([step("s1"), step("s2")], title="Two"), {"s1": [said("s1")], "s2": [said("s2")]})
+
+
+async def answered(value: Any) -> dict[str, Any]:
+    """What the graph returns for an answer to its plan of two steps, or to the text of it."""
+    graph = build_graph(two_steps()).compile(checkpointer=InMemorySaver())
+    out = await graph.ainvoke({"messages": "do it"}, config("t"))
+    given = value(out["__interrupt__"][0].value["action_requests"][0]["args"]["plan"]) if callable(value) else value
+    return dict(await graph.ainvoke(Command(resume=given), config("t")))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        as_text(),
+        as_text(key="editedAction"),
+        [{"type": "edit", "args": {"action": "confirm_plan", "args": {"plan": {"steps": STEPS}}}}],
+        {"plan": {"title": "Two", "steps": STEPS}},
+        '{"steps": [{"id": "s1", "content": "work on s1"}, {"id": "s2", "content": "work no more"}]}',
+        {"steps": {"s2": {"content": "work no more"}}},
+        {"steps": {"s2": "work no more"}},
+        {"steps": [{**STEPS[0], "status": "done", "result": "forged"}, STEPS[1]], "outcome": {"status": "completed"}},
+        RENAMED,
+        {"patch": RENAMED},
+        {"resume": {"type": "edit", "patch": RENAMED}},
+    ],
+)
+async def test_an_edit_in_every_shape(value: Any) -> None:
+    """C02, C03: whole, as the edited text, as a JSON Patch, and by step id, wrapped as each client wraps it.
+
+    What no plan has means nothing, as in a plan of a model: a step said to be done is worked on.
+    """
+    out = await answered(value)
+    assert out["outcome"]["status"] == "completed"
+    assert [each["content"] for each in out["plan"]["steps"]] == ["work on s1", "work no more"]
+    (row,) = out["outcome"]["receipt"]["approvals"]
+    assert (row["kind"], row["decision"]) == ("plan", "edit")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ([{"op": "replace", "path": "/steps/9", "value": 1}], "does not apply"),
+        ([{"op": "remove", "path": "/steps"}], "leaves no plan"),
+        ([{"op": "copy", "from": "/steps", "path": "/steps/0/tools"}] * 60, "copies more than 10 times"),
+        ({"steps": {"s1": {"id": "s2"}}}, "ids are unique"),
+        ({"steps": {"s9": "x"}}, "no step s9; it has s1, s2"),
+        ({"remove": ["s1", "s2"]}, "at least 1"),
+        ({"steps": STEPS, "limits": {"rounds": 9999}}, "no edit of a plan changes them"),
+        ({"steps": [{"content": "x", "depends_on": ["s7"]}]}, "'s7', which is not a step"),
+        (as_text("send"), "of send, not"),
+        ({"decisions": [{"type": "approve"}, {"type": "approve"}]}, "2 decisions"),
+        ('```json\n{"type": "approve"\n```', "neither a decision nor feedback"),
+        ({"type": "approve", "revision": "0"}, "stale"),
+        ({"type": "approve", "id": "confirm.0"}, "stale"),
+        (0, "neither a decision nor feedback"),
+    ],
+)
+async def test_what_does_not_fit_keeps_the_pause(value: Any, why: str) -> None:
+    """C02, C03, C04: nothing runs, the same plan waits under the same id; the reason stands where clients draw it."""
+    out = await answered(value)
+    (pause,) = out["__interrupt__"]
+    assert why in pause.value["problem"]
+    assert why in pause.value["action_requests"][0]["description"]
+    assert [each["content"] for each in pause.value["plan"]["steps"]] == ["work on s1", "work on s2"]
+    assert pause.value["id"] == f"confirm.{pause.value['revision']}"
+    assert not out.get("todos")
+
+
+async def test_a_plain_answer_delivered_twice_answers_the_next_question_too() -> None:
+    """C06: what LangGraph alone cannot tell apart; ids can, and the second one is reported (C04)."""
+    graph = build_graph(scripted([submit_plan([step("s1")])] * 2, deliver=())).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": "do it"}, config("t"))
+    first = (await graph.ainvoke(Command(resume="shorter"), config("t")))["__interrupt__"][0]
+    named = {"type": "approve", "id": "confirm.0123456789abcdef"}
+    again = (await graph.ainvoke(Command(resume=named), config("t")))["__interrupt__"][0]
+    assert "stale" in again.value["problem"]
+    assert again.value["id"] == first.value["id"]

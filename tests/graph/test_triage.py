@@ -1,0 +1,299 @@
+"""Phase 1 of planning: one quick call that answers, asks, declines or plans; and what becomes of unusable replies."""
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import StructuredTool
+
+from donewhen import Agent, Executor, Limits, Profile, Settings
+from donewhen.graph.context import Deps
+from donewhen.graph.models.briefs import planning_brief
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.testing import (
+    ScriptedModel,
+    answer,
+    ask_user,
+    call,
+    decline,
+    finish_step,
+    reply,
+    submit_plan,
+)
+from tests.flows import play, requests, steps
+
+LEGAL = ["answer", "ask_user", "submit_plan", "decline"]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers. A long explanation follows that the triage never sees: carry the one."""
+    return a + b
+
+
+def tools(count: int) -> list[StructuredTool]:
+    """Tools that differ in name and description."""
+    made = []
+    for number in range(count):
+        text = f"Do thing number {number} with great care. More words about it."
+        made.append(StructuredTool.from_function(lambda x: x, name=f"thing_{number}", description=text, args_schema=XS))
+    return made
+
+
+XS = {"type": "object", "properties": {"x": {"type": "string", "description": "long " * 50}}, "required": ["x"]}
+
+
+def planning(*triage: Any, **roles: Any) -> ScriptedModel:
+    return ScriptedModel(roles={"triage": list(triage), **roles})
+
+
+async def test_a_question_costs_one_call() -> None:
+    """P02: a trivial question costs one model call: no plan, no pause, and the answer is the run's."""
+    model = planning(answer("Paris."))
+    flow = await play(model, [add], settings=Settings(), goal="What is the capital of France?")
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer, flow.run.plan, flow.pauses) == ("completed", "Paris.", None, [])
+    assert flow.run.spent["model_calls"] == 1
+    assert flow.values["messages"][-1].text == "Paris."
+
+
+async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
+    """P02: a simple task with one tool costs 1 + rounds + 1 calls."""
+    rounds = [call("add", a=2, b=3), finish_step("5", "s1.1")]
+    model = steps([{"content": "add", "tools": ["add"]}], {"s1": rounds}, deliver=["It is 5."])
+    flow = await play(model, [add])
+    model.assert_exhausted()
+    assert flow.run.spent["model_calls"] == 1 + len(rounds) + 1
+    assert flow.run.answer == "It is 5."
+
+
+async def test_triage_sees_little() -> None:
+    """P01: triage sees goal, conversation, tool names and one line of each description, its own four decisions; not
+    the schemas of tools, and all of it in few bytes."""
+    model = planning(answer("no"))
+    await play(model, [add, *tools(23)], settings=Settings(), goal="Say no")
+    (request,) = model.requests
+    assert request.role == "triage"
+    assert request.tool_names == LEGAL
+    assert "- add (write): Add two numbers.\n" in request.text
+    assert "carry the one" not in request.text
+    assert "long long" not in request.text
+    size = len(json.dumps(request.tools).encode()) + len(request.text.encode())
+    assert size < 8_000
+
+
+async def test_triage_does_not_think_and_the_draft_does() -> None:
+    """P01, P03: each phase asks for its own model, which is how thinking is off in one and on in the other."""
+    asked: list[str] = []
+    model = ScriptedModel(roles={"triage": [submit_plan(["a"], need_thinking=True)], "plan": [decline("no", "Sorry.")]})
+
+    def source(role: str, name: str | None) -> ScriptedModel:
+        asked.append(role)
+        return model
+
+    from donewhen import build_graph
+
+    await build_graph(source).compile().ainvoke({"messages": [HumanMessage("go")]})
+    assert asked == ["triage", "plan"]
+
+
+async def test_triage_asks_and_goes_on() -> None:
+    """P02: triage may ask; the answer is the result of that very call, and the next round extends the last."""
+    model = planning(ask_user("Which year?", ["2022", "2023"]), answer("Then it is 2023."))
+    flow = await play(model, settings=Settings(), answers=["2023"])
+    model.assert_exhausted()
+    assert flow.pauses[0]["question"] == "Which year?"
+    assert flow.pauses[0]["options"] == ["2022", "2023"]
+    first, second = model.requests
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.messages[-1].text.startswith("[plan.1] user ok\n<tool_output>\n2023")
+    assert flow.run.receipt is not None
+    assert flow.run.receipt["questions"][0]["answer"] == "2023"
+
+
+async def test_the_same_question_is_answered_from_the_record() -> None:
+    """X11: what the user answered is not asked again; the planner gets the recorded answer."""
+    model = planning(ask_user("Which year?"), ask_user("Which year?!"), answer("2023."))
+    flow = await play(model, settings=Settings(), answers=["2023"])
+    model.assert_exhausted()
+    assert len(flow.pauses) == 1
+    assert "You asked this before" in model.requests[2].text
+
+
+async def test_without_questions_left_the_planner_goes_on() -> None:
+    """P12: a limit of questions holds for planning too."""
+    model = planning(ask_user("Which year?"), answer("The latest."))
+    flow = await play(model, settings=Settings(limits=Limits(questions=0)))
+    model.assert_exhausted()
+    assert flow.pauses == []
+    assert "the limit of questions is reached" in model.requests[1].text
+
+
+async def test_a_goal_that_cannot_be_planned_says_what_it_needs() -> None:
+    """P15: a refusal has two fields: the user reads the guidance, the log the reason."""
+    model = planning(decline("no tool can send mail", "I would need a tool that sends mail."))
+    flow = await play(model, settings=Settings())
+    assert flow.run.outcome is not None
+    assert (flow.status, flow.run.outcome["code"]) == ("failed", "declined")
+    assert flow.run.answer == "I would need a tool that sends mail."
+    assert flow.run.outcome["reason"] == "no tool can send mail"
+    assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
+
+
+async def test_an_unknown_complexity_is_corrected() -> None:
+    """P05: in a run too, an unknown complexity is a correction and a missing one is moderate."""
+    wrong, missing = submit_plan(["a"], complexity="giant"), submit_plan(["a"], complexity=None)
+    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[wrong, missing])
+    flow = await play(model)
+    model.assert_exhausted()
+    assert "complexity" in flow.told("correction")[0]["text"]
+    assert flow.run.plan is not None
+    assert flow.run.plan["complexity"] == "moderate"
+
+
+async def test_an_answer_in_plain_text_is_not_said_twice() -> None:
+    """P02, S02: a text without a decision is a correction; what was said of it is taken back, for it comes again."""
+    model = planning("Paris is the capital of France.", answer("Paris is the capital of France."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    heard: list[str] = []
+    for event in flow.events:
+        if event["type"] == "speech_restarted":
+            heard.clear()
+        if event["type"] == "speech":
+            heard.append(event["text"])
+    assert "".join(heard) == flow.run.answer == "Paris is the capital of France."
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        call("ask_user", question="Which?", steps=[{"content": "a"}]),
+        call("answer", text="Here you are", plan_steps=[{"content": "a"}]),
+        '{"action": "ask_user", "speak": "Which?", "plan_steps": ["a"]}',
+        '{"action": "answer", "speak": "Done", "plan_steps": [{"content": "a"}]}',
+    ],
+)
+async def test_only_a_plan_carries_steps(wrong: Any) -> None:
+    """P06: a question or an answer that carries steps is a correction."""
+    model = planning(wrong, answer("Yes."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.answer == "Yes."
+    assert "only submit_plan carries steps" in model.requests[1].text
+
+
+UNREADABLE = ["Let me think about it.", reply(""), '{"action": "submit_plan", "steps": [{"content": "a'
+              , [call("add", a=1, b=2)], [answer("a"), answer("b")]]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", UNREADABLE, ids=["speech", "nothing", "broken", "tool", "two"])
+async def test_three_unusable_replies_end_honestly(wrong: Any) -> None:
+    """P11: nothing usable three times in a row ends the run as failed with the reason; no plan is made up."""
+    model = planning(wrong, wrong, wrong)
+    flow = await play(model, [add], settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.outcome is not None
+    assert (flow.status, flow.run.outcome["code"]) == ("failed", "no_plan")
+    assert "3 unusable replies in a row" in flow.run.outcome["reason"]
+    assert flow.run.plan is None
+    assert "No usable plan came out of planning: " in flow.run.answer
+    assert len(flow.told("correction")) == 3
+
+
+async def test_a_good_reply_starts_the_count_anew() -> None:
+    """P11: three in a row; a question in between was a decision."""
+    model = planning("hm", "hm", ask_user("Which?"), "hm", "hm", answer("ok"))
+    flow = await play(model, settings=Settings(), answers=["this"])
+    model.assert_exhausted()
+    assert flow.run.answer == "ok"
+
+
+async def test_planning_has_its_own_rounds_and_all_are_charged() -> None:
+    """P12: planning ends when its rounds are used; each of its calls stands in the ledger. ✗ `continue` is not free."""
+    model = planning(ask_user("A?"), ask_user("B?"))
+    settings = Settings(plan_rounds=2, limits=Limits(rounds=0))
+    flow = await play(model, settings=settings, answers=["a", "b"])
+    model.assert_exhausted()
+    assert flow.run.outcome is not None
+    assert flow.run.outcome["reason"] == "planning used all its 2 rounds"
+    assert flow.run.spent["model_calls"] == 2
+    assert flow.run.spent.get("rounds", 0) == 0
+    assert flow.run.spent["input_tokens"] > 0
+
+
+async def test_the_tools_that_fit_the_goal_are_shown() -> None:
+    """P13: of many tools the planner sees the most relevant; the goal may be Chinese."""
+    weather = StructuredTool.from_function(lambda x: x, name="weather", description="查询天气预报。", args_schema=XS)
+    model = planning(answer("ok"), answer("ok"))
+    settings = Settings(tool_selection=5)
+    agent = Agent(model, [*tools(60), weather], storage="memory:", settings=settings)
+    await agent.start("明天北京天气怎么样")
+    await agent.start("do thing number 42")
+    chinese, english = (request.text for request in model.requests)
+    assert "- weather" in chinese
+    assert "- thing_42 " in english
+    assert chinese.count("\n- thing_") == 4
+    assert english.count("\n- thing_") == 5
+
+
+async def test_a_tool_that_was_not_shown_may_be_planned() -> None:
+    """P13: a tool outside of the selection that the model names anyway and that exists is valid."""
+    rounds = [call("thing_59", x="y"), finish_step("y", "s1.1")]
+    model = steps([{"content": "do", "tools": ["thing_59"]}], {"s1": rounds})
+    flow = await play(model, tools(60), settings=Settings(confirm="never", tool_selection=3))
+    model.assert_exhausted()
+    assert "thing_59" not in model.requests[0].text
+    assert flow.status == "completed"
+
+
+async def test_a_passthrough_executor_gets_the_goal_unchanged() -> None:
+    """P16: one step, the goal word for word however long, and no call of the planner."""
+    goal = "Translate this:\n\n  " + "字 and words. " * 800
+    model = ScriptedModel(roles={"execute": [finish_step("done", "s1.result")], "deliver": ["Done."]})
+    executors = {"translator": Executor(description="translates", passthrough=True)}
+    flow = await play(
+        model, settings=Settings(executor="translator"), executors=executors, goal=goal, answers=["approve"]
+    )
+    model.assert_exhausted()
+    assert flow.run.plan is not None
+    (step,) = flow.run.plan["steps"]
+    assert (step["content"], step["executor"]) == (goal.strip(), "translator")
+    assert f'<step id="s1">\n{goal.strip()}\n</step>' in requests(model, "s1")[0].text
+
+
+async def test_an_unknown_executor_for_the_goal_is_said() -> None:
+    """P16: a name that no executor has ends the run at once, with the names there are."""
+    flow = await play(ScriptedModel(), settings=Settings(executor="nobody"), executors={"writer": Executor()})
+    assert flow.status == "failed"
+    assert flow.run.answer == "There is no executor 'nobody'; there are: writer."
+
+
+async def test_out_of_budget_while_planning_asks_for_more() -> None:
+    """D03, P12: a limit reached in planning is a question like any other; extended, planning goes on where it was."""
+    model = planning("hm", answer("ok"))
+    settings = Settings(limits=Limits(model_calls=1))
+    flow = await play(model, settings=settings, answers=["extend 1"])
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["budget"]
+    assert model.requests[1].messages[: len(model.requests[0].messages)] == model.requests[0].messages
+    assert "Correction:" in model.requests[1].messages[-1].text
+    assert flow.run.answer == "ok"
+
+
+async def test_out_of_budget_while_planning_ends_honestly() -> None:
+    """D03: where nobody is to be asked, the run ends as exhausted and says so."""
+    model = planning("hm")
+    settings = Settings(limits=Limits(model_calls=1), on_exhausted="deliver")
+    flow = await play(model, settings=settings)
+    model.assert_exhausted()
+    assert flow.status == "exhausted"
+    assert "the limit of model_calls was reached while planning" in flow.run.answer
+
+
+def test_what_stays_the_same_comes_first() -> None:
+    """P01: the brief begins with what is the same for the next goal, so that caches hit; the goal is last."""
+    deps, settings = Deps(lambda *_: ScriptedModel(), Toolbox([])), Settings(language="en", profile=Profile())
+    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, full=False)
+    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, full=False)
+    assert first.removesuffix("<goal>\none\n</goal>") == other.removesuffix("<goal>\ntwo\n</goal>")

@@ -1,0 +1,144 @@
+"""One thread, several requests: each starts with a fresh plan and fresh budgets; the conversation stays."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+
+from donewhen import Agent, Limits, Run, Settings
+from donewhen.graph.receive import GOAL_CHARS
+from donewhen.state.errors import GoalError
+from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+
+SETTINGS = Settings(limits=Limits(model_calls=6, rounds=10))
+
+
+def send(text: str) -> str:
+    """Send a text."""
+    SENT.append(text)
+    return f"sent {text} " + "x" * 2000
+
+
+SENT: list[str] = []
+
+
+def one_turn() -> dict[str, list[Any]]:
+    return {
+        "triage": [ask_user("To whom?"), submit_plan([{"content": "send it", "tools": ["send"]}])],
+        "execute": [call("send", text="hello"), finish_step("sent", "s1.1")],
+        "deliver": ["It is sent."],
+    }
+
+
+def said(request: Request) -> list[Any]:
+    """The messages of a prompt as a provider gets them."""
+    return [(m.type, m.text, m.tool_calls if isinstance(m, AIMessage) else None) for m in request.messages]
+
+
+async def turn(agent: Agent, thread: str, goal: str) -> tuple[Run, list[Any]]:
+    """One request to its end; the run, and the pauses."""
+    run, pauses = await agent.start(goal, thread_id=thread), []
+    for reply in ("Ann", "approve"):
+        pauses.append(run.pending[0])
+        run = await agent.resume(thread, reply)
+    return run, pauses
+
+
+async def test_the_next_request_starts_afresh() -> None:
+    """D04: a second request on the thread has its own plan, budgets, journal and receipt; nothing of it collides with
+    the first, not even where both do word for word the same."""
+    SENT.clear()
+    first, second = one_turn(), one_turn()
+    model = ScriptedModel(roles={role: [*replies, *second[role]] for role, replies in first.items()})
+    agent = Agent(model, [send], storage="memory:", settings=SETTINGS, effects={"send": "write"})
+    one, pauses = await turn(agent, "t", "Send hello")
+    two, others = await turn(agent, "t", "Send hello")
+    model.assert_exhausted()
+    assert (one.status, two.status) == ("completed", "completed")
+    assert SENT == ["hello", "hello"]
+    assert one.spent["model_calls"] == two.spent["model_calls"] == 5
+    assert two.receipt is not None
+    assert len(two.receipt["questions"]) == len(two.receipt["approvals"]) == len(two.receipt["effects"]) == 1
+    ids = [pause["id"] for pause in (*pauses, *others)]
+    assert len(set(ids)) == 4
+    assert len({pause["interrupt_id"] for pause in (*pauses, *others)}) == 4
+
+
+async def test_the_conversation_stays() -> None:
+    """D04: the planner of the second request sees what was said before it; control messages are not in it."""
+    first = one_turn()
+    model = ScriptedModel(roles={**first, "triage": [*first["triage"], answer("Ann got it.")]})
+    agent = Agent(model, [send], storage="memory:", settings=SETTINGS, effects={"send": "write"})
+    await turn(agent, "t", "Send hello")
+    run = await agent.start("Who got it?", thread_id="t")
+    model.assert_exhausted()
+    assert run.answer == "Ann got it."
+    brief = model.requests[-1].messages[1].text
+    assert "<conversation>\nuser: Send hello\nassistant: It is sent.\n</conversation>" in brief
+    assert "<goal>\nWho got it?\n</goal>" in brief
+    assert "<conversation>" not in model.requests[0].text
+    state = await agent.graph.aget_state({"configurable": {"thread_id": "t"}})
+    assert [m.text for m in state.values["messages"] if m.type == "human"] == ["Send hello", "Who got it?"]
+
+
+async def test_the_brief_does_not_change_while_people_answer() -> None:
+    """P01, D04: a question in the middle of planning changes nothing earlier in the prompt; the answer is appended."""
+    model = ScriptedModel(
+        roles={"triage": [answer("Hello."), ask_user("A?"), ask_user("B?"), submit_plan(["x"]), answer("As you like.")]}
+    )
+    agent = Agent(model, storage="memory:")
+    await agent.start("Hi", thread_id="t")
+    await agent.start("Do something", thread_id="t")
+    await agent.resume("t", "a")
+    await agent.resume("t", "b")
+    run = await agent.resume("t", "reject: rather tell me something")
+    model.assert_exhausted()
+    assert run.answer == "As you like."
+    asked = model.requests[1:4]
+    for before, after in pairwise(said(request) for request in asked):
+        assert after[: len(before)] == before
+        assert len(after) == len(before) + 2
+    again = model.requests[4].messages
+    assert again[0].text == asked[0].messages[0].text
+    assert "user: Hi\nassistant: Hello." in again[1].text
+    assert "rather tell me something" in again[1].text
+
+
+async def test_every_pause_of_every_request_is_closed() -> None:
+    """D04, X14: in the conversation each call of a pause has its result, over all requests."""
+    first, second = one_turn(), one_turn()
+    model = ScriptedModel(roles={role: [*replies, *second[role]] for role, replies in first.items()})
+    agent = Agent(model, [send], storage="memory:", settings=SETTINGS, effects={"send": "write"})
+    await turn(agent, "t", "Send hello")
+    await turn(agent, "t", "Send hello")
+    messages = (await agent.graph.aget_state({"configurable": {"thread_id": "t"}})).values["messages"]
+    opened = [c["id"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls]
+    closed = [m.tool_call_id for m in messages if isinstance(m, ToolMessage)]
+    assert opened == closed
+    assert len(set(opened)) == 4
+    assert len({m.id for m in messages}) == len(messages)
+
+
+@pytest.mark.parametrize("goal", ["", "  \n", "x" * (GOAL_CHARS + 1)])
+async def test_a_goal_nobody_could_work_on_is_refused(goal: str) -> None:
+    """P19: blank and endless goals are refused before anything is started; through the graph they end with a word."""
+    model = ScriptedModel()
+    agent = Agent(model, storage="memory:")
+    with pytest.raises(GoalError):
+        await agent.start(goal)
+    values = await agent.graph.ainvoke({"messages": [("user", goal)]}, {"configurable": {"thread_id": "t"}})
+    assert values["outcome"]["code"] == "bad_goal"
+    assert values["messages"][-1].text.startswith("The goal ")
+    model.assert_exhausted()
+
+
+async def test_goals_in_any_characters_are_worked_on() -> None:
+    """S03, F10: emoji, CJK, NUL and half characters in a goal neither break a run nor its storage."""
+    for goal in ("统计 😀 文件", "a\0b", "half \ud83d"):
+        model = ScriptedModel([answer("ok")])
+        agent = Agent(model, storage="memory:")
+        run = await agent.start(goal)
+        assert run.status == "completed"
+        assert "<goal>\n" in model.requests[0].text
+        model.requests[0].text.encode()

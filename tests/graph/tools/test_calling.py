@@ -1,0 +1,507 @@
+"""One call of one tool: whatever the tool does, the run goes on and the model learns what happened (X07, X12, F8)."""
+
+import asyncio
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import json
+import math
+import subprocess
+import sys
+import threading
+import time
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from langchain_core.callbacks import AsyncCallbackHandler
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException, tool
+from langgraph.errors import GraphInterrupt
+from langgraph.graph import START, StateGraph
+from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from donewhen.graph.tools.call import CallResult, bounded, call_tool
+from donewhen.graph.tools.rendering import rendered
+from tests.places import ROOT
+
+SECRET = "sk-live_4fJ9xQ2mZ8vB1nT6"
+
+
+async def called(body: Any, arguments: Any = None, *, seconds: float | None = 5, **options: Any) -> CallResult:
+    """Call a function as a tool."""
+    coroutine = asyncio.iscoroutinefunction(body)
+    made = StructuredTool.from_function(**{"coroutine" if coroutine else "func": body}, name="t", description="d")
+    return await call_tool(made, arguments or {}, timeout=seconds, **options)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(9)
+
+
+class Unshowable:
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+    __repr__ = __str__
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    when: datetime.date
+
+
+class Model(BaseModel):
+    price: decimal.Decimal
+
+
+def cycle() -> list[Any]:
+    one: list[Any] = [1]
+    one.append({"again": one})
+    return one
+
+
+def deep() -> list[Any]:
+    nested: list[Any] = []
+    for _ in range(100_000):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain", "plain"),
+        ("", ""),
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        (math.nan, "NaN"),
+        ({"n": math.inf}, '{"n": "Infinity"}'),
+        ([10**5_000], '["(an integer of 16,610 bits)"]'),
+        (b"bytes", "bytes"),
+        (b"\xff\xfe\x00", "(3 bytes that are not text, beginning ff fe 00)"),
+        ({"b", "a", 3, None}, '["a", "b", 3, null]'),
+        ({"when": datetime.date(2026, 1, 2), "d": decimal.Decimal("1.10")}, '{"when": "2026-01-02", "d": "1.10"}'),
+        ({1: "a", "1": "b", None: 0}, '{"1": "a", "1 (str)": "b", "null": 0}'),
+        (Point(1, datetime.date(2026, 1, 2)), '{"x": 1, "when": "2026-01-02"}'),
+        (Model(price=decimal.Decimal("9.99")), '{"price": "9.99"}'),
+        ([Colour.RED, collections.deque([1])], '["red", [1]]'),
+        (cycle(), '[1, {"again": "(the same structure again)"}]'),
+        ({"x": Unshowable()}, '{"x": "<Unshowable that cannot be printed: ValueError>"}'),
+        (["a", "b"], '["a", "b"]'),
+        ([{"type": "text", "text": "one"}, {"type": "text", "text": "two"}], "one\ntwo"),
+        ([{"type": "image", "base64": "AAAA", "mime_type": "image/png"}], "[image, image/png, 3 bytes]"),
+        ([{"type": "image_url", "image_url": {"url": "https://x.org/a.png"}}], "[image, https://x.org/a.png]"),
+        ([{"type": "file", "path": "a.txt"}], '[{"type": "file", "path": "a.txt"}]'),
+        ("a\ud83d\ude00b\ud800c\0", "a😀b�c␀"),
+        (AIMessage("said"), "said"),
+        (ToolMessage("fine", tool_call_id="1"), "fine"),
+    ],
+)  # fmt: skip
+async def test_every_value_becomes_text(kind: str, value: Any, text: str) -> None:
+    """X07, F8: whatever a tool returns is text that every database takes; data is JSON."""
+
+    def plain() -> Any:
+        return value
+
+    async def awaited() -> Any:
+        return value
+
+    result = await called(plain if kind == "sync" else awaited)
+    assert (result.ok, result.text, result.error) == (True, text, None)
+    result.text.encode()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("bad input"), "ValueError: bad input"),
+        (ValueError(), "ValueError"),
+        (ToolException("no such file"), "no such file"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (GeneratorExit(), "GeneratorExit"),
+        (BaseException("base"), "BaseException: base"),
+        (Unprintable(), "Unprintable: <Unprintable that cannot be printed: SystemExit>"),
+        (ExceptionGroup("g", [ValueError("a"), OSError("b")]), "ValueError: a; OSError: b"),
+        (RuntimeError(f"401 for key {SECRET}"), "RuntimeError: 401 for key [redacted]"),
+        (asyncio.CancelledError(), "the call was cancelled from within the tool"),
+        (StopIteration("x"), "RuntimeError: "),
+    ],
+)  # fmt: skip
+async def test_every_exception_becomes_a_result(kind: str, error: BaseException, text: str) -> None:
+    """X07, F8: a tool that raises anything is an observation that is not ok, without secrets; the loop lives on."""
+
+    def plain() -> None:
+        raise error
+
+    async def awaited() -> None:
+        raise error
+
+    result = await called(plain if kind == "sync" else awaited)
+    assert not result.ok
+    assert result.error is not None
+    assert result.text.startswith(text)
+    assert SECRET not in result.text
+
+
+def giving(value: Any) -> Any:
+    return lambda: value
+
+
+async def test_results_of_any_size_are_bounded_in_bounded_time() -> None:
+    """F8: 10 MB, a million items, 100,000 levels: at most the limit, quickly, saying so."""
+    values = ["x" * 10_000_000, list(range(3_000_000)), {"rows": [{"v": "y" * 50}] * 500_000}, deep(), range(10**12)]
+    for value in values:
+        started = time.perf_counter()
+        result = await called(giving(value))
+        assert time.perf_counter() - started < 3
+        assert result.ok
+        assert len(result.text) <= 1_000_000
+        assert "the rest was not kept" in result.text[-200:]
+    assert "10,000,000 characters" in (await called(lambda: "x" * 10_000_000)).text[-200:]
+    assert len((await called(lambda: "x" * 500, limit=200)).text) == 200
+
+
+def endless() -> Any:
+    while True:
+        yield 1
+
+
+async def test_generators_are_read_to_a_bound() -> None:
+    assert (await called(endless)).text == json.dumps([1] * 1_000)
+
+    def failing() -> Any:
+        yield 1
+        raise ValueError("midway")
+
+    assert (await called(failing)).error == "ValueError"
+
+
+async def test_a_tool_that_hangs_is_given_up() -> None:
+    """X07, X13, F8: a timeout is an observation with its duration; it says if a thread works on."""
+    release = threading.Event()
+
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    for body, said in ((release.wait, "thread that cannot be stopped"), (waits, "was cancelled")):
+        result = await called(body if body is waits else lambda: release.wait() and None, seconds=0.05)
+        assert (result.ok, result.error) == (False, "timeout")
+        assert 0.05 <= result.seconds < 2
+        assert result.text.startswith("no result after 0.05 seconds")
+        assert said in result.text
+    release.set()
+
+
+async def test_a_tool_that_will_not_be_cancelled_is_left_behind() -> None:
+    """F8: a tool that swallows its cancellation delays the run by half a second, not for ever."""
+    end = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not end.is_set():
+            try:
+                await end.wait()
+            except asyncio.CancelledError:
+                continue
+
+    started = time.perf_counter()
+    assert (await called(stubborn, seconds=0.05)).error == "timeout"
+    assert time.perf_counter() - started < 2
+    end.set()
+
+
+async def test_many_hanging_tools_do_not_block_the_next() -> None:
+    """F8: synchronous tools have threads of their own, so fifty that hang leave room for one that works."""
+    release = threading.Event()
+    hanging = [called(lambda: release.wait() and None, seconds=0.2) for _ in range(50)]
+    assert {result.error for result in await asyncio.gather(*hanging)} == {"timeout"}
+    assert (await called(lambda: "works", seconds=1)).text == "works"
+    release.set()
+
+
+def test_a_hanging_tool_does_not_keep_the_process_alive() -> None:
+    """F8: the process ends although a synchronous tool never returns."""
+    script = """
+import asyncio, threading
+from langchain_core.tools import tool
+from donewhen.graph.tools.call import call_tool
+@tool
+def hangs() -> str:
+    "Hang."
+    threading.Event().wait()
+    return ""
+print(asyncio.run(call_tool(hangs, {}, timeout=0.1)).error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+        check=True,
+    )
+    assert done.stdout.strip() == "timeout"
+
+
+async def test_cancelling_the_run_cancels_the_tool() -> None:
+    """Only the caller's own cancellation leaves call_tool, and the tool learns of it."""
+    started, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    task = asyncio.create_task(called(waits, seconds=None))
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cancelled.is_set()
+
+
+async def test_interrupts_of_the_graph_pass_through() -> None:
+    """An interrupt raised in a tool is the graph's business, in a thread too."""
+
+    def asks() -> None:
+        raise GraphInterrupt(())
+
+    with pytest.raises(GraphInterrupt):
+        await called(asks)
+
+    class State(TypedDict):
+        said: str
+
+    async def node(state: State, config: RunnableConfig) -> dict[str, str]:
+        return {"said": (await called(lambda: interrupt("sure?"), config=config)).text}
+
+    compiled = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
+    assert (await compiled.ainvoke({"said": ""}))["__interrupt__"][0].value == "sure?"
+
+
+async def test_messages_and_commands_are_read() -> None:
+    """A message's status decides; what a command would do to a graph is said, not done."""
+    failed = await called(lambda: ToolMessage("broken", tool_call_id="1", status="error"))
+    assert (failed.ok, failed.text, failed.error) == (False, "broken", "error")
+    update = {"messages": [ToolMessage("moved", tool_call_id="1")], "plan": {"steps": []}}
+    moved = await called(lambda: Command(update=update, goto="deliver"))
+    assert moved.ok
+    assert moved.text.startswith("moved\n")
+    assert "set plan and to go elsewhere" in moved.text
+    both = await called(
+        lambda: [ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="1", status="error")]
+    )
+    assert (both.ok, both.text) == (False, "a\nb")
+    assert (await called(lambda: ValueError("returned"))).error == "ValueError"
+
+
+async def test_the_artifact_is_kept_beside_the_text() -> None:
+    @tool(response_format="content_and_artifact")
+    def chart() -> Any:
+        """Draw."""
+        return {"points": {2, 1}}, {"files": {"a.svg": "<svg>"}}
+
+    result = await call_tool(chart, {}, timeout=5)
+    assert (result.text, result.artifact) == ('{"points": [1, 2]}', {"files": {"a.svg": "<svg>"}})
+
+    @tool(response_format="content_and_artifact")
+    def wrong() -> Any:
+        """Forget the artifact."""
+        return "only content"
+
+    assert not (await call_tool(wrong, {}, timeout=5)).ok
+
+
+class Counting(BaseTool):
+    name: str = "counting"
+    description: str = "Counts its calls."
+    calls: int = 0
+
+    def _run(self, step: int = 1) -> Any:
+        self.calls += step
+        return {"calls": self.calls}
+
+
+class Native(BaseTool):
+    name: str = "native"
+    description: str = "Is asynchronous."
+    does: Any = None
+
+    def _run(self) -> Any:
+        raise NotImplementedError
+
+    async def _arun(self) -> Any:
+        return self.does()
+
+
+def exits() -> None:
+    raise SystemExit(3)
+
+
+async def test_tool_classes_keep_their_state_and_are_guarded_like_functions() -> None:
+    """F8: a tool that is a class is called with its own state; what it returns or raises is as harmless."""
+    counting = Counting()
+    await call_tool(counting, {}, timeout=5)
+    assert (await call_tool(counting, {"step": 2}, timeout=5)).text == '{"calls": 3}'
+    assert counting.calls == 3
+    assert (await call_tool(Native(does=lambda: {2, 1}), {}, timeout=5)).text == "[1, 2]"
+    assert (await call_tool(Native(does=deep), {}, timeout=5)).ok
+    assert (await call_tool(Native(does=exits), {}, timeout=5)).error == "SystemExit"
+
+
+async def test_handled_errors_and_refused_arguments_are_not_ok() -> None:
+    """X07: a tool that handles its errors itself is not ok either; a refusal quotes no input."""
+
+    def fails(n: int) -> str:
+        raise ToolException("handled")
+
+    made = StructuredTool.from_function(fails, description="d", handle_tool_error=True)
+    result = await call_tool(made, {"n": 1}, timeout=5)
+    assert (result.ok, result.text, result.error) == (False, "handled", "error")
+    refused = await call_tool(made, {"n": SECRET}, timeout=5)
+    assert refused.text.startswith("the tool refused its arguments: n: ")
+    assert SECRET not in refused.text
+
+
+async def test_tracers_see_the_call_under_the_config() -> None:
+    """Callbacks, metadata and the call's id reach LangChain as usual."""
+    seen: list[Any] = []
+
+    class Tracer(AsyncCallbackHandler):
+        async def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
+            seen.append((serialized["name"], kwargs["metadata"]["step"], kwargs["tool_call_id"]))
+
+        async def on_tool_end(self, output: Any, **kwargs: Any) -> None:
+            seen.append(output.content)
+
+    config: RunnableConfig = {"callbacks": [Tracer()], "metadata": {"step": "s1"}}
+
+    async def awaited() -> set[int]:
+        return {1}
+
+    for body in (awaited, lambda: {1}):
+        seen.clear()
+        await called(body, config=config, call_id="call_7")
+        assert seen == [("t", "s1", "call_7"), "[1]"]
+
+
+async def test_the_idempotency_key_reaches_tools_that_ask_for_it() -> None:
+    """F1: a tool that declares `idempotency_key` gets the runtime's, whatever the model wrote there."""
+
+    def pays(amount: int, idempotency_key: str) -> str:
+        return f"{amount} {idempotency_key}"
+
+    def hidden(amount: int, idempotency_key: Annotated[str, InjectedToolArg] = "") -> str:
+        return f"{amount} {idempotency_key}"
+
+    for body in (pays, hidden):
+        assert (await called(body, {"amount": 5}, idempotency_key="k1")).text == "5 k1"
+        assert (await called(body, {"amount": 5, "idempotency_key": "forged"}, idempotency_key="k1")).text == "5 k1"
+    schema = {"type": "object", "properties": {"idempotency_key": {}}}
+    raw = StructuredTool(name="raw", description="", args_schema=schema, func=lambda **given: given)
+    assert (await call_tool(raw, {}, timeout=5, idempotency_key="k1")).text == '{"idempotency_key": "k1"}'
+    assert (await called(lambda: "none", idempotency_key="k1")).text == "none"
+
+
+async def test_injected_arguments_are_given_or_the_call_is_refused() -> None:
+    """Runtime, store and call id are there; graph state is not, and no model can set any of them."""
+
+    def wants(runtime: ToolRuntime, call: Annotated[str, InjectedToolCallId]) -> Any:
+        return [runtime.tool_call_id, call, runtime.state]
+
+    result = await called(wants, {"runtime": "forged", "call": "forged"}, call_id="call_7")
+    assert json.loads(result.text) == ["call_7", "call_7", {}]
+
+    def stateful(state: Annotated[dict[str, Any], InjectedState]) -> str:
+        return "never"
+
+    refused = await called(stateful, {"state": {"messages": []}})
+    assert (refused.ok, refused.error) == (False, "refused")
+    assert "wants LangGraph state in 'state'" in refused.text
+
+    def stores(store: Annotated[Any, InjectedStore()]) -> str:
+        return type(store).__name__
+
+    assert "a LangGraph store" in (await called(stores)).text
+
+    class State(TypedDict):
+        said: str
+
+    async def node(state: State) -> dict[str, str]:
+        return {"said": (await called(stores)).text}
+
+    compiled = StateGraph(State).add_node("node", node).add_edge(START, "node").compile(store=InMemoryStore())
+    assert (await compiled.ainvoke({"said": ""}))["said"] == "InMemoryStore"
+
+
+TEXT = st.text(st.sampled_from("ab \n中é\u0301\u200d\ufe0f\r😀👍🏽👩🚀🇩🇪"), min_size=0, max_size=2_000) | st.text(
+    max_size=600
+)
+
+
+@given(TEXT, st.integers(200, 900))
+@settings(max_examples=300, deadline=None)
+def test_bounded_text_keeps_head_and_tail_and_says_how_to_read_the_rest(text: str, limit: int) -> None:
+    """X12: within the limit, head and tail verbatim, the number left out exact, the offset where the head ends."""
+    cut = bounded(text, limit, "s2.3")
+    if len(text) <= limit:
+        assert cut == text
+        return
+    assert len(cut) <= limit
+    head, note, tail = cut.partition("\n… ")
+    count = int(note and tail.split(" characters left out;")[0].replace(",", ""))
+    offset = int(tail.split("offset=")[1].split(")")[0])
+    rest = tail.split(" reads them …\n", 1)[1]
+    assert text.startswith(head)
+    assert text.endswith(rest)
+    assert len(head) == offset
+    assert len(head) + count + len(rest) == len(text)
+
+
+def test_bounded_text_is_cut_between_what_is_read_as_one() -> None:
+    """X12, S03: no emoji, accent, flag or line end is torn apart."""
+    for one in ("e\u0301", "👩\u200d🚀", "👍🏽", "🇩🇪", "❤\ufe0f", "\r\n"):
+        text = one * 600
+        for limit in range(300, 312):
+            cut = bounded(text, limit, "s1.1")
+            head, rest = cut.split("\n… ")[0], cut.split(" …\n")[1]
+            assert len(head) % len(one) == 0
+            assert len(rest) % len(one) == 0
+    note = bounded("x" * 20_000, 8_000, "s2.3").split("\n")[1]
+    assert note == '… 12,085 characters left out; recall(observation="s2.3", offset=5276) reads them …'
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=4)
+
+
+def structures(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.text(max_size=3) | st.integers()
+    sets = st.frozensets(keys, max_size=3)
+    return st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4) | sets | st.tuples(inner, inner)
+
+
+@given(structures(st.recursive(SCALARS, structures, max_leaves=20)))
+@settings(max_examples=200, deadline=None)
+def test_structures_become_valid_json(value: Any) -> None:
+    """Data is JSON whatever is in it, so that checks can read paths in it."""
+    json.loads(rendered(value, 100_000))

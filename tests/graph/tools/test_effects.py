@@ -1,0 +1,151 @@
+"""The ledger of effects, call by call: what is known is replayed, what is harmless repeated, the rest asked."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.store.memory import InMemoryStore
+
+from donewhen import Agent, build_graph
+from donewhen.graph.people.pauses import PAUSE_ID
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.effects import Doubt, Effect, Ledger, Outcome, perform
+from donewhen.graph.tools.injection import takes_key
+from donewhen.state.errors import ConfigError
+from donewhen.testing import ScriptedModel
+
+
+class Died(BaseException):
+    """Stands for a process that is gone: nothing after it runs."""
+
+
+def send(to: str) -> str:
+    """Send."""
+    return to
+
+
+def charge(order: str, idempotency_key: str) -> str:
+    """Charge."""
+    return order + idempotency_key
+
+
+def effect_of(function: Callable[..., Any], **more: Any) -> Effect:
+    tool: BaseTool = StructuredTool.from_function(function)
+    return Effect("key", tool, {}, "write", keyed=takes_key(tool), **more)
+
+
+class World:
+    """Counts effects, and dies after them as often as told."""
+
+    def __init__(self, *, dies: int = 0) -> None:
+        self.count = 0
+        self.dies = dies
+
+    async def run(self, key: str) -> Outcome:
+        self.count += 1
+        if self.dies >= self.count:
+            raise Died
+        return Outcome(CallResult(True, "done", 0.0))
+
+
+async def begun(ledger: Ledger) -> None:
+    """A call that was cut off."""
+    with pytest.raises(Died):
+        await perform(ledger, effect_of(send), World(dies=1).run)
+
+
+async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
+    """R03: "it did not happen" is about the attempt it was said of. Dying again in the next attempt asks again."""
+    store, world = InMemoryStore(), World(dies=1)
+    await begun(Ledger(store, "t", "execute:0", "s1"))
+    first = await perform(Ledger(store, "t", "execute:0", "s1"), effect_of(send), world.run)
+    assert isinstance(first, Doubt)
+    ledger, denied = Ledger(store, "t", "execute:1", "s1"), effect_of(send, known="not_happened", attempt=first.attempt)
+    with pytest.raises(Died):
+        await perform(ledger, denied, world.run)
+    second = await perform(ledger, denied, world.run)
+    assert second == Doubt("key@execute:1", done=False)
+    assert world.count == 1
+    once_more = await perform(ledger, replace(denied, attempt=second.attempt), world.run)
+    assert isinstance(once_more, Outcome)
+    assert once_more.result.text == "done"
+    assert world.count == 2
+
+
+async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
+    """R03: the call was made after all; a fork of the thread's history asks before it makes it once more."""
+    store, world = InMemoryStore(), World()
+    await begun(Ledger(store, "t", "execute:0", "s1"))
+    denied = effect_of(send, known="not_happened", attempt="key@execute:0")
+    assert isinstance(await perform(Ledger(store, "t", "execute:1", "s1"), denied, world.run), Outcome)
+    doubt = await perform(Ledger(store, "t", "execute:2", "s1"), denied, world.run)
+    assert doubt == Doubt("key@execute:1", done=True)
+    assert world.count == 1
+
+
+async def test_a_tool_that_takes_the_key_is_called_again_with_it() -> None:
+    """R03: the service knows the key, so nobody has to be asked; a tool that does not take it asks."""
+    ledger, world = Ledger(InMemoryStore(), "t", "execute:0", "s1"), World(dies=1)
+    with pytest.raises(Died):
+        await perform(ledger, effect_of(charge), world.run)
+    again = await perform(ledger, effect_of(charge), world.run)
+    assert isinstance(again, Outcome)
+    assert again.result.text == "done"
+    other = Ledger(ledger.store, "u", "execute:0", "s1")
+    await begun(other)
+    assert isinstance(await perform(other, effect_of(send), World().run), Doubt)
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "step", "claims", "made"),
+    [
+        ("execute:0", "s1", [], "replayed"),
+        ("execute:0", "s2", [], "made"),
+        ("execute:1", "s1", [], "asked"),
+        ("execute:1", "s2", [], "asked"),
+        ("execute:1", "s1", ["first"], "made"),
+    ],
+    ids=["lost rounds", "beside", "fork", "fork, another step", "known here"],
+)
+async def test_a_write_is_known_again_in_another_round(dispatch: str, step: str, claims: list[str], made: str) -> None:
+    """R03: by tool and arguments: replayed where a crash lost the rounds, asked about where another branch made it,
+    made where this history knows of the first one, or where a step beside this one makes it too."""
+    store, world = InMemoryStore(), World()
+    first = replace(effect_of(send), key="first")
+    assert isinstance(await perform(Ledger(store, "t", "execute:0", "s1"), first, world.run), Outcome)
+    later = replace(first, key="later")
+    found = await perform(Ledger(store, "t", dispatch, step, claims), later, world.run)
+    if made == "asked":
+        assert found == Doubt("first@execute:0", done=True)
+    else:
+        assert isinstance(found, Outcome)
+        assert found.claim == ("first" if made == "replayed" else "later")
+    assert world.count == (2 if made == "made" else 1)
+    assert isinstance(await perform(Ledger(store, "other thread", "x", step), later, world.run), Outcome)
+
+
+@pytest.mark.parametrize("kind", ["read", "idempotent"])
+async def test_what_is_harmless_is_done_again_in_a_fork(kind: Any) -> None:
+    """R03: reading, and writing what may be written twice, asks nobody."""
+    store, world = InMemoryStore(), World()
+    effect = replace(effect_of(send), kind=kind)
+    for branch in ("execute:0", "execute:1"):
+        assert isinstance(await perform(Ledger(store, "t", branch, "s1"), effect, world.run), Outcome)
+    assert world.count == 2
+
+
+def test_ids_of_second_calls_of_a_round_are_ids() -> None:
+    """C04: an answer by such an id is for that question or for none, never for another one."""
+    for id in ("s3.effect2.df510a17", "s3.call2.df510a17.1", "2:s3.effect2.df510a17.12~2"):
+        assert PAUSE_ID.fullmatch(id)
+
+
+@pytest.mark.parametrize("effects", [{"sned": "write"}, {"send": "read", "find": "read"}])
+def test_an_effect_of_no_tool_is_an_error(effects: Any) -> None:
+    """R03: a typing error in `effects` would leave a tool what its server says it is, perhaps read-only."""
+    with pytest.raises(ConfigError, match="there are: send"):
+        Agent(ScriptedModel(), [send], storage="memory:", effects=effects)
+    with pytest.raises(ConfigError, match="there are: send"):
+        build_graph(ScriptedModel(), [send], effects=effects)

@@ -1,0 +1,145 @@
+"""Probes: what a tool can tell of a call that was cut off. What it does not clearly say, a person is asked."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, StorageError
+from donewhen.graph.tools.probing import ask_probe
+from donewhen.state.errors import ToolError
+from donewhen.testing import Crash, crashing
+from tests.runs import Outbox, sending, values
+
+
+class Undecided:
+    """Neither yes nor no, as an array of several values is."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("both")
+
+
+def at_once(found: Any) -> Callable[..., Any]:
+    return lambda arguments: found
+
+
+def later(found: Any) -> Callable[..., Any]:
+    async def probe(arguments: Any) -> Any:
+        await asyncio.sleep(0)
+        return found
+
+    return probe
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    def probe(arguments: Any) -> Any:
+        raise error
+
+    return probe
+
+
+async def cut_off(outbox: Outbox, thread: str = "t", **metadata: Any) -> Agent:
+    """An agent whose run on the thread died after its one effect, before anybody wrote down that it happened."""
+    crash = Crash(None, only=["store"])
+
+    async def send(**arguments: Any) -> str:
+        outbox.sent.append(arguments)
+        if crash.at is None:
+            crash.at = len(crash.trace) + 1
+        return "sent"
+
+    tool = outbox.tool(**metadata).model_copy(update={"coroutine": send})
+    storage = crashing("memory:", crash)
+    agent = Agent(sending(tools=["send"]), [tool], storage=storage, settings={"confirm": "never"})
+    with pytest.raises(StorageError):
+        await agent.start("do it", thread_id=thread)
+    assert len(outbox.sent) == 1
+    return agent
+
+
+@pytest.mark.parametrize("form", [at_once, later])
+@pytest.mark.parametrize(("found", "text"), [(True, "took effect"), ("mail 7", "mail 7"), ({"id": 7}, '"id": 7')])
+async def test_a_probe_that_knows_the_call_happened(form: Any, found: Any, text: str) -> None:
+    """R03: what it says is the call's result; nobody is asked, nothing is sent again."""
+    outbox = Outbox()
+    agent = await cut_off(outbox, probe=form(found))
+    run = await agent.resume("t")
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+    journal = (await values(agent, "t"))["journal"]
+    assert text in journal[0]["text"]
+
+
+@pytest.mark.parametrize("form", [at_once, later])
+async def test_a_probe_that_knows_it_did_not(form: Any) -> None:
+    """R03: the call is made; here it does happen twice, since the probe lied."""
+    outbox = Outbox()
+    agent = await cut_off(outbox, probe=form(False))
+    run = await agent.resume("t")
+    assert (run.status, len(outbox.sent)) == ("completed", 2)
+
+
+@pytest.mark.parametrize(
+    "probe",
+    [
+        *(form(found) for form in (at_once, later) for found in (None, "", 0, [], {}, b"", "  ", Undecided())),
+        *(raising(error) for error in (ValueError("no"), SystemExit(1), KeyboardInterrupt(), asyncio.CancelledError())),
+        lambda: True,
+        lambda arguments, more: True,
+    ],
+)
+async def test_a_probe_that_does_not_know(probe: Any) -> None:
+    """R03: it raises, takes other arguments, or gives back nothing to go by: a person is asked."""
+    outbox = Outbox()
+    agent = await cut_off(outbox, probe=probe)
+    run = await agent.resume("t")
+    assert [pause["kind"] for pause in run.pending] == ["effect"]
+    run = await agent.resume("t", {run.pending[0]["id"]: "it happened"})
+    assert (run.status, len(outbox.sent)) == ("completed", 1)
+
+
+@pytest.mark.parametrize("thread", ["a.b", "50%", "*", "..", "ä b/c"])
+async def test_whatever_a_thread_is_called_its_calls_are_known_again(thread: str) -> None:
+    """R03: a dot is nothing that a store takes in a namespace; the intent is found all the same."""
+    outbox = Outbox()
+    agent = await cut_off(outbox, thread)
+    run = await agent.resume(thread)
+    assert [pause["kind"] for pause in run.pending] == ["effect"]
+    assert len(outbox.sent) == 1
+
+
+async def test_a_probe_is_told_the_arguments_and_the_key() -> None:
+    """R03: the very key with which the service was called, if the probe takes one."""
+    told: list[Any] = []
+
+    def probe(arguments: Any, idempotency_key: str) -> bool:
+        told.append((arguments, idempotency_key))
+        return True
+
+    agent = await cut_off(Outbox(), probe=probe)
+    assert (await agent.resume("t")).status == "completed"
+    ((arguments, key),) = told
+    assert arguments == {"to": "ann", "text": "hello"}
+    assert len(key) == 40
+
+
+@pytest.mark.parametrize("waits", ["in a thread", "in the loop"])
+async def test_a_probe_that_hangs_knows_nothing(waits: str) -> None:
+    """R03, F2: the run does not hang with it."""
+    over = threading.Event()
+
+    async def slow(arguments: Any) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    probe = slow if waits == "in the loop" else lambda arguments: over.wait()
+    tool = Outbox().tool(probe=probe)
+    assert await ask_probe(tool, {}, "key", seconds=0.05) is None
+    over.set()
+
+
+def test_a_probe_is_a_function() -> None:
+    """R03: said when the agent is made, not after a crash."""
+    with pytest.raises(ToolError, match="must be a function"):
+        Agent(sending(), [Outbox().tool(probe="yes")], storage="memory:")

@@ -1,0 +1,98 @@
+"""Which tools a planner is shown: relevance by words, and by pairs of characters where a script writes no spaces."""
+
+from time import process_time
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from donewhen.graph.tools.selection import most_relevant, terms
+from donewhen.state.language import other_script
+
+TOOLS = {
+    "read_file": "Read a text file.",
+    "sum_column": "Add up the numbers of a column in a CSV table.",
+    "sendMail": "Send an e-mail to somebody.",
+    "tianqi": "查询城市的天气预报。",
+    "youjian": "发送电子邮件。",
+    "tenki": "都市の天気を調べます。",
+    "nalssi": "도시의 날씨를 알려줍니다.",
+    "pogoda": "Показывает прогноз погоды в городе.",
+    "wetter": "Zeigt das Wetter für größere Städte.",
+    "akas": "บอกสภาพอากาศของเมือง",
+}
+
+
+@pytest.mark.parametrize(
+    ("goal", "tool"),
+    [
+        ("what is in the file notes.txt?", "read_file"),
+        ("total the columns", "sum_column"),
+        ("send Ann a mail", "sendMail"),
+        ("明天北京的天气怎么样", "tianqi"),
+        ("给小王发一封邮件", "youjian"),
+        ("東京の天気を教えて", "tenki"),
+        ("서울 날씨가 어때?", "nalssi"),
+        ("какая погода в Москве", "pogoda"),
+        ("GROSSE STADT WETTER", "wetter"),
+        ("สภาพอากาศวันนี้", "akas"),
+    ],
+)
+def test_goals_find_their_tool_in_every_script(goal: str, tool: str) -> None:
+    """P13: scoring works for Chinese, Japanese, Korean, Thai and for words with endings, cases and accents."""
+    described = {name: f"{name} {text}" for name, text in TOOLS.items()}
+    assert most_relevant(goal, described, 1) == [tool]
+
+
+def test_the_order_stays_and_ties_go_to_the_earlier() -> None:
+    """P13: the selection keeps the given order, so that prompts stay the same; nothing is dropped below the top-k."""
+    assert most_relevant("zzz", TOOLS, 3) == list(TOOLS)[:3]
+    assert most_relevant("weather mail", TOOLS, 99) == list(TOOLS)
+    both = most_relevant("send e-mail, read file", TOOLS, 2)
+    assert both == ["read_file", "sendMail"]
+
+
+@examples(deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_has_terms(text: str) -> None:
+    """P13: any text has terms, and none of them is empty."""
+    assert all(terms(text))
+
+
+def test_case_and_accents_do_not_matter() -> None:
+    """P13: the same words give the same terms; names in camel case are their words."""
+    assert terms("READ der Größe") == terms("read DER GRÖSSE") == terms("Read der Grosse")
+    assert terms("readFile") == terms("read_file") == ["read", "file"]
+
+
+def test_many_tools_are_chosen_among_quickly() -> None:
+    """P13: five thousand tools take a moment."""
+    many = {f"tool_{n}": f"Does thing {n} for 城市{n}." for n in range(5000)}
+    began = process_time()
+    assert "tool_4321" in most_relevant("thing 4321", many, 24)
+    assert process_time() - began < 2.0
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "other"),
+    [
+        ("zh-CN", "Read the file and count its rows", True),
+        ("Chinese", "Read the file and count its rows", True),
+        ("zh", "读取 sales.csv 文件并统计行数 with make count", False),
+        ("en", "读取文件并统计每个地区的销售额", True),
+        ("en", "Read 销售.csv and sum the amounts", False),
+        ("ja", "ファイルを読み取って行数を数えてください", False),
+        ("ja", "Read the file and count its rows", True),
+        ("ru", "Прочитай файл и посчитай строки", False),
+        ("de", "Прочитай файл и посчитай строки", True),
+        ("de", "Read the file and count its rows", False),
+        ("en", "Ｒｅａｄ ｔｈｅ ｆｉｌｅ ｎｏｗ ｐｌｅａｓｅ", False),
+        ("zh", "OK", False),
+        ("tlh", "Read the file and count its rows", False),
+        (None, "读取文件并统计每个地区的销售额", False),
+    ],
+)
+def test_another_script_is_told_only_where_it_is_plain(language: str | None, text: str, other: bool) -> None:
+    """P14: a text in another script than its language's is noticed; names, short texts and unknown languages pass."""
+    assert other_script(text, language) == other

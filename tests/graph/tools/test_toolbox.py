@@ -1,0 +1,328 @@
+"""The toolbox: schemas, effects, targets, and the full check of a call's arguments (X06, X07)."""
+
+import gzip
+import json
+import math
+import time
+from typing import Annotated, Any, Literal
+
+import pytest
+from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
+from langgraph.prebuilt import InjectedState
+from pydantic import BaseModel, Field
+
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.errors import ToolError
+from tests.places import EVALS
+
+
+def described(name: str, schema: Any, description: str = "", **metadata: Any) -> BaseTool:
+    return StructuredTool(
+        name=name, description=description, args_schema=schema, func=lambda **_: "", metadata=metadata or None
+    )
+
+
+def problems(schema: dict[str, Any], arguments: Any) -> list[str]:
+    return Toolbox([described("t", schema)]).problems("t", arguments)
+
+
+def an_object(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+class Item(BaseModel):
+    sku: str
+    amount: int = Field(gt=0)
+
+
+class Node(BaseModel):
+    name: str
+    children: list["Node"] = []
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    lives: int
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    breed: str
+
+
+@tool
+def order(
+    items: list[Item],
+    unit: Literal["C", "F"] = "C",
+    note: str | None = None,
+    tree: Node | None = None,
+    pet: Cat | Dog | None = None,
+    extra: dict[str, Any] | None = None,
+) -> str:
+    """Order things. They come by post."""
+    return "ordered"
+
+
+ORDER = Toolbox([order])
+GOOD = {"items": [{"sku": "a", "amount": 1}]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, ['missing required argument "items" (array)']),
+        ({"items": [], "item": 1}, ['unknown argument "item"; allowed: items, unit, note, tree, pet, extra']),
+        ({"items": [], "nots": ""}, ['unknown argument "nots"; did you mean "note"?']),
+        ({"items": "a"}, ['items: expected array, got "a" (string)']),
+        ({"items": [{"sku": "a", "amount": "x"}]}, ['items[0].amount: expected integer, got "x" (string)']),
+        ({"items": [{"sku": "a", "amount": 0}]}, ["items[0].amount: expected more than 0, got 0 (integer)"]),
+        ({"items": [{"amount": 1, "skew": 2}]}, ['items[0]: missing required argument "sku" (string)',
+                                                 'items[0]: unknown argument "skew"; allowed: sku, amount']),
+        ({"items": [], "unit": "K"}, ['unit: expected one of "C", "F", got "K" (string)']),
+        ({"items": [], "note": 3}, ["note: expected string or null, got 3 (integer)"]),
+        ({"items": [], "tree": {"name": "a", "children": [{"name": "b", "childs": []}]}},
+         ['tree.children[0]: unknown argument "childs"; did you mean "children"?']),
+        ({"items": [], "pet": {"kind": "dog", "lives": 3}}, ['pet: missing required argument "breed" (string)']),
+        ({"items": True}, ["items: expected array, got true (boolean)"]),
+        ([1], ["the arguments must be a JSON object, got a list of 1 items"]),
+        ("{}", ['the arguments must be a JSON object, got "{}" (string)']),
+    ],
+)  # fmt: skip
+def test_problems_say_where_what_was_given_and_what_is_expected(arguments: Any, said: list[str]) -> None:
+    """X06: required, types, unknown keys, enums, also nested, in words a model can act on."""
+    assert ORDER.problems("order", arguments) == said
+
+
+def test_arguments_that_fit_have_no_problems() -> None:
+    """X06: what the schema allows passes: free objects, recursion, unions, null."""
+    tree = {"name": "a", "children": [{"name": "b"}]}
+    whole = {"unit": "F", "note": None, "tree": tree, "pet": {"kind": "cat", "lives": 9}, "extra": {"any": ["thing"]}}
+    assert ORDER.problems("order", GOOD) == []
+    assert ORDER.problems("order", {**GOOD, **whole}) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {**an_object(a={}), "additionalProperties": True},
+        {**an_object(a={}), "additionalProperties": {"type": "integer"}},
+        {**an_object(a={}), "patternProperties": {"^x": {}}},
+        {**an_object(a={}), "unevaluatedProperties": {}},
+        {"type": "object", "allOf": [an_object(a={}), an_object(xtra={})]},
+        {**an_object(a={}), "anyOf": [{"required": ["a"]}, {"properties": {"xtra": {}}}]},
+        {"type": "object", "$ref": "#/$defs/P", "$defs": {"P": an_object(a={}, xtra={})}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "allOf": [{"$ref": "#/definitions/P"}],
+         "definitions": {"P": an_object(a={}, xtra={})}},
+    ],
+)  # fmt: skip
+def test_a_key_that_any_part_of_the_schema_allows_is_not_unknown(schema: dict[str, Any]) -> None:
+    """X06: unknown keys are refused only where nothing in the schema allows them, however it is composed."""
+    assert problems(schema, {"a": 1, "xtra": 1}) == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object"},
+        {},
+        an_object(a={}),
+        {"type": "object", "allOf": [an_object(a={}), an_object(b={})]},
+        {"type": "object", "$ref": "#/$defs/P", "$defs": {"P": an_object(a={})}},
+        {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "$ref": "#/definitions/P",
+         "definitions": {"P": an_object(a={})}},
+    ],
+)  # fmt: skip
+def test_a_key_that_no_part_of_the_schema_knows_is_unknown(schema: dict[str, Any]) -> None:
+    """X06: also where the schema says nothing about additional keys, and where it is composed."""
+    assert any('unknown argument "xtra"' in line for line in problems(schema, {"xtra": 1}))
+
+
+def test_many_problems_are_counted_not_listed() -> None:
+    """X06: a correction stays short."""
+    lines = problems(an_object(a={"type": "array", "items": {"type": "integer"}}), {"a": ["x"] * 50})
+    assert len(lines) == 11
+    assert lines[-1] == "and 40 more problems"
+
+
+def test_numbers_must_be_finite_and_booleans_are_no_integers() -> None:
+    """X06: what JSON cannot say is refused where a number is wanted."""
+    schema = an_object(n={"type": "number"}, i={"type": "integer"})
+    assert problems(schema, {"n": math.nan})
+    assert problems(schema, {"n": math.inf})
+    assert problems(schema, {"i": True})
+    assert problems(schema, {"n": 1.5, "i": 3}) == []
+
+
+DEEP: list[Any] = []
+for _ in range(20_000):
+    DEEP = [DEEP]
+DOUBLING = {f"d{n}": {"anyOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)} | {"d40": {"type": "string"}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "fine"),
+    [
+        (an_object(a={"type": "string", "pattern": "^(a+)+$"}), {"a": "a" * 40 + "!"}, False),
+        ({**an_object(), "patternProperties": {"^(a|aa)+$": {}}}, {"a" * 60 + "!": 1}, False),
+        (an_object(a={"uniqueItems": True}), {"a": [{"n": n} for n in range(20_000)]}, True),
+        (an_object(a={"type": "string"}), {"a": "x" * 3_000_000}, True),
+        (an_object(a={"type": "integer"}), {"a": "x" * 3_000_000}, False),
+        (an_object(a={"type": "array", "items": {"type": "integer"}}), {"a": list(range(20_000))}, True),
+        (an_object(a={"$ref": "#/$defs/L"}) | {"$defs": {"L": {"items": {"$ref": "#/$defs/L"}}}}, {"a": DEEP}, False),
+        (an_object(a={"$ref": "#/$defs/d0"}) | {"$defs": DOUBLING}, {"a": 1}, False),
+        (an_object(a={"multipleOf": 0.1}), {"a": 1e308}, None),
+        (an_object(a={"type": "string", "pattern": "[^]"}), {"a": "x"}, True),
+    ],
+)  # fmt: skip
+def test_hostile_schemas_and_arguments_are_decided_quickly(schema: Any, arguments: Any, fine: bool | None) -> None:
+    """X06, F8: slow patterns, huge and deep values, schemas that double: an answer in seconds, never an exception."""
+    box = Toolbox([described("t", schema)])
+    started = time.perf_counter()
+    lines = box.problems("t", arguments)
+    assert time.perf_counter() - started < 5
+    assert fine is None or (lines == []) == fine
+    assert all(len(line) < 1_000 for line in lines)
+
+
+def test_unknown_tools_have_near_matches() -> None:
+    """X07: a misspelt or prefixed name leads to the tools that may have been meant."""
+    box = Toolbox([described(name, {}) for name in ("read_file", "write_file", "list_files", "calculate")])
+    assert box.near("readfile")[0] == "read_file"
+    assert box.near("functions.read_file")[0] == "read_file"
+    assert box.near("Calculate")[0] == "calculate"
+    assert box.near("file")[:1] != []
+    assert box.near("zzzzzz") == []
+    assert box.near("x" * 1_000_000) == []
+
+
+def test_what_a_tool_does_comes_from_the_mapping_its_metadata_or_its_annotations() -> None:
+    """Effects: the caller's word first, then the tool's own, then MCP's hints; unknown means write."""
+    box = Toolbox(
+        [
+            described("mapped", {}, effect="write", readOnlyHint=True),
+            described("own", {}, effect="idempotent", readOnlyHint=True),
+            described("reads", {}, readOnlyHint=True),
+            described("repeats", {}, readOnlyHint=False, idempotentHint=True),
+            described("silent", {}, readOnlyHint=None),
+        ],
+        {"mapped": "read"},
+    )
+    assert [box.effect(name) for name in box] == ["read", "idempotent", "read", "idempotent", "write"]
+    assert box.effect("unknown") == "write"
+
+
+def test_targets_are_the_things_a_call_is_about() -> None:
+    """Paths are normalised, so that the same file is the same target however it is written."""
+    declared = described("send", an_object(), target=["recipient", "folder"])
+    box = Toolbox([described("t", an_object()), declared])
+    assert box.targets("t", {"path": "./a/../b//c.txt", "content": "x", "order_id": "#W1", "id": 7}) == {
+        "b/c.txt",
+        "#W1",
+        "7",
+    }
+    assert box.targets("t", {"file": ["a", "./a"], "url": "https://x.org/a//b", "path": None, "uri": ""}) == {
+        "a",
+        "https://x.org/a//b",
+    }
+    assert box.targets("send", {"recipient": "kim", "folder": "./in", "path": "x"}) == {"kim", "in"}
+
+
+def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
+    """Injected arguments and the idempotency key are neither shown nor asked for."""
+
+    @tool
+    def pay(amount: int, idempotency_key: str, state: Annotated[dict[str, Any], InjectedState],
+            call: Annotated[str, InjectedToolCallId]) -> str:  # fmt: skip
+        """Pay."""
+        return ""
+
+    box = Toolbox([pay, described("raw", an_object(idempotency_key={}, x={}) | {"required": ["idempotency_key"]})])
+    for name, shown in (("pay", ["amount"]), ("raw", ["x"])):
+        assert list(box.schema(name)["properties"]) == shown
+        assert list(box.openai([name])[0]["function"]["parameters"]["properties"]) == shown
+    assert box.problems("pay", {"amount": 1}) == []
+    assert box.problems("raw", {}) == []
+    assert box.problems("pay", {"amount": 1, "idempotency_key": "mine"}) != []
+
+
+def test_definitions_are_self_contained_unless_they_recurse() -> None:
+    """Models get schemas without references; a recursive one keeps them."""
+    flat = Toolbox([StructuredTool.from_function(lambda items: "", name="f", description="d", args_schema=Basket)])
+    parameters = flat.openai()[0]["function"]["parameters"]
+    assert "$ref" not in json.dumps(parameters)
+    assert "title" not in parameters["properties"]["items"]
+    assert parameters["properties"]["title"]["type"] == "string"
+    assert "$defs" in ORDER.openai()[0]["function"]["parameters"]
+    assert ORDER.openai() == ORDER.openai(["order"])
+
+
+class Basket(BaseModel):
+    items: list[Item]
+    title: str
+
+
+def test_a_subset_keeps_the_order_and_refuses_unknown_names() -> None:
+    box = Toolbox([described(name, {}) for name in "abc"], {"c": "read"})
+    assert box.subset(["c", "a"]).names == ("a", "c")
+    assert box.subset(["c"]).effect("c") == "read"
+    assert box.names == ("a", "b", "c")
+    with pytest.raises(ToolError, match="no such tool: x"):
+        box.subset(["x"])
+
+
+@pytest.mark.parametrize(
+    ("description", "line"),
+    [
+        ("Find a file. Then more.", "Find a file."),
+        ("Find v1.2 of\n a file\n\nArgs: x", "Find v1.2 of a file"),
+        ("查找文件。然后更多。", "查找文件。"),
+        ("", ""),
+        ("word " * 60, ("word " * 60)[:119].rstrip() + "…"),
+    ],
+)
+def test_one_line_is_the_first_sentence(description: str, line: str) -> None:
+    box = Toolbox([described("t", {}, description)])
+    assert box.one_line("t") == line
+    assert len(box.one_line("t")) <= 120
+
+
+CYCLE: dict[str, Any] = an_object()
+CYCLE["properties"]["self"] = CYCLE
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        ([described("a", {}), described("a", {})], "two tools are called 'a'"),
+        ([described("finish_step", {})], "belongs to the runtime"),
+        ([described("a b", {})], "is no name for a tool"),
+        ([described("", {})], "is no name for a tool"),
+        ([described("ä", {})], "is no name for a tool"),
+        ([described("a", {"type": "string"})], "must describe an object"),
+        ([described("a", an_object(x={"type": "text"}))], "no JSON Schema: at properties/x/type"),
+        ([described("a", an_object(x={"$ref": "https://example.org/s.json"}))], "not inside it"),
+        ([described("a", an_object(x={"$ref": "#/$defs/gone"}))], "not there"),
+        ([described("a", an_object(x={"default": {1, 2}}))], "not plain JSON"),
+        ([described("a", CYCLE)], "not plain JSON"),
+        ([described("a", an_object(x={"description": "x" * 300_000}))], "characters"),
+        ([described("a", {}, effect="sometimes")], "effect of 'a'"),
+        ([described("a", {}, target=3)], "target of 'a'"),
+        ([print], "as_tools"),
+    ],
+)  # fmt: skip
+def test_a_tool_that_cannot_be_offered_is_a_clear_error(tools: Any, said: str) -> None:
+    with pytest.raises(ToolError, match=said):
+        Toolbox(tools, reserved={"finish_step"})
+
+
+def test_recorded_calls_of_a_real_domain_pass_the_check() -> None:
+    """X06: the 16 tools of tau-bench's retail domain and every recorded call of its tasks."""
+    if not EVALS.exists():
+        pytest.skip("the recorded tasks are not here")
+    definitions = json.loads((EVALS / "tools_tau1_retail.json").read_text())["tools"]
+    box = Toolbox([described(each["name"], each["parameters"], each["description"]) for each in definitions])
+    tasks = gzip.decompress((EVALS / "tau1_retail_dev.jsonl.gz").read_bytes()).decode().splitlines()
+    calls = [call for task in tasks for call in json.loads(task)["actions"]]
+    assert len(calls) == 25
+    assert [line for call in calls for line in box.problems(call["name"], call["args"])] == []
+    assert all(box.problems(call["name"], {**call["args"], "surprise": 1}) for call in calls)

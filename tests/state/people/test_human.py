@@ -1,0 +1,384 @@
+"""What people are shown, and what they may say to a plan: every client's shape, and nothing but consent."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from donewhen.state.people.human import Answer, Bundle, payload, plan_text, question_text, read_answer
+from tests.pauses import KINDS, LIMITS, PLAN, pending
+
+# --- what is shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_payload_is_what_every_client_can_draw(kind: str) -> None:
+    """C01, C07: one action, string arguments under both names, JSON throughout, and our own keys."""
+    others = [{"id": "s3.q1", "kind": "question", "question": "Why?", "options": ["a"], "step": "s3", "x": 1}]
+    value = payload(pending(kind, problem="not a number", others=others))
+    assert json.loads(json.dumps(value)) == value
+    (action,) = value["action_requests"]
+    (review,) = value["review_configs"]
+    assert action["args"] == action["arguments"]
+    assert all(isinstance(text, str) for text in action["args"].values())
+    assert review["action_name"] == action["name"]
+    assert value["reason"] in ("tool_call", "input_required")
+    assert value["message"]
+    assert value["tool_call_id"] == "call_1"
+    assert value["response_schema"]["required"] == ["decisions"]
+    assert value["id"] == pending(kind)["id"]
+    assert value["kind"] == kind
+    assert "not a number" in action["description"]
+    assert "s3.q1" in action["description"]
+    assert value["others"] == [{key: item for key, item in others[0].items() if key != "x"}]
+
+
+def test_a_question_has_an_empty_answer_to_edit() -> None:
+    """C01: without an `edit` and an empty `answer`, agent-chat-ui draws no input field."""
+    value = payload(pending("question"))
+    assert value["action_requests"][0]["args"]["answer"] == ""
+    assert value["review_configs"][0]["allowed_decisions"] == ["edit", "respond", "reject"]
+    assert "1. 2022\n2. 2023" in value["action_requests"][0]["description"]
+
+
+def test_a_plan_is_shown_whole() -> None:
+    """C01: steps, criteria, checks, executors, tools granted, dependencies, schedule, limits."""
+    text = plan_text(PLAN, limits=LIMITS)
+    for part in (
+        "Total the sales",
+        "[s1]",
+        "Skip",
+        "the drafts.",
+        "Every file was read",
+        'list_files {"path": "."}',
+        '{"contains": "3"}',
+        "a second model",
+        "executor: reader",
+        "tools: write_file",
+        "after: s1",
+        "after: nothing",
+        "08:30",
+        "Europe/Berlin",
+        "rounds 40",
+        "cost_usd 0.5",
+    ):
+        assert part in text
+    assert payload(pending("plan"))["action_requests"][0]["args"]["plan"] == text
+    assert payload(pending("plan"))["plan"] == PLAN
+
+
+def test_the_call_to_approve_is_shown_as_it_will_run() -> None:
+    args = payload(pending("tool"))["action_requests"][0]["args"]
+    assert args["tool"] == "write_file"
+    assert json.loads(args["arguments"]) == pending("tool")["arguments"]
+    assert '"path": "out.txt"' in question_text(pending("tool"))
+
+
+def test_a_fence_in_the_arguments_cannot_close_the_block() -> None:
+    text = question_text(pending("tool", arguments={"content": "```\nrm"}))
+    assert text.count("````") == 2
+
+
+# --- every shape of every client (CLIENTS 1.2)
+
+APPROVALS: list[Any] = [
+    {"decisions": [{"type": "approve"}]},
+    {"type": "approve"},
+    [{"type": "accept", "args": None}],
+    [{"type": "accept", "args": {"action": "confirm_plan", "args": {}}}],
+    {"approved": True},
+    True,
+    "yes",
+    "Y",
+    "OK!",
+    "Approve",
+    "approved.",
+    "LGTM",
+    "同意",
+    "可以",
+    "批准。",
+    "好",
+    " Yes ",
+    "true",
+    '"yes"',
+    '{"approved": true}',
+    '```json\n{"type": "approve"}\n```',
+    {"resume": "yes"},
+    {"action": "approve"},
+    {"decision": "approved"},
+    {"type": "respond", "message": "yes"},
+    [{"type": "text", "text": "yes"}],
+    {"type": "approve", "id": "confirm.abc123", "revision": "abc123"},
+    {"approve": True, "message": "ok"},
+]
+
+
+@pytest.mark.parametrize("value", APPROVALS, ids=repr)
+def test_approvals(value: Any) -> None:
+    """C02: strings, booleans, dicts and JSON strings; accept and approve of every client."""
+    assert read_answer(value, pending("plan")) == Answer("approve")
+    if "confirm_plan" not in repr(value) and "confirm." not in repr(value) and "respond" not in repr(value):
+        assert read_answer(value, pending("tool")) == Answer("approve")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"decisions": [{"type": "reject"}]},
+        {"type": "reject"},
+        [{"type": "ignore", "args": None}],
+        {"approved": False},
+        False,
+        "no",
+        "N",
+        "reject",
+        "不",
+        "拒绝",
+        {"decisions": [{"type": "reject", "message": "no"}]},
+    ],
+    ids=repr,
+)
+def test_a_bare_reject_of_a_plan_says_not_what_should_be_different(value: Any) -> None:
+    """C02: without approval before it ends the run; of a difference, what was approved goes on."""
+    assert read_answer(value, pending("plan")) == Answer("reject")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "cancel",
+        "stop",
+        "Abort!",
+        "取消",
+        "停止",
+        {"type": "cancel"},
+        {"__agui_cancelled__": True, "interrupt_id": "f00"},
+        {"cancel": True},
+        {"type": "reject", "message": "stop"},
+    ],
+    ids=repr,
+)
+def test_cancel_is_not_reject(value: Any) -> None:
+    """C02: cancelling ends the run, whatever was approved."""
+    assert read_answer(value, pending("plan")) == Answer("cancel")
+
+
+@pytest.mark.parametrize(
+    ("value", "feedback"),
+    [
+        ({"decisions": [{"type": "reject", "message": "shorter"}]}, "shorter"),
+        ({"decisions": [{"type": "reject", "feedback": "shorter"}]}, "shorter"),
+        ([{"type": "response", "args": "shorter"}], "shorter"),
+        ({"type": "respond", "message": "shorter"}, "shorter"),
+        ({"approved": False, "reason": "shorter"}, "shorter"),
+        ({"feedback": "yes"}, "yes"),
+        ("yes but change step 2", "yes but change step 2"),
+        ("I know", "I know"),
+        ("ok?", "ok?"),
+        ("不太好", "不太好"),
+        ("also write a summary", "also write a summary"),
+        ({"type": "reject", "message": "yes"}, "yes"),
+        ({"text": "no way, use the other file"}, "no way, use the other file"),
+    ],
+    ids=repr,
+)
+def test_words_at_a_plan_are_feedback(value: Any, feedback: str) -> None:
+    """C02: a word inside another word or sentence is never consent and never cancels."""
+    assert read_answer(value, pending("plan")) == Answer("reject", feedback)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "",
+        "  ",
+        1,
+        0,
+        3.5,
+        float("nan"),
+        [],
+        {},
+        {"decisions": []},
+        {"decisions": "approve"},
+        "?",
+        "{broken",
+        "edit",
+        {"decisions": [{"type": "approve"}, {"type": "approve"}]},
+        {"decisions": [{"type": "frobnicate"}]},
+        {"decisions": ["approve"]},
+        {"type": "frobnicate"},
+        {"approved": "maybe"},
+        {"approved": 1},
+        ["yes"],
+        {"yes": True},
+        {"type": "approve", "message": "but change step 2"},
+        {"type": "approve", "approved": False},
+        {"plan": {}},
+        {"type": "edit"},
+        {"steps": {}},
+        {"steps": {"s9": {"content": "x"}}},
+        {"plan": 5},
+        {"steps": {"s1": 5}},
+        [{"op": "replace", "path": "/steps/9/content", "value": "x"}],
+        [{"op": "explode"}],
+        {"plan": " "},
+        [{"op": "test", "path": "/title", "value": "Total the sales"}],
+        [{"op": "remove", "path": "/steps"}],
+        pytest.param(object(), id="an-object"),
+    ],
+    ids=repr,
+)
+def test_what_is_not_understood_says_why(value: Any) -> None:
+    """C02: the pause stays; the text names what is accepted."""
+    for kind in ("plan", "tool"):
+        problem = read_answer(value, pending(kind))
+        assert isinstance(problem, str)
+        assert "Accepted:" in problem
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "approve", "id": "confirm.old"},
+        {"type": "reject", "revision": "old", "id": "x"},
+        {"answers": {"zz": "y"}},
+    ],
+    ids=repr,
+)
+def test_an_answer_to_something_else_is_stale(kind: str, value: Any) -> None:
+    """C04: another id or another revision changes nothing and is reported."""
+    problem = read_answer(value, pending(kind))
+    assert isinstance(problem, str)
+    assert problem.startswith("stale")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"approved": True, "revision": "old"},
+        {**PLAN, "revision": "old"},
+        {"plan": {**PLAN, "revision": "old"}},
+    ],
+    ids=["approval", "plan", "wrapped"],
+)
+def test_a_stale_revision_never_approves(value: Any) -> None:
+    """C04: approval binds to the revision that was shown."""
+    problem = read_answer(value, pending("plan"))
+    assert isinstance(problem, str)
+    assert problem.startswith("stale")
+
+
+# --- whatever comes
+
+KEYS = st.sampled_from(
+    [
+        "type",
+        "decisions",
+        "action",
+        "decision",
+        "args",
+        "arguments",
+        "edited_action",
+        "plan",
+        "steps",
+        "patch",
+        "op",
+        "path",
+        "value",
+        "remove",
+        "add",
+        "answer",
+        "answers",
+        "message",
+        "feedback",
+        "approved",
+        "id",
+        "revision",
+        "extend",
+        "rounds",
+        "name",
+        "resume",
+        "text",
+        "s1",
+        "content",
+        "__agui_cancelled__",
+    ]
+)
+WORDS = st.sampled_from(
+    [
+        "edit",
+        "reject",
+        "respond",
+        "response",
+        "replace",
+        "/steps/0/content",
+        "s1",
+        "no",
+        "know",
+        "# x",
+        "1. a",
+    ]
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | WORDS
+ANYTHING = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+CONSENT = {
+    "y",
+    "yes",
+    "true",
+    "ok",
+    "okay",
+    "approve",
+    "approved",
+    "accept",
+    "accepted",
+    "confirm",
+    "confirmed",
+    "lgtm",
+}
+
+
+def says_yes(value: Any) -> bool:
+    """Whether `value` holds True or a word of consent anywhere."""
+    if isinstance(value, dict):
+        return any(says_yes(part) for pair in value.items() for part in pair)
+    if isinstance(value, list):
+        return any(says_yes(part) for part in value)
+    folded = value.casefold() if isinstance(value, str) else ""
+    return value is True or any(word in folded for word in CONSENT) or any(c in folded for c in "同可批好是确行")
+
+
+@settings(max_examples=600, deadline=None)
+@given(value=ANYTHING, kind=st.sampled_from(KINDS), as_text=st.booleans())
+def test_nothing_raises_and_nothing_but_consent_approves(value: Any, kind: str, as_text: bool) -> None:
+    """C02: for any JSON, as value or as string: an answer or an error text, and never a guessed approval."""
+    answer = read_answer(json.dumps(value) if as_text else value, pending(kind))
+    assert isinstance(answer, Answer | Bundle | str)
+    if isinstance(answer, Answer) and answer.kind == "approve":
+        assert says_yes(value)
+    if isinstance(answer, str):
+        assert answer
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    words=st.lists(st.sampled_from(["yes", "no", "ok", "know", "notes", "but", "stop", "step"]), min_size=2, max_size=5)
+)
+def test_a_sentence_is_feedback(words: list[str]) -> None:
+    """C02: words of consent inside a sentence are no consent, and "no" in "know" is no refusal."""
+    assert read_answer(" ".join(words), pending("plan")) == Answer("reject", " ".join(words))
+
+
+def test_deep_nesting_and_size_do_not_raise() -> None:
+    deep = "[" * 100_000
+    assert isinstance(read_answer(deep, pending("plan")), str)
+    assert read_answer(
+        {"resume": {"resume": {"resume": {"resume": {"resume": {"resume": "yes"}}}}}}, pending("plan")
+    ) != Answer("approve")

@@ -1,0 +1,174 @@
+"""Edited plans: as JSON, as a patch, by id, and as the text that was shown with a line changed."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from donewhen.state.people.human import Answer, plan_text, read_answer
+from donewhen.state.plan.plan import Rules, read_plan
+from tests.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
+
+CHANGED = with_step(1, content="Write the sum to out.txt")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "edit", "plan": CHANGED},
+        {"plan": CHANGED},
+        CHANGED,
+        json.dumps(CHANGED),
+        {"plan": json.dumps(CHANGED)},
+        {"type": "approve", "plan": CHANGED},
+        {"type": "edit", "steps": {"s2": {"content": "Write the sum to out.txt"}}},
+        {"steps": {"s2": "Write the sum to out.txt"}},
+        [{"op": "replace", "path": "/steps/1/content", "value": "Write the sum to out.txt"}],
+        {"patch": [{"op": "replace", "path": "/steps/1/content", "value": "Write the sum to out.txt"}]},
+        hitl("plan", plan=json.dumps(CHANGED)),
+        hitl("plan", plan=edited_text("Write the total - to", "Write the sum to")),
+        {"decisions": [{"type": "edit", "editedAction": {"name": "confirm_plan", "args": {"plan": CHANGED}}}]},
+        {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "arguments": {"plan": CHANGED}}}]},
+        [{"type": "edit", "args": {"action": "confirm_plan", "args": {"plan": json.dumps(CHANGED)}}}],
+        {
+            "type": "edit",
+            "edited_action": {
+                "name": "confirm_plan",
+                "args": {"plan": f"```json\n{json.dumps(CHANGED)}\n```"},
+            },
+        },
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_an_edited_plan_in_every_shape(value: Any) -> None:
+    """C02, C03: the whole edited plan comes out, without a revision, to be validated like a planned one."""
+    assert read_answer(value, pending("plan")) == Answer("edit", plan=CHANGED)
+
+
+def test_an_edit_that_changes_nothing_is_an_approval() -> None:
+    """C02: agent-chat-ui sends the unedited text back when "edit" is submitted as it is."""
+    for value in (PLAN, {"plan": PLAN}, hitl("plan", plan=plan_text(PLAN, limits=LIMITS))):
+        assert read_answer(value, pending("plan")) == Answer("approve")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("# Total the sales", "# Total", {**with_step(1), "title": "Total"}),
+        (
+            "   - tools: write_file\n",
+            "   - tools: write_file, read_file\n",
+            with_step(1, tools=["write_file", "read_file"]),
+        ),
+        ("   - tools: write_file\n", "", with_step(1, tools=None)),
+        ("   - after: s1\n", "   - after: nothing\n", with_step(1, depends_on=[])),
+        ("   - after: s1\n", "", with_step(1, depends_on=None)),
+        ("executor: reader", "executor: writer", with_step(0, executor="writer")),
+        (
+            "There are three",
+            "There are 3",
+            with_step(
+                0,
+                done_when=[
+                    PLAN["steps"][0]["done_when"][0],
+                    {**PLAN["steps"][0]["done_when"][1], "text": "There are 3"},
+                ],
+            ),
+        ),
+        (
+            'expects {"contains": "3"}',
+            'expects "ok"',
+            with_step(
+                0,
+                done_when=[
+                    PLAN["steps"][0]["done_when"][0],
+                    {
+                        **PLAN["steps"][0]["done_when"][1],
+                        "check": {"tool": "list_files", "arguments": {"path": "."}, "expect": "ok"},
+                    },
+                ],
+            ),
+        ),
+        ("3. [s3] Tell the user\n", "", {**with_step(1), "steps": PLAN["steps"][:2]}),
+        (
+            "3. [s3] Tell the user",
+            "3. [s3] Tell the user\n   - done when: they know",
+            with_step(2, done_when=[{"text": "they know", "check": None, "judge": False}]),
+        ),
+        ("3. [s3] Tell the user", "3. [s3] Tell\n     everyone", with_step(2, content="Tell\neveryone")),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_one_edited_line_of_the_shown_text(before: str, after: str, expected: dict[str, Any]) -> None:
+    """C02: what was not touched keeps its value, checks included."""
+    assert read_answer(hitl("plan", plan=edited_text(before, after)), pending("plan")) == Answer("edit", plan=expected)
+
+
+def test_a_step_written_by_hand_is_new() -> None:
+    text = edited_text("3. [s3] Tell the user\n", "3. [s3] Tell the user\n4. Mail it\n   - done when: it was sent\n")
+    answer = read_answer(hitl("plan", plan=text), pending("plan"))
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None
+    assert answer.plan["steps"][:3] == PLAN["steps"]
+    assert answer.plan["steps"][3]["content"] == "Mail it"
+    assert "id" not in answer.plan["steps"][3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please make it shorter",
+        edited_text("rounds 40", "rounds 400"),
+        edited_text("08:30", "09:30"),
+        edited_text("3. [s3]", "and then\n3. [s3]"),
+        edited_text('list_files {"path": "."} expects', "list_files everything"),
+    ],
+)
+def test_text_that_is_no_plan_is_feedback(text: str) -> None:
+    """C02: a limit or schedule changed in the text is never taken for an approval."""
+    assert read_answer(hitl("plan", plan=text), pending("plan")) == Answer("reject", text.strip())
+
+
+def test_changes_by_id() -> None:
+    value = {
+        "steps": {"s1": None, "s2": {"depends_on": []}},
+        "remove": ["s3"],
+        "add": ["Mail it"],
+        "title": "Less",
+    }
+    answer = read_answer(value, pending("plan"))
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None
+    assert answer.plan["title"] == "Less"
+    assert answer.plan["steps"] == [{**PLAN["steps"][1], "depends_on": []}, {"content": "Mail it"}]
+
+
+TEXT = st.text(min_size=1, max_size=60).filter(lambda text: text.strip())
+STEP = st.fixed_dictionaries(
+    {
+        "content": TEXT
+        | st.sampled_from(["a\n- done when: b", "x\n2. [s1] y", "a\n# b", "_3 steps_", "[s1] c", "**Limits:** 1"]),
+        "done_when": st.lists(TEXT | st.fixed_dictionaries({"text": TEXT, "judge": st.booleans()}), max_size=2),
+        "tools": st.none() | st.lists(st.sampled_from(["a", "b-c"]), min_size=1, max_size=2),
+    }
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps=st.lists(STEP, min_size=1, max_size=4), title=TEXT)
+def test_any_plan_survives_its_own_text(steps: list[dict[str, Any]], title: str) -> None:
+    """C02: sent back unchanged is an approval; one more criterion on the last step changes only that."""
+    plan = read_plan({"title": title, "steps": steps}, Rules(tools=["a", "b-c"]))
+    assert isinstance(plan, dict), plan
+    waiting = pending("plan", plan=plan, revision=plan["revision"], limits=None)
+    text = plan_text(plan)
+    assert read_answer(hitl("plan", plan=text), waiting) == Answer("approve")
+    assert read_answer(hitl("plan", plan=text.replace("\n", "\r\n")), waiting) == Answer("approve")
+    answer = read_answer(hitl("plan", plan=text.rstrip() + "\n   - done when: it is blue\n"), waiting)
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None, answer
+    assert answer.plan["steps"][:-1] == plan["steps"][:-1]
+    assert answer.plan["steps"][-1]["done_when"][-1]["text"] == "it is blue"
+    assert answer.plan["steps"][-1]["content"] == plan["steps"][-1]["content"]

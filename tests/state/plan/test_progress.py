@@ -1,0 +1,272 @@
+"""What runs next: for any plan, any way the steps end and any budget, nothing twice, nothing early, and an end."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from donewhen.state.ledger import Limits, add, exhausted, remaining
+from donewhen.state.plan.plan import depends
+from donewhen.state.plan.progress import RESERVE, next_move, settle
+from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
+from donewhen.state.proof.outcome import FINAL
+from donewhen.state.settings import Settings
+
+ENDS = ("done", "done", "done", "failed", "blocked", "exhausted", "waiting", "ready", "calls", "claim", "finished")
+
+
+@st.composite
+def plans(draw: st.DrawFn, most: int = 7) -> dict[str, Any]:
+    """Any shape: chains, fans, needs of later steps, circles and steps that do not exist."""
+    ids = [f"s{n}" for n in range(1, draw(st.integers(1, most)) + 1)]
+    needs = st.none() | st.lists(st.sampled_from([*ids, "gone"]), unique=True, max_size=3)
+    return {"steps": [{"id": id, "content": id, "depends_on": draw(needs)} for id in ids]}
+
+
+def sensible(plan: dict[str, Any]) -> bool:
+    """Whether every step could ever run: no circle, no step that does not exist, none needing itself."""
+    left = {step["id"]: set(depends(plan, step["id"])) for step in plan["steps"]}
+    while ready := [id for id, needs in left.items() if not needs]:
+        for id in ready:
+            del left[id]
+        for needs in left.values():
+            needs.difference_update(ready)
+    return not left
+
+
+LIMITS = st.builds(
+    Limits,
+    rounds=st.none() | st.integers(0, 12),
+    model_calls=st.none() | st.integers(0, 12),
+    tool_calls=st.none() | st.integers(0, 6),
+    cost_usd=st.none() | st.floats(0, 2),
+    input_tokens=st.none() | st.integers(0, 5000),
+)
+
+
+class World:
+    """Steps that do as they are told by the draw, and a person who answers everything."""
+
+    def __init__(self, data: st.DataObject, plan: dict[str, Any], settings: Settings, writers: set[str]) -> None:
+        self.data, self.plan, self.settings, self.writers = data, plan, settings, writers
+        self.records: dict[str, Any] = fresh_records(plan, {}, None)
+        self.spent: dict[str, float] = {}
+        self.granted: dict[str, float] = {}
+        self.extensions = 0
+
+    def run(self) -> str:
+        for _ in range(3000):
+            move = next_move(
+                self.plan,
+                self.records,
+                settings=self.settings,
+                spent=self.spent,
+                granted=self.granted,
+                writers=self.writers,
+            )
+            for id, change in move.changes.items():
+                assert self.records[id]["status"] not in FINAL, f"{id} had ended"
+                self.records[id] |= change
+            if move.kind == "end":
+                return move.key
+            if move.kind == "budget" and not self.budget(move):
+                return move.key
+            if move.kind == "dispatch":
+                self.dispatch(move)
+            elif move.kind == "ask":
+                assert move.steps
+                self.records[move.steps[0]] |= {"status": "ready"}
+            elif move.kind == "failed":
+                for id in move.steps:
+                    self.records[id]["handled"] = True
+        raise AssertionError("it never ends")
+
+    def dispatch(self, move: Any) -> None:
+        assert 1 <= len(move.steps) <= self.settings.max_parallel
+        assert len(set(move.steps)) == len(move.steps) == len(move.allowances)
+        self.check_shares(move)
+        for id, allowance in zip(move.steps, move.allowances, strict=True):
+            record = self.records[id]
+            assert record["status"] in ("pending", "ready"), f"{id} runs again after it was {record['status']}"
+            for other in depends(self.plan, id):
+                assert self.records[other]["status"] == "done", f"{id} runs before {other}"
+            assert exhausted(allowance, next_needs(record)) is None, "sent off without anything to spend"
+        for id, allowance in zip(move.steps, move.allowances, strict=True):
+            self.work(id, allowance)
+
+    def check_shares(self, move: Any) -> None:
+        left = remaining(self.settings.limits, self.granted, self.spent)
+        for key, amount in left.items():
+            free = max(0, amount - RESERVE.get(key, 0))
+            assert sum(Fraction(one[key]) for one in move.allowances) <= Fraction(free)
+
+    def work(self, id: str, allowance: dict[str, float]) -> None:
+        record, end = self.records[id], self.data.draw(st.sampled_from(ENDS))
+        cost: dict[str, float] = dict.fromkeys(next_needs(record), 1)
+        cost |= {"cost_usd": self.data.draw(st.sampled_from([0.0, 0.01, 0.5])), "input_tokens": 700}
+        self.spent = add(self.spent, cost)
+        record["spent"] = add(record["spent"], cost)
+        record |= {"calls": [], "claim": None, "status": end}
+        if end == "calls":
+            record |= {"status": "ready", "calls": [{"name": "tool", "args": {}}]}
+        elif end == "claim":
+            record |= {
+                "status": "ready",
+                "claim": {"needs": self.data.draw(st.sampled_from(["tool_calls", "model_calls"]))},
+            }
+        elif end == "finished":
+            record |= {"status": "done", "finished_task": "enough is known"}
+
+    def budget(self, move: Any) -> bool:
+        """A person extends a few times, then ends the step or the run."""
+        assert move.key
+        self.extensions += 1
+        if move.scope:
+            record = self.records[move.scope]
+            if self.extensions > 8:
+                record |= {"status": "exhausted", "handled": True}
+            else:
+                record |= {"status": "ready", "granted": add(record["granted"], {move.key: 2})}
+            return True
+        if self.extensions <= 8:
+            self.granted = add(self.granted, {move.key: 2})
+        return self.extensions <= 8
+
+
+@examples(max_examples=150, deadline=None)
+@given(st.data(), plans(), LIMITS, LIMITS, st.integers(1, 4), st.booleans())
+def test_it_always_ends_and_never_runs_a_step_twice_or_early(
+    data: st.DataObject, plan: Any, limits: Limits, step_limits: Limits, parallel: int, writing: bool
+) -> None:
+    """X04, X08, X09, R05: checked at every dispatch, over all ways in which steps can end or wait."""
+    settings = Settings(limits=limits, step_limits=step_limits, max_parallel=parallel)
+    world = World(data, plan, settings, {step["id"] for step in plan["steps"]} if writing else set())
+    key = world.run()
+    statuses = {id: record["status"] for id, record in world.records.items()}
+    if key in ("worked", "finished_early"):
+        assert all(status in FINAL for status in statuses.values()), statuses
+    if key == "worked" and not sensible(plan):
+        assert "blocked" in statuses.values() or any(r["finished_task"] for r in world.records.values())
+
+
+@examples(max_examples=150, deadline=None)
+@given(plans(), st.data())
+def test_whatever_needs_a_step_that_ended_badly_is_blocked(plan: Any, data: st.DataObject) -> None:
+    """X09: directly or through others, in whatever order the plan lists them."""
+    ids = [step["id"] for step in plan["steps"]]
+    records = {
+        id: {"status": data.draw(st.sampled_from(["pending", "pending", "done", "failed", "ready"]))} for id in ids
+    }
+    after = {id: {**records[id], **change} for id, change in settle(plan, records).items()}
+    after = {**records, **after}
+    for id in ids:
+        hopeless = any(
+            after.get(other, {"status": "failed"})["status"] in ("failed", "blocked") for other in depends(plan, id)
+        )
+        if records[id]["status"] in ("pending", "ready"):
+            assert (after[id]["status"] == "blocked") == hopeless
+            assert not hopeless or after[id]["reason"].startswith("needs ")
+        else:
+            assert after[id] == records[id]
+
+
+def _move(plan: list[dict[str, Any]], records: dict[str, Any] | None = None, **more: Any) -> Any:
+    whole = {"steps": [{"content": "x", **step} for step in plan]}
+    known = {**fresh_records(whole, {}, None)}
+    for id, record in (records or {}).items():
+        known[id] = {**known[id], **record}
+    settings = more.pop("settings", Settings())
+    return next_move(whole, known, settings=settings, spent=more.pop("spent", {}), granted={}, **more)
+
+
+def test_steps_that_declare_nothing_run_one_after_the_other() -> None:
+    plan = [{"id": "s1"}, {"id": "s2"}, {"id": "s3", "depends_on": []}]
+    assert _move(plan).steps == ("s1", "s3")
+    assert _move(plan, {"s1": {"status": "done"}}).steps == ("s2", "s3")
+
+
+def test_a_step_that_may_write_and_declares_nothing_runs_alone() -> None:
+    plan = [{"id": "s1"}, {"id": "s2", "depends_on": []}, {"id": "s3", "depends_on": []}]
+    assert _move(plan, writers={"s1", "s2", "s3"}).steps == ("s1",)
+    assert _move(plan, {"s1": {"status": "done"}}, writers={"s1", "s2", "s3"}).steps == ("s2", "s3")
+
+
+def test_what_steps_side_by_side_get_leaves_room_for_their_last_calls() -> None:
+    """DESIGN 6: all together exceed a limit of tokens or money by one call at most; without room, one goes."""
+    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}, {"id": "s3", "depends_on": []}]
+    settings = Settings(limits=Limits(input_tokens=1000))
+    assert [a["input_tokens"] for a in _move(plan, settings=settings).allowances] == [334, 333, 333]
+    for used, allowances in ((100, [167, 167, 166]), (200, [200, 200]), (400, [600])):
+        move = _move(plan, settings=settings, spent={"model_calls": 1, "input_tokens": used})
+        assert [allowance["input_tokens"] for allowance in move.allowances] == allowances
+
+
+def test_everything_that_can_run_runs_before_anybody_is_asked() -> None:
+    """X16: a waiting step stops nobody."""
+    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}]
+    assert _move(plan, {"s1": {"status": "waiting"}}).steps == ("s2",)
+    asked = _move(plan, {"s1": {"status": "waiting"}, "s2": {"status": "done"}})
+    assert (asked.kind, asked.steps) == ("ask", ("s1",))
+
+
+def test_a_waiting_step_is_asked_about_before_a_failed_one_is_dealt_with() -> None:
+    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}]
+    assert _move(plan, {"s1": {"status": "failed"}, "s2": {"status": "waiting"}}).kind == "ask"
+    failed = _move(plan, {"s1": {"status": "failed"}, "s2": {"status": "done"}})
+    assert (failed.kind, failed.steps) == ("failed", ("s1",))
+    assert _move(plan, {"s1": {"status": "failed", "handled": True}, "s2": {"status": "done"}}).kind == "end"
+
+
+def test_finishing_the_task_skips_what_is_left_with_the_reason() -> None:
+    """X04: also steps that wait."""
+    plan = [{"id": "s1"}, {"id": "s2"}, {"id": "s3", "depends_on": []}]
+    move = _move(plan, {"s1": {"status": "done", "finished_task": "found it"}, "s3": {"status": "waiting"}})
+    assert (move.kind, move.key) == ("end", "finished_early")
+    assert move.changes == {id: {"status": "skipped", "reason": "found it"} for id in ("s2", "s3")}
+    assert _move(plan[:1], {"s1": {"status": "done", "finished_task": "found it"}}).key == "worked"
+
+
+@pytest.mark.parametrize("limited", ["limits", "step_limits"])
+def test_a_budget_that_is_used_up_is_named_with_whose_it_is(limited: str) -> None:
+    """X08: the step's own, or the run's."""
+    move = _move([{"id": "s1"}], settings=Settings(**{limited: Limits(rounds=0)}))
+    assert (move.kind, move.key, move.scope) == ("budget", "rounds", "" if limited == "limits" else "s1")
+
+
+def test_a_step_out_of_its_own_budget_does_not_stop_the_others() -> None:
+    """X08: budgets never leak from one step to another."""
+    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}]
+    settings = Settings(step_limits=Limits(rounds=3))
+    move = _move(plan, {"s1": {"status": "ready", "spent": {"rounds": 3}}}, settings=settings)
+    assert (move.kind, move.steps) == ("dispatch", ("s2",))
+    assert move.allowances[0]["rounds"] == 3
+
+
+def test_one_model_call_is_kept_for_the_delivery() -> None:
+    """D03: a run with one call left starts nothing."""
+    assert _move([{"id": "s1"}], settings=Settings(limits=Limits(model_calls=1))).key == "model_calls"
+    assert _move([{"id": "s1"}], settings=Settings(limits=Limits(model_calls=2))).allowances[0]["model_calls"] == 1
+
+
+def test_after_the_deadline_nothing_is_started() -> None:
+    move = _move([{"id": "s1"}], late=True)
+    assert (move.kind, move.key) == ("budget", "deadline")
+
+
+def test_what_is_only_told_needs_no_budget() -> None:
+    """X15, X08: a call that a person refused, or answered, is not made."""
+    calls = [{"name": "send", "args": {}}]
+    assert next_needs({"calls": calls}) == ("tool_calls",)
+    for settled in ({"refused": "no"}, {"response": "done by phone"}):
+        record = {"status": "ready", "calls": [{**calls[0], **settled}], "spent": {"tool_calls": 1}}
+        move = _move([{"id": "s1"}], {"s1": record}, settings=Settings(step_limits=Limits(tool_calls=1)))
+        assert (move.kind, move.steps) == ("dispatch", ("s1",))
+
+
+def test_a_new_attempt_counts_on_and_forgets_no_rejection() -> None:
+    """X15: ids and keys are never used twice, and what a person rejected stays rejected."""
+    record = fresh_record({**fresh_record(), "observed": 7, "rejected": {"abc": "why"}, "rounds": 4})
+    assert (record["attempt"], record["observed"], record["rejected"], record["rounds"]) == (2, 7, {"abc": "why"}, 0)

@@ -1,0 +1,284 @@
+"""Approval holds for what was shown: which changes of a plan ask again, and what becomes of the run meanwhile."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from donewhen import Agent, Settings
+from donewhen.agent.run import Run
+from donewhen.state.plan.plan import Rules, read_plan
+from donewhen.state.plan.revisions import difference
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from tests.runs import Outbox, config, drawn, last_seen, said, step
+
+RULES = Rules(tools=["look", "send", "write"], executors=["writer"], checks={"look": lambda arguments: []})
+Plan = dict[str, Any]
+Edit = Callable[[Plan, int], object]
+
+words = st.text("abcd ", min_size=1, max_size=8).map(lambda text: f"w{text}")
+criteria = st.lists(
+    st.builds(
+        lambda text, checked, judge: {
+            "text": text,
+            "check": {"tool": "look", "arguments": {}, "expect": "ok"} if checked else None,
+            "judge": judge,
+        },
+        words,
+        st.booleans(),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda criterion: criterion["text"],
+)
+steps = st.lists(
+    st.fixed_dictionaries(
+        {
+            "content": words,
+            "done_when": criteria,
+            "tools": st.lists(st.sampled_from(["look", "send"]), unique=True, min_size=1),
+            "depends_on": st.sampled_from([None, []]),
+        }
+    ),
+    min_size=2,
+    max_size=5,
+)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    plan = read_plan({"title": "A plan", "steps": draw(steps)}, RULES)
+    assert isinstance(plan, dict)
+    return plan
+
+
+def _set(key: str, value: Any) -> Edit:
+    return lambda plan, n: plan["steps"][n].update({key: value})
+
+
+def _move(plan: Plan, n: int) -> None:
+    """Put a step that declares nothing in front of what it waited for."""
+    plan["steps"][n]["depends_on"] = None
+    plan["steps"].insert(0, plan["steps"].pop(n))
+
+
+NEUTRAL: dict[str, Edit] = {
+    "title": lambda plan, n: plan.update(title="Other words"),
+    "speech": lambda plan, n: plan.update(speak="Here you are.", complexity="complex", need_thinking=True),
+    "order of tools": lambda plan, n: plan["steps"][n]["tools"].reverse(),
+    "a tool less": lambda plan, n: plan["steps"][n]["tools"].pop(),
+    "a criterion more": lambda plan, n: plan["steps"][n]["done_when"].append(
+        {"text": "more", "check": None, "judge": False}
+    ),
+    "a judge more": lambda plan, n: plan["steps"][n]["done_when"][0].update(judge=True),
+}
+ASKING: dict[str, Edit] = {
+    "content": _set("content", "something else"),
+    "a tool more": lambda plan, n: plan["steps"][n]["tools"].append("write"),
+    "executor": _set("executor", "writer"),
+    "dependency": lambda plan, n: plan["steps"][n].update(
+        depends_on=[plan["steps"][n - 1]["id"]] if plan["steps"][n]["depends_on"] is None else None
+    ),
+    "a criterion less": lambda plan, n: plan["steps"][n]["done_when"].pop(),
+    "another criterion": lambda plan, n: plan["steps"][n]["done_when"][0].update(text="easier"),
+    "another check": lambda plan, n: plan["steps"][n]["done_when"][0].update(
+        check={"tool": "look", "arguments": {"at": "x"}, "expect": "ok"}
+    ),
+    "a step more": lambda plan, n: plan["steps"].insert(n, {**step("s9"), "depends_on": [], "executor": None}),
+    "a step less": lambda plan, n: plan["steps"].pop(n),
+    "schedule": lambda plan, n: plan.update(schedule={"every_minutes": 5, "at": None, "timezone": None}),
+}
+
+
+@given(plans(), st.lists(st.sampled_from(sorted(NEUTRAL)), max_size=4, unique=True), st.integers(0, 4))
+def test_words_and_less_power_need_no_consent(plan: Plan, edits: list[str], n: int) -> None:
+    """C04: a plan that says, may and must no other things is still the approved one."""
+    changed = copy.deepcopy(plan)
+    for name in edits:
+        NEUTRAL[name](changed, n % len(changed["steps"]))
+    assert difference(plan, changed) == []
+
+
+@given(
+    plans(),
+    st.sampled_from(sorted(ASKING)),
+    st.lists(st.sampled_from(["title", "speech", "order of tools"]), unique=True),
+    st.integers(0, 4),
+)
+def test_everything_else_asks(plan: Plan, edit: str, others: list[str], n: int) -> None:
+    """C04: more, less, weaker, elsewhere, other: never silently, whatever else is changed beside it."""
+    changed = copy.deepcopy(plan)
+    for name in others:
+        NEUTRAL[name](changed, n % len(changed["steps"]))
+    ASKING[edit](changed, n % len(changed["steps"]))
+    assert difference(plan, changed)
+
+
+@given(plans(), st.integers(1, 4))
+def test_another_order_asks(plan: Plan, n: int) -> None:
+    """C04: steps that declare nothing run in the order in which they were shown."""
+    number = 1 + (n - 1) % (len(plan["steps"]) - 1)
+    for each in plan["steps"]:
+        each["depends_on"] = None
+    changed = copy.deepcopy(plan)
+    _move(changed, number)
+    assert any("no longer waits for" in line for line in difference(plan, changed))
+
+
+@given(plans())
+def test_a_judge_less_asks(plan: Plan) -> None:
+    """C04: a criterion that nobody judges any more is easier to meet."""
+    plan["steps"][0]["done_when"][0]["judge"] = True
+    changed = copy.deepcopy(plan)
+    for criterion in changed["steps"][0]["done_when"]:
+        criterion["judge"] = False
+    assert difference(plan, changed) != []
+
+
+# --- what becomes of the run
+
+
+def replanned(then: Any, *more: Any) -> ScriptedModel:
+    """s1 is done, s2 fails, and the planner submits `then` (and `more`)."""
+    return ScriptedModel(
+        roles={
+            "triage": [submit_plan([step("s1"), step("s2"), step("s3", depends_on=["s1"])])],
+            "plan": [then, *more],
+            "execute": {"s1": [said("s1")], "s2": [give_up("locked")], "s3": [said("s3")], "s4": [said("s4")]},
+            "deliver": ["Done."],
+        },
+        strict=False,
+    )
+
+
+FAX = submit_plan([step("s4", "by fax"), step("s3", depends_on=["s1"])])
+
+
+async def at_the_difference(model: ScriptedModel, **settings: Any) -> tuple[Agent, Run]:
+    agent = Agent(model, storage="memory:", settings=settings)
+    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
+    assert (run.status, run.pending[0]["kind"]) == ("waiting", "plan")
+    await drawn(agent, run)
+    return agent, run
+
+
+async def test_only_the_difference_is_asked() -> None:
+    """C04, P17: lines for what changed, the whole plan beside it; finished steps stay and do not run again."""
+    model = replanned(FAX)
+    agent, run = await at_the_difference(model)
+    assert run.pending[0]["changes"] == ["new step s4: by fax", "step s2 is dropped: work on s2"]
+    ended = await agent.resume(run.thread_id, "approve")
+    assert ended.status == "completed"
+    assert [row["id"] for row in (ended.receipt or {})["steps"]] == ["s1", "s3", "s4"]
+    assert [r.step for r in model.requests if r.role == "execute"].count("s1") == 1
+    assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "approve"]
+
+
+@pytest.mark.parametrize("value", ["no", {"type": "reject"}])
+async def test_a_refused_difference_leaves_the_approved_plan_running(value: Any) -> None:
+    """C04, C02: what was approved goes on, what failed stays failed, nothing of the new plan runs."""
+    agent, run = await at_the_difference(replanned(FAX))
+    ended = await agent.resume(run.thread_id, value)
+    assert ended.status == "partial"
+    statuses = {row["id"]: row["status"] for row in (ended.receipt or {})["steps"]}
+    assert statuses == {"s1": "done", "s2": "failed", "s3": "done"}
+
+
+@pytest.mark.parametrize("value", ["cancel", {"type": "cancel"}, {"__agui_cancelled__": True}])
+async def test_cancel_at_a_difference_ends_the_run(value: Any) -> None:
+    """C02: cancelling is not rejecting: the run is cancelled, whatever of the approved plan is done or left."""
+    agent, run = await at_the_difference(replanned(FAX))
+    ended = await agent.resume(run.thread_id, value)
+    assert ended.status == "cancelled"
+    statuses = {row["id"]: row["status"] for row in (ended.receipt or {})["steps"]}
+    assert statuses == {"s1": "done", "s2": "failed", "s3": "done"}
+    assert (ended.receipt or {})["approvals"][-1]["decision"] == "cancel"
+
+
+async def test_a_difference_rejected_with_words_is_planned_again() -> None:
+    """C02, C04: the feedback reaches the planner; the next difference is still against what was approved."""
+    model = replanned(FAX, submit_plan([step("s4", "by pigeon"), step("s3", depends_on=["s1"])]))
+    agent, run = await at_the_difference(model)
+    again = await agent.resume(run.thread_id, "no fax, use a pigeon")
+    assert "no fax, use a pigeon" in model.requests[-1].text
+    assert "by fax" in model.requests[-1].text
+    assert again.pending[0]["changes"] == ["new step s4: by pigeon", "step s2 is dropped: work on s2"]
+    ended = await agent.resume(run.thread_id, "yes")
+    assert ended.status == "completed"
+    assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "reject", "approve"]
+
+
+async def test_a_finished_step_cannot_be_edited_away() -> None:
+    """C03, P17: a person's edit of the difference keeps what is done as it was done."""
+    agent, run = await at_the_difference(replanned(FAX))
+    for edit in ({"remove": ["s1"]}, {"steps": {"s1": "something that was never done"}}):
+        again = await agent.resume(run.thread_id, {"type": "edit", **edit})
+        assert "finished steps stay" in again.problem
+        assert again.plan == run.plan
+    ended = await agent.resume(run.thread_id, {"type": "edit", "steps": {"s4": "by hand"}})
+    assert [row["content"] for row in (ended.receipt or {})["steps"]] == ["work on s1", "work on s3", "by hand"]
+
+
+async def test_a_replan_without_a_difference_asks_nobody() -> None:
+    """C04: the same steps under another title go on; a step that failed is tried anew."""
+    model = replanned(submit_plan([step("s2"), step("s3", depends_on=["s1"])], title="Once more"))
+    agent = Agent(model, storage="memory:")
+    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
+    assert run.status in ("partial", "failed")
+    assert run.steps["s2"]["attempt"] > 1
+    assert (run.receipt or {})["approvals"][0]["decision"] == "approve"
+
+
+async def test_without_a_person_the_new_steps_run() -> None:
+    """C01, P17: policy `never`; new steps start, and finished ones keep their results."""
+    model = replanned(FAX)
+    agent = Agent(model, storage="memory:", settings=Settings(confirm="never"))
+    run = await agent.start("do it")
+    assert run.status == "completed"
+    assert {row["id"]: row["status"] for row in (run.receipt or {})["steps"]} == dict.fromkeys(
+        ["s1", "s4", "s3"], "done"
+    )
+    assert {row["by"] for row in (run.receipt or {})["approvals"]} == {"policy"}
+
+
+async def test_what_a_person_approved_is_not_changed_by_calling_it_simple() -> None:
+    """C04, C01: under the policy `complex`, another plan in place of one that a person approved asks that person."""
+    roles = {
+        "triage": [submit_plan([step("s1"), step("s2")], complexity="complex")],
+        "plan": [submit_plan([step("s4", "by fax")], complexity="simple")],
+        "execute": {"s1": [said("s1")], "s2": [give_up("locked")]},
+    }
+    _, run = await at_the_difference(ScriptedModel(roles=roles), confirm="complex")
+    assert "new step s4: by fax" in run.pending[0]["changes"]
+
+
+async def test_a_plan_changed_from_outside_asks() -> None:
+    """C04: whoever edits the plan in state (Studio does) is asked before anything of it runs."""
+    finish = lambda messages, _: finish_step("handled", evidence=last_seen(messages))  # noqa: E731
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([step("s1"), step("s2")])],
+            "execute": {"s1": [ask_user("Which?"), said("s1")], "s2": [call("send", to="ann", text="hi"), finish]},
+            "deliver": ["Done."],
+        }
+    )
+    outbox = Outbox()
+    agent = Agent(model, [outbox.tool()], storage="memory:")
+    run = await agent.resume((await agent.start("do it")).thread_id, "approve")
+    plan = copy.deepcopy(run.plan or {})
+    plan["steps"][1]["tools"] = ["send"]
+    await agent.graph.aupdate_state(config(run.thread_id), {"plan": plan}, as_node="advance")
+    asked = await agent.resume(run.thread_id)
+    assert asked.pending[0]["id"] == "s1.q1"
+    run = await agent.resume(run.thread_id, {"s1.q1": "this"})
+    assert run.pending[0]["kind"] == "plan"
+    await drawn(agent, run)
+    assert run.pending[0]["changes"] == ["step s2 also needs: send"]
+    assert outbox.sent == []
+    run = await agent.resume(run.thread_id, "no")
+    assert (run.status, run.pending[0]["kind"]) == ("waiting", "tool")
+    assert outbox.sent == []

@@ -1,0 +1,182 @@
+"""What a plan may refer to: unknown names, circles, forbidden tools, paths out of bounds, executors without a tool."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+from langchain_core.tools import StructuredTool
+
+from donewhen import Executor, Profile, Settings
+from donewhen.graph.tools.paths import path_problem
+from donewhen.state.plan.plan import read_plan
+from donewhen.state.plan.rules import Rules
+from donewhen.testing import ScriptedModel, finish_step, submit_plan
+from tests.flows import play, steps
+
+RULES = Rules(
+    tools={"read_file", "write_file", "count_rows"},
+    executors={"writer": None, "reader": None},
+    executor_tools={"reader": ["read_file"]},
+    checks={"read_file": lambda arguments: [] if "path" in arguments else ["path is missing"]},
+)
+
+
+def problems(*written: Any, rules: Rules = RULES) -> list[str]:
+    found = read_plan({"title": "t", "steps": list(written)}, rules)
+    return found if isinstance(found, list) else []
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"depends_on": ["s9"]}, "step s2 depends on 's9', which is not a step; did you mean s2, s1?"),
+        ({"depends_on": ["s2"]}, "step s2 depends on itself"),
+        ({"executor": "Writer"}, "names the executor 'Writer', which does not exist; did you mean writer, reader?"),
+        ({"executor": "x"}, "'x', which does not exist; there are: reader, writer"),
+        ({"tools": ["readfile"]}, "lists the tool 'readfile', which does not exist; did you mean read_file"),
+        ({"executor": "reader", "tools": ["write_file"]}, "which its executor 'reader' does not have; did you mean"),
+        ({"id": "s 2"}, "the step id 's 2' is not allowed"),
+        ({"id": "plan"}, "the step id 'plan' is not allowed"),
+        ({"id": "s1"}, "two steps have the id 's1'"),
+        ({"done_when": [{"text": "t", "check": {"tool": "reed_file"}}]}, "'reed_file' does not exist; did you mean r"),
+        ({"done_when": [{"text": "t", "check": {"tool": "write_file"}}]}, "'write_file' is not read-only, so it"),
+        ({"done_when": [{"text": "t", "check": {"tool": "read_file"}}]}, "criterion 1: the check's arguments: path is"),
+        ({"depends_on": "s1"}, "steps[1].depends_on: Input should be a valid list"),
+        ({"tools": [1]}, "steps[1].tools[0]: Input should be a valid string"),
+    ],
+)  # fmt: skip
+def test_a_name_that_means_nothing_is_named(step: Mapping[str, Any], said: str) -> None:
+    """P08: unknown id, self-dependency, executor, tool: the correction names the offender and the near matches."""
+    (found,) = problems({"content": "a", "id": "s1"}, {"content": "b", "id": "s2", **step})
+    assert said in found
+
+
+@pytest.mark.parametrize(
+    ("needs", "circle"),
+    [
+        ({"s1": ["s2"], "s2": ["s1"]}, "s1 → s2 → s1"),
+        ({"s1": [], "s2": ["s4"], "s3": ["s2"], "s4": ["s3"], "s5": ["s4"]}, "s2 → s4 → s3 → s2"),
+        ({"s1": ["s2"], "s2": None}, "s1 → s2 → s1"),
+    ],
+)
+def test_a_circle_is_named_and_no_edge_is_cut(needs: Mapping[str, list[str] | None], circle: str) -> None:
+    """P08: a cycle is a correction that names exactly the steps in it. ✗ Never repaired by deleting an edge."""
+    found = problems(*({"content": "x", "id": id, "depends_on": others} for id, others in needs.items()))
+    assert found == [f"the steps {circle} wait for each other"]
+
+
+NEEDS = st.lists(st.none() | st.lists(st.integers(0, 7), max_size=4), min_size=1, max_size=8)
+
+
+def _goes_in_a_circle(needs: Sequence[list[int] | None]) -> bool:
+    done: set[int] = set()
+    for _ in needs:
+        done |= {n for n, others in enumerate(needs) if done.issuperset(range(n) if others is None else others)}
+    return len(done) < len(needs)
+
+
+@examples(deadline=None)
+@given(NEEDS)
+def test_circles_are_found_exactly_where_there_are_any(needs: list[list[int] | None]) -> None:
+    """P08: a plan is refused for a circle if and only if its steps cannot be put in an order."""
+    known = [None if others is None else [o % len(needs) for o in others] for others in needs]
+    written = [
+        {"content": "x", "id": f"s{n}", "depends_on": None if others is None else [f"s{o}" for o in others]}
+        for n, others in enumerate(known)
+    ]
+    found = problems(*written, rules=Rules())
+    itself = any(others is not None and n in others for n, others in enumerate(known))
+    assert bool(found) == _goes_in_a_circle(known)
+    if found and not itself:
+        assert "wait for each other" in found[0]
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    """P08: one correction lists all offenders, so that one more reply can mend them."""
+    found = problems({"content": "a", "tools": ["x", "y"], "executor": "z"}, {"content": "b", "depends_on": ["q"]})
+    assert len(found) == 4
+
+
+def test_a_finished_step_may_be_needed_and_not_be_written_anew() -> None:
+    """P17: a replan may depend on finished steps and may name them again, but not give their ids to other work."""
+    rules = Rules(finished={"s1": {"content": "Count the files"}})
+    assert problems({"content": "b", "depends_on": ["s1"]}, rules=rules) == []
+    assert problems({"content": "count  the FILES", "id": "s1"}, "b", rules=rules) == []
+    (found,) = problems({"content": "Sum the sales", "id": "s1"}, rules=rules)
+    assert "'s1' is the id of a finished step" in found
+
+
+def test_forbidden_tools_are_refused_in_steps_and_checks() -> None:
+    """P14: a hard constraint of the profile is held by code: neither a step nor a check may use a forbidden tool."""
+    rules = Rules(tools={"send", "peek"}, forbidden={"send", "peek"})
+    step = {"content": "a", "tools": ["send"], "done_when": [{"text": "t", "check": {"tool": "peek"}}]}
+    first, second = problems(step, rules=rules)
+    assert "lists the tool 'send', which the profile forbids" in first
+    assert "the check's tool 'peek' is forbidden by the profile" in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "inside"),
+    [
+        ({"path": "data/a.csv"}, True),
+        ({"path": "data"}, True),
+        ({"path": "./data/../data/a.csv"}, True),
+        ({"path": "reports/x.md", "order_id": "#7", "query": "/etc"}, True),
+        ({"path": "data/../secret"}, False),
+        ({"path": "database"}, False),
+        ({"path": "/data/a.csv"}, False),
+        ({"path": "."}, False),
+        ({"file": "../data"}, False),
+        ({"out_dir": "tmp"}, False),
+        ({"files": ["data/a", "tmp/b"]}, False),
+    ],
+)
+def test_paths_lie_under_what_the_profile_allows(arguments: dict[str, Any], inside: bool) -> None:
+    """P14: allowed paths are compared as paths, `..` resolved; arguments that are no paths do not matter."""
+    said = path_problem(arguments, ["data/", "reports"])
+    assert (said is None) == inside
+    assert path_problem(arguments, []) is None
+
+
+def _tool(name: str, effect: str) -> StructuredTool:
+    def run(path: str) -> str:
+        return f"{name} {path}"
+
+    return StructuredTool.from_function(run, name=name, description=f"{name} a file.", metadata={"effect": effect})
+
+
+async def _corrected(first: Any, second: Any, **more: Any) -> ScriptedModel:
+    """A run whose first plan is refused, and which ends well with the second."""
+    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[submit_plan([first]), submit_plan([second])])
+    flow = await play(model, [_tool("peek", "read"), _tool("save", "write")], **more)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    return model
+
+
+async def test_a_check_outside_of_the_allowed_paths_is_corrected() -> None:
+    """P14: the runtime's own checks keep to the allowed paths too."""
+    outside = {"content": "a", "done_when": [{"text": "t", "check": {"tool": "peek", "arguments": {"path": "/etc"}}}]}
+    settings = Settings(confirm="never", profile=Profile(allowed_paths=["data"]))
+    model = await _corrected(outside, "a", settings=settings)
+    assert "the check's arguments: /etc lies outside of data" in model.requests[1].text
+
+
+async def test_a_forbidden_tool_is_neither_shown_nor_taken() -> None:
+    """P14: a forbidden tool is not offered to the planner; a plan that lists it all the same is corrected."""
+    settings = Settings(confirm="never", profile=Profile(forbidden_tools=["save"]))
+    model = await _corrected({"content": "a", "tools": ["save"]}, "a", settings=settings)
+    assert "- save" not in model.requests[0].text
+    assert "lists the tool 'save', which the profile forbids" in model.requests[1].text
+    assert "save" not in next(r for r in model.requests if r.role == "execute").tool_names
+
+
+async def test_an_executor_is_named_exactly() -> None:
+    """X17, P08: ids of executors match exactly, near ones are suggested."""
+    executors = {"writer": Executor(description="writes")}
+    wrong, right = {"content": "a", "executor": "[Writer]"}, {"content": "a", "executor": "writer"}
+    model = await _corrected(wrong, right, executors=executors)
+    assert "names the executor '[Writer]', which does not exist; did you mean writer?" in model.requests[1].text

@@ -1,0 +1,112 @@
+"""What a check expects of its tool's result. Whatever the result is, the answer is yes or no."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from donewhen.state.proof.expect import Check, Expectation, meets
+
+ROWS = '{"rows": 3, "ok": true, "names": ["a", "b"], "items": [{"n": 1}, {"n": 2}], "none": null, "text": "a3"}'
+
+
+@pytest.mark.parametrize(
+    ("expect", "text"),
+    [
+        ("ok", "whatever"),
+        ({"contains": "sum"}, "the sum is 5"),
+        ({"matches": r"sum is \d+$"}, "the sum is 5"),
+        ({"equals": 5}, " 5\n"),
+        ({"equals": "five"}, " five\n"),
+        ({"equals": None}, "null"),
+        ({"equals": {"a": [1]}}, '{"a": [1]}'),
+        ({"path": "$.rows", "value": 3}, ROWS),
+        ({"path": "$.rows", "op": ">=", "value": 3}, ROWS),
+        ({"path": "$.names", "op": "contains", "value": "b"}, ROWS),
+        ({"path": "$.text", "op": "contains", "value": "3"}, ROWS),
+        ({"path": "$.none", "op": "exists"}, ROWS),
+        ({"path": "$.items[*].n", "op": ">", "value": 0}, ROWS),
+        ({"number": 1234.5}, "The total is 1,234.5 euros"),
+        ({"number": 0.33, "tolerance": 0.01}, "0.3333"),
+        ({"number": -2}, "-2"),
+    ],
+)
+def test_what_meets_an_expectation(expect: Any, text: str) -> None:
+    """DESIGN 5: checked by code, not by the model's word."""
+    if isinstance(expect, dict):
+        expect = Expectation(**expect).model_dump(mode="json")
+    met, said = meets(expect, True, text)
+    assert met, said
+    assert not meets(expect, False, text)[0], "a failed call meets nothing"
+
+
+@pytest.mark.parametrize(
+    ("expect", "text"),
+    [
+        ({"contains": "Sum"}, "the sum is 5"),
+        ({"matches": "^sum"}, "the sum is 5"),
+        ({"equals": True}, "1"),
+        ({"equals": 1}, "true"),
+        ({"path": "$.ok", "value": 1}, ROWS),
+        ({"path": "$.gone", "op": "!=", "value": 3}, ROWS),
+        ({"path": "$.gone", "op": "exists"}, ROWS),
+        ({"path": "$.items[*].n", "op": ">", "value": 1}, ROWS),
+        ({"path": "$.text", "op": "contains", "value": 3}, ROWS),
+        ({"path": "$.ok", "op": ">", "value": 0}, ROWS),
+        ({"path": "$.text", "op": "<", "value": 9}, ROWS),
+        ({"path": "$.rows", "value": 3}, "no JSON"),
+        ({"path": "$.rows", "value": 3}, "[" * 100_000),
+        ({"equals": 3}, "[" * 100_000),
+        ({"path": "$.items[?(@.n > 'a')]", "op": "exists"}, ROWS),
+        ({"number": 5}, "5 of 6"),
+        ({"number": 5}, "none"),
+    ],
+)
+def test_what_does_not(expect: Any, text: str) -> None:
+    met, said = meets(Expectation(**expect).model_dump(mode="json"), True, text)
+    assert not met
+    assert said
+
+
+def test_a_pattern_that_never_ends_does_not_hold_up_the_run() -> None:
+    met, said = meets({"matches": r"(a+)+$"}, True, "a" * 60 + "b")
+    assert not met
+    assert "too long" in said or "does not match" in said
+
+
+PATHS = ["$", "$.*", "$..n", "$.items[0]", "$.items[?(@.n == 1)]", "$.names[-1:]", "$.rows.deeper"]
+VALUES = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+
+
+@given(
+    st.sampled_from(PATHS),
+    st.sampled_from(["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]),
+    VALUES,
+    st.recursive(VALUES, lambda inner: st.dictionaries(st.sampled_from(["rows", "items", "n"]), inner, max_size=3)),
+)
+def test_no_result_makes_a_check_raise(path: str, op: Any, value: Any, found: Any) -> None:
+    import json
+
+    assert meets({"path": path, "op": op, "value": value}, True, json.dumps(found))[0] in (True, False)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"contains": "a", "equals": 1},
+        {"matches": "("},
+        {"path": "$.["},
+        {"path": "$.a"},
+        {"path": "$.a", "op": "~", "value": 1},
+        {"number": float("nan")},
+        {"contains": ""},
+        {"contain": "a"},
+    ],
+)
+def test_expectations_that_mean_nothing_are_refused_with_the_plan(wrong: Any) -> None:
+    """P07: a plan with such a check is corrected before anybody approves it."""
+    with pytest.raises(ValidationError):
+        Check.model_validate({"tool": "look", "expect": wrong})

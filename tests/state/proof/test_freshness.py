@@ -1,0 +1,116 @@
+"""Evidence has to be of now: what was read before a change does not count, a folder is read again by the runtime."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen.agent.workspace import workspace_tools
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.proof.evidence import Seen, changed_within, ground, overtaken
+from donewhen.state.proof.journal import observation
+from donewhen.testing import call, finish_step
+from tests.flows import Flow, one_step, play
+
+WRITE = call("write_file", path="in/new.txt", content="new")
+
+
+async def listed(folder: Path, *evidence: Any, between: Any = WRITE, limits: Any = None, **arguments: Any) -> Flow:
+    """A step that lists a folder of one file, changes something, and then cites the listing."""
+    (folder / "in").mkdir()
+    (folder / "in" / "old.txt").write_text("old")
+    claim = finish_step("listed", list(evidence))
+    model = one_step(
+        [call("list_files", **arguments), between, *[claim] * 3],
+        done_when=["listed"],
+        tools=["list_files", "write_file"],
+    )
+    model.script.strict = False
+    settings = {"confirm": "never", "on_failure": "deliver", "on_exhausted": "deliver", "limits": limits or {}}
+    return await play(model, workspace_tools(folder), settings=settings)
+
+
+@pytest.mark.parametrize("path", [{"path": "in"}, {"path": "."}, {}])
+async def test_a_listing_from_before_a_file_came_in_is_no_evidence(tmp_path: Path, path: Any) -> None:
+    """F9: the count was true once; the folder is listed again, and says something else."""
+    flow = await listed(tmp_path, ("s1.1", '"count": 1'), **path)
+    assert flow.step("s1")["code"] == "unproven"
+    assert "read again, as s1.5, it says something else" in flow.step("s1")["verdicts"][0]["note"]
+    assert flow.step("s1")["verdicts"][0]["evidence"] == []
+
+
+async def test_what_still_stands_there_counts_as_it_is_read_now(tmp_path: Path) -> None:
+    """Nobody has to look again for what did not change; the receipt names the new reading."""
+    flow = await listed(tmp_path, ("s1.1", "in/old.txt"), path="in")
+    assert flow.status == "completed"
+    assert flow.step("s1")["verdicts"][0]["evidence"] == [{"observation": "s1.3", "quote": "in/old.txt"}]
+    again = next(entry for entry in flow.journal if entry["id"] == "s1.3")
+    assert (again["source"], again["effect"]) == ("check", "read")
+    assert '"count": 2' in again["text"]
+
+
+async def test_without_a_quote_the_whole_must_be_as_it_was(tmp_path: Path) -> None:
+    flow = await listed(tmp_path, "s1.1", path="in")
+    assert flow.step("s1")["code"] == "unproven"
+
+
+@pytest.mark.parametrize("pattern", ["*.csv", "old.*"])
+async def test_a_listing_that_the_change_does_not_touch_is_the_same_again(tmp_path: Path, pattern: str) -> None:
+    """Files are counted, a report is written beside them: no round is lost on looking again."""
+    flow = await listed(tmp_path, "s1.1", path="in", pattern=pattern)
+    assert flow.status == "completed"
+
+
+async def test_other_folders_are_not_read_again(tmp_path: Path) -> None:
+    elsewhere = call("write_file", path="inn/new.txt", content="new")
+    flow = await listed(tmp_path, ("s1.1", '"count": 1'), path="in", between=elsewhere)
+    assert flow.status == "completed"
+    assert [entry["source"] for entry in flow.journal] == ["tool", "tool", "result"]
+
+
+async def test_without_budget_for_it_the_listing_does_not_count(tmp_path: Path) -> None:
+    """Fails closed: not read again is not proven."""
+    flow = await listed(tmp_path, ("s1.1", '"count": 1'), path="in", limits={"tool_calls": 2})
+    assert "look again" in flow.step("s1")["verdicts"][0]["note"]
+
+
+def entry(id: str, effect: str, *targets: str) -> dict[str, Any]:
+    return observation(id, "s1", 1, "tool", "text", tool="t", effect=effect, targets=targets)
+
+
+@pytest.mark.parametrize(
+    ("read", "changed", "stale"),
+    [
+        (".", "a.txt", True),
+        (".", "a/b/c.txt", True),
+        ("a", "a/b.txt", True),
+        ("a/b.txt", "a", True),
+        ("a", "ab.txt", False),
+        ("a", "b/a", False),
+        (".", "../a.txt", False),
+        (".", "https://a.example/b", False),
+        ("https://a.example/b", "https://a.example/b/c", True),
+        ("7", "71", False),
+    ],
+)
+def test_what_lies_within_what(read: str, changed: str, stale: bool) -> None:
+    journal = [entry("s1.1", "read", read), entry("s1.2", "write", changed)]
+    assert bool(changed_within(journal, 0)) == stale
+    assert changed_within([journal[1], journal[0]], 1) is None
+    assert changed_within([journal[0], {**journal[1], "effect": None}], 0) is None
+
+
+def test_only_what_is_cited_is_read_again() -> None:
+    seen = Seen([entry("s1.1", "read", "."), entry("s1.2", "read", "b"), entry("s1.3", "write", "a.txt")], "s1")
+    for evidence in (["s1.1"], "[s1.1]", [{"observation": "s1.1"}, {"observation": "s1.2"}], {"observation": "s1.1"}):
+        assert overtaken({1: {"evidence": evidence}}, seen) == ["s1.1"]
+    assert overtaken({1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, seen) == []
+    assert "look again" in ground({"evidence": ["s1.1"]}, seen)[1][0]
+
+
+def test_an_argument_left_out_is_about_its_default(tmp_path: Path) -> None:
+    """list_files without a path is about the whole folder."""
+    toolbox = Toolbox(workspace_tools(tmp_path))
+    assert toolbox.targets("list_files", {}) == {"."}
+    assert toolbox.targets("list_files", {"path": "./in/"}) == {"in"}
+    assert toolbox.targets("calculate", {"expression": "1"}) == set()

@@ -1,0 +1,154 @@
+"""Observations: how they are named, shortened, compared, quoted, and when they are out of date."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from donewhen.state.proof.journal import (
+    INLINE_CHARS,
+    KNOWN_CHARS,
+    answered_before,
+    call_key,
+    canonical,
+    digest,
+    made_stale,
+    observation,
+    repetitions,
+    shortened,
+    visible_to,
+)
+
+TEXT = st.text(max_size=60)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def seen(id: str, text: str = "x", *, step: str = "s1", **more: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"tool": "look", "effect": "read", **more}
+    return observation(id, step, 1, fields.pop("source", "tool"), text, **fields)
+
+
+# Short and whole ----------------------------------------------------------------------------------------------------
+
+
+@given(st.text(min_size=30, max_size=400), st.integers(2, 200))
+def test_a_shortened_text_keeps_head_and_tail_and_says_how_much_is_missing(text: str, limit: int) -> None:
+    """X12: characters, never bytes; the digest is still that of the whole."""
+    short = shortened(seen("s1.1", text), limit)
+    assert short["digest"] == digest(text)
+    assert short["length"] == len(text)
+    assert short["stored"] == (len(text) > limit)
+    if short["stored"]:
+        half = limit // 2
+        assert short["text"].startswith(text[:half])
+        assert short["text"].endswith(text[-half:])
+        assert f"{len(text) - 2 * half} characters left out" in short["text"]
+    else:
+        assert short["text"] == text
+
+
+def test_shortening_again_says_the_same() -> None:
+    once = shortened(seen("s1.1", "ab" * INLINE_CHARS), INLINE_CHARS)
+    assert shortened(once, KNOWN_CHARS) == shortened(seen("s1.1", "ab" * INLINE_CHARS), KNOWN_CHARS)
+    assert shortened(shortened(once, KNOWN_CHARS), KNOWN_CHARS)["text"] == shortened(once, KNOWN_CHARS)["text"]
+
+
+# The same call --------------------------------------------------------------------------------------------------------
+
+
+@given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
+def test_the_order_of_keys_does_not_make_another_call(arguments: dict[str, Any]) -> None:
+    turned = dict(reversed(arguments.items()))
+    assert canonical(turned) == canonical(arguments)
+    assert call_key("a", turned) == call_key("a", arguments) != call_key("b", arguments)
+
+
+def test_repetitions_count_the_same_result_in_the_same_step_without_a_break() -> None:
+    """X11: another result starts anew, another step counts for itself, and a refused call is no repetition."""
+    same = seen("s1.1", "5", arguments={"b": 1, "a": 2})
+    assert repetitions([same, same], "s1", "look", {"a": 2, "b": 1}) == 2
+    assert repetitions([same, seen("s1.2", "6", arguments={"a": 2, "b": 1}), same], "s1", "look", {"a": 2, "b": 1}) == 1
+    assert repetitions([same, {**same, "ok": False}], "s1", "look", {"a": 2, "b": 1}) == 1
+    assert repetitions([{**same, "step": "s0"}, same], "s1", "look", {"a": 2, "b": 1}) == 1
+    refused = seen("s1.4", "Not run: …", arguments={"a": 2, "b": 1}, effect=None, ok=False)
+    assert repetitions([same, same, same, refused, refused], "s1", "look", {"a": 2, "b": 1}) == 3
+    assert repetitions([same], "s1", "look", {"a": 3}) == 0
+
+
+def test_long_results_are_compared_whole() -> None:
+    """X11: also when one of them is at hand only in part."""
+    text = "a" * 5000
+    one, two = seen("s1.1", text + "b" + text), seen("s1.2", text + "c" + text)
+    assert repetitions([shortened(one, KNOWN_CHARS), shortened(two, KNOWN_CHARS)], "s1", "look", {}) == 1
+    assert repetitions([shortened(one, KNOWN_CHARS), shortened(one, INLINE_CHARS)], "s1", "look", {}) == 2
+
+
+# Questions ----------------------------------------------------------------------------------------------------------
+
+
+def answered(question: str, text: str = "2023", *, ok: bool = True) -> dict[str, Any]:
+    return observation("s1.1", "s1", 1, "user", text, ok=ok, arguments={"question": question})
+
+
+@pytest.mark.parametrize("again", ["Which year?", "which  YEAR", "Which year ?!", "Ｗhich year…"])
+def test_the_same_question_finds_its_answer(again: str) -> None:
+    """X11: the recorded answer is given; also that there was none."""
+    assert (answered_before([answered("Which year?")], again) or {})["text"] == "2023"
+    assert answered_before([answered("Which year?", "(no answer)", ok=False)], again)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (
+            "May I delete the file report_2022.csv in the archive?",
+            "May I delete the file report_2023.csv in the archive?",
+        ),
+        ("Pay 10,000 euros to Anna Schmidt?", "Pay 10,000 euros to Anne Schmidt?"),
+        ("Keep it?", ""),
+    ],
+)
+def test_an_answer_about_one_thing_is_none_about_another(before: str, now: str) -> None:
+    """X11: a question that differs in a word is another question, however long they are."""
+    assert answered_before([answered(before, "yes")], now) is None
+
+
+# Out of date --------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_read_before_it_changed_is_stale() -> None:
+    """DESIGN 5: a reading of what was changed since proves nothing; the change itself does."""
+    read = seen("s1.1", targets=["a.txt"])
+    wrote = seen("s1.2", tool="write", effect="write", targets=["a.txt"])
+    other = seen("s1.3", tool="write", effect="idempotent", targets=["b.txt"])
+    assert made_stale([read, wrote], 0) == wrote
+    assert made_stale([read, wrote], 1) is None
+    assert made_stale([read, other], 0) is None
+    assert made_stale([wrote, read], 1) is None
+    assert made_stale([seen("s1.1"), wrote], 0) is None
+
+
+def test_a_call_that_was_not_made_changes_nothing() -> None:
+    """X15: a rejected write does not make evidence stale."""
+    refused = seen("s1.2", tool="write", effect=None, ok=False, targets=["a.txt"])
+    assert made_stale([seen("s1.1", targets=["a.txt"]), refused], 0) is None
+
+
+def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_something() -> None:
+    """X01: the texts of other steps stay with them."""
+    journal = [
+        seen("s1.1", "long " * 1000, step="s1"),
+        seen("s2.1", "secret", step="s2"),
+        seen("s2.2", "wrote secret", step="s2", effect="write", targets=["a.txt"], arguments={"content": "secret"}),
+    ]
+    known = visible_to(journal, {"s1", "s3"}, KNOWN_CHARS)
+    assert [e["id"] for e in known] == ["s1.1", "s2.2"]
+    assert len(known[0]["text"]) < 1100
+    assert known[1]["outside"]
+    assert "secret" not in str(known[1])
+    assert len(visible_to(journal, {"s1"}, None)[0]["text"]) == 5000

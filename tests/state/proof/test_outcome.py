@@ -1,0 +1,112 @@
+"""How a run can end: one closed set of codes, a status never better than its steps, and summaries made by code."""
+
+from typing import Any
+
+import pytest
+
+from donewhen.state.proof.outcome import CODES, FINAL, proven, receipt, schedule_of, status_of, summary, what_next
+from donewhen.state.settings import Settings
+
+GROUNDED = Settings()
+STEP = {"id": "s1", "content": "count", "done_when": [{"text": "counted", "check": None, "judge": False}]}
+PLAN = {"title": "t", "revision": "r", "steps": [STEP, {**STEP, "id": "s2", "content": "write"}]}
+
+
+def done(verdict: str = "supported") -> dict[str, Any]:
+    return {"status": "done", "result": "3", "verdicts": [{"criterion": 1, "verdict": verdict, "evidence": []}]}
+
+
+def ended(status: str) -> dict[str, Any]:
+    return {"status": status, "reason": f"it {status}", "result": "half a result"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "code", "status"),
+    [
+        (done(), done(), "worked", "completed"),
+        (done(), done("unverified"), "worked", "partial"),
+        (done("failed"), done("unverified"), "worked", "failed"),
+        (done(), ended("failed"), "worked", "partial"),
+        (done(), ended("blocked"), "worked", "partial"),
+        (done(), ended("skipped"), "worked", "partial"),
+        (done(), ended("exhausted"), "worked", "exhausted"),
+        (ended("failed"), ended("blocked"), "worked", "failed"),
+        (done(), {}, "worked", "partial"),
+        (done(), done(), "finished_early", "partial"),
+        (done(), done(), "delivered_early", "partial"),
+        (done(), done(), "cancelled", "cancelled"),
+        (done(), done(), "out_of_budget", "exhausted"),
+        (done(), ended("failed"), "declined", "partial"),
+        (done(), ended("failed"), "no_plan", "partial"),
+        (done(), ended("failed"), "model_error", "partial"),
+        (ended("failed"), {}, "declined", "failed"),
+    ],
+)
+def test_the_status_is_never_better_than_the_steps(first: Any, second: Any, code: str, status: str) -> None:
+    """D01, X04, X09: `completed` only if every criterion of every step is proven and nothing ended the run early."""
+    assert status_of(code, PLAN, {"s1": first, "s2": second}, GROUNDED) == status
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_one_status(code: str) -> None:
+    """D01: the set of ends is closed; without a plan only an answer completes."""
+    status = status_of(code, None, {}, GROUNDED)
+    assert status in ("completed", "partial", "failed", "cancelled", "exhausted")
+    assert (status == "completed") == (code == "answered")
+
+
+@pytest.mark.parametrize(
+    ("level", "verdict", "enough"),
+    [
+        ("claimed", "unverified", True),
+        ("claimed", "failed", False),
+        ("grounded", "unverified", False),
+        ("grounded", "supported", True),
+        ("judged", "supported", False),
+        ("judged", "passed", True),
+    ],
+)
+def test_how_much_proof_a_step_needs(level: Any, verdict: str, enough: bool) -> None:
+    """D01: the verification level decides what counts as done; a criterion without a verdict never does."""
+    assert proven(STEP, done(verdict), level) == enough
+    assert not proven(STEP, {"status": "done", "verdicts": []}, level)
+    assert not any(proven(STEP, {**done("passed"), "status": status}, level) for status in FINAL if status != "done")
+
+
+def _receipt(second: dict[str, Any], status: str = "partial", **values: Any) -> dict[str, Any]:
+    return receipt({"plan": PLAN, "steps": {"s1": done(), "s2": second}, **values}, GROUNDED, status, "worked")
+
+
+def test_a_summary_counts_only_what_is_finished() -> None:
+    """D02, X04: the mechanical summary counts finished steps only, and never quotes a result that was not accepted."""
+    text = summary(_receipt(ended("failed")), "The disk is full.")
+    assert text.splitlines() == [
+        "The disk is full.",
+        "1 of 2 steps done.",
+        "- Done: count — 3",
+        "- Not done (failed): write — it failed",
+        "Next would be: write",
+    ]
+
+
+@pytest.mark.parametrize("status", ["pending", "running", "ready", "waiting"])
+def test_a_step_under_way_is_not_started_for_the_user(status: str) -> None:
+    """D02: whatever it was doing, a step that did not end is not done."""
+    assert "- Not done (not started): write" in summary(_receipt({"status": status}))
+
+
+def test_nothing_is_said_to_come_next_where_nothing_would() -> None:
+    """D03: what would come next is the first step that still could; not after a cancellation, not for blocked steps."""
+    assert what_next(_receipt(ended("exhausted"))) == ["Next would be: write"]
+    assert what_next(_receipt(ended("blocked"))) == []
+    assert what_next(_receipt(ended("exhausted"), status="cancelled")) == []
+    assert what_next(_receipt(done())) == []
+    assert summary({"steps": [], "status": "failed"}) == "Nothing was done."
+
+
+def test_a_schedule_counts_only_as_approved() -> None:
+    """P18: the schedule of the receipt is the one in the approved plan, not in a proposed one."""
+    time = {"every_minutes": 5, "at": None, "timezone": None}
+    assert schedule_of({"plan": {**PLAN, "schedule": time}}) is None
+    assert schedule_of({"plan": PLAN, "approval": {"plan": {**PLAN, "schedule": time}}}) == time
+    assert _receipt(done())["schedule"] is None

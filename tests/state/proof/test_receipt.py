@@ -1,0 +1,285 @@
+"""The receipt: typed JSON of what was planned, done, claimed and verified; it cannot say more than is proven."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from donewhen import Agent
+from donewhen.agent.run import Run
+from donewhen.agent.workspace import workspace_tools
+from donewhen.state.proof.evidence import criteria_of
+from donewhen.state.proof.outcome import CODES, FINAL, left_over, receipt, status_of, summary
+from donewhen.state.proof.quotes import occurs
+from donewhen.state.proof.receipt import Receipt
+from donewhen.state.settings import Settings
+from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, finish_task, give_up, submit_plan
+from tests.flows import play, steps
+from tests.runs import Outbox, values
+
+Json = dict[str, Any]
+SHAPE = TypeAdapter(Receipt)
+CHECK = {"tool": "file_contains", "arguments": {"path": "out.txt", "text": "42"}, "expect": "ok"}
+PLAN: list[Json] = [
+    {"content": "Read the orders", "done_when": ["the total is known"], "tools": ["read_file"]},
+    {
+        "content": "Write the total, tell Ann",
+        "done_when": [{"text": "it is written", "check": CHECK}, "she was told"],
+        "tools": ["write_file"],
+    },
+    {"content": "Sign it", "done_when": ["signed"], "tools": ["read_file"]},
+]
+ROUNDS: dict[str, list[Any]] = {
+    "s1": [call("read_file", path="orders.txt"), finish_step("It is 42", ("s1.1", "total: 42"))],
+    "s2": [
+        ask_user("Which colour?"),
+        call("write_file", path="out.txt", content="42"),
+        call("send", to="ann", text="42"),
+        call("send", to="bob", text="42"),
+        finish_step("Done", goal_check=[criterion(1), criterion(2, ("s2.3", "sent to ann"))]),
+    ],
+    "s3": [call("read_file", path="pen.txt"), finish_step("Signed", ("s3.1", "signed")), give_up("there is no pen")],
+}
+ANSWERS: list[Any] = ["approve", "blue", "approve", "no, not Bob"]
+
+
+def model() -> ScriptedModel:
+    deliver = ["Everything is done and signed."]
+    return ScriptedModel(roles={"triage": [submit_plan(PLAN)], "execute": ROUNDS, "deliver": deliver}, strict=False)
+
+
+def agent_on(folder: Path, outbox: Outbox, model: ScriptedModel) -> Agent:
+    settings = {"on_failure": "deliver"}
+    storage = f"sqlite:///{folder.parent / 'runs.db'}"
+    return Agent(model, [*workspace_tools(folder), outbox.tool()], storage=storage, settings=settings)
+
+
+async def whole_run(tmp_path: Path) -> tuple[Run, Outbox, Json, Path]:
+    """A run with a bit of everything, each answer given by a new Agent: run, what was sent, state, folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "orders.txt").write_text("total: 42\n")
+    outbox, scripted = Outbox(), model()
+    async with agent_on(folder, outbox, scripted) as agent:
+        run = await agent.start("Total the orders")
+    for answer in ANSWERS:
+        async with agent_on(folder, outbox, scripted) as agent:
+            assert await agent.receipt(run.thread_id) is None, "there is none while it is not finished"
+            run = await agent.resume(run.thread_id, answer)
+    async with agent_on(folder, outbox, scripted) as agent:
+        return run, outbox, await values(agent, run.thread_id), folder
+
+
+async def test_a_receipt_is_typed_json_and_survives_every_agent(tmp_path: Path) -> None:
+    """DESIGN 5, C06: the shape of `state/receipt.py`, nothing more, nothing less; another process reads the same."""
+    run, outbox, _, folder = await whole_run(tmp_path)
+    assert run.receipt is not None
+    assert json.loads(json.dumps(run.receipt)) == run.receipt
+    SHAPE.validate_python(run.receipt, strict=True, extra="forbid")
+    async with agent_on(folder, outbox, model()) as agent:
+        assert await agent.receipt(run.thread_id) == run.receipt == (await agent.get(run.thread_id)).receipt
+        assert (await values(agent, run.thread_id))["outcome"]["receipt"] == run.receipt
+
+
+async def test_a_receipt_holds_what_happened(tmp_path: Path) -> None:
+    """DESIGN 5: planned, executed, claimed, verified with quotes; approvals, questions, effects, spend."""
+    run, outbox, state, _ = await whole_run(tmp_path)
+    kept = run.receipt or {}
+    assert (kept["status"], kept["verification"]) == ("partial", "grounded")
+    assert [(row["id"], row["status"]) for row in kept["steps"]] == [("s1", "done"), ("s2", "done"), ("s3", "failed")]
+    (total,), (written, told), (signed,) = (row["criteria"] for row in kept["steps"])
+    assert (total["claimed"], total["verdict"]) == (True, "supported")
+    assert total["evidence"] == [{"observation": "s1.1", "quote": "total: 42"}]
+    assert (written["check"], written["verdict"]) == (CHECK, "passed")
+    assert written["evidence"][0]["observation"] == "s2.5"
+    assert told["evidence"] == [{"observation": "s2.3", "quote": "sent to ann"}]
+    assert (signed["claimed"], signed["verdict"], signed["evidence"]) == (True, "unverified", [])
+    assert "failed, so it proves nothing" in signed["note"]
+    plan, ann, bob = kept["approvals"]
+    assert plan["revision"] == plan["approved_revision"] == kept["plan"]["revision"] == (run.plan or {})["revision"]
+    assert (ann["decision"], ann["arguments"]) == ("approve", {"to": "ann", "text": "42"})
+    assert (bob["decision"], bob["text"]) == ("reject", "no, not Bob")
+    assert [(q["question"], q["answer"], q["by"]) for q in kept["questions"]] == [("Which colour?", "blue", "user")]
+    assert [(e["tool"], e["arguments"].get("to"), e["ok"]) for e in kept["effects"]] == [
+        ("write_file", None, True),
+        ("send", "ann", True),
+    ], "what was rejected had no effect"
+    assert outbox.sent == [{"to": "ann", "text": "42"}]
+    assert kept["spent"] == state["spent"]
+    assert {row["key"]: row["spent"] for row in kept["meter"]}["tool_calls"] == 5
+
+
+async def test_every_proof_in_a_receipt_can_be_looked_up(tmp_path: Path) -> None:
+    """DESIGN 5: the observation is in the journal, was ok, and says what is quoted."""
+    run, _, state, _ = await whole_run(tmp_path)
+    journal = {entry["id"]: entry for entry in state["journal"]}
+    proofs = [
+        (row["verdict"], item)
+        for step in (run.receipt or {})["steps"]
+        for row in step["criteria"]
+        for item in row["evidence"]
+    ]
+    assert len(proofs) == 3
+    for verdict, item in proofs:
+        assert verdict in ("supported", "passed")
+        assert journal[item["observation"]]["ok"]
+        assert occurs(item["quote"], journal[item["observation"]]["text"])
+
+
+async def test_the_delivery_cannot_claim_what_is_not_done(tmp_path: Path) -> None:
+    """X04, D02: the model says that everything is done; what is not stands below it all the same."""
+    run, _, _, _ = await whole_run(tmp_path)
+    assert run.answer.startswith("Everything is done and signed.")
+    assert "- Not done (failed): Sign it — there is no pen" in run.answer
+
+
+async def test_an_edited_plan_is_approved_as_edited(tmp_path: Path) -> None:
+    """C04: the receipt names the revision that was shown and the one that was approved."""
+    scripted = steps([{"content": "a", "done_when": ["x"]}], {"s1": [finish_step("text", "s1.result")]})
+    edit = lambda pause: {**pause["plan"], "steps": [{**pause["plan"]["steps"][0], "content": "b"}]}  # noqa: E731
+    flow = await play(scripted, answers=[edit], settings={})
+    (row,) = (flow.run.receipt or {})["approvals"]
+    assert row["decision"] == "edit"
+    assert row["revision"] != row["approved_revision"] == (flow.run.plan or {})["revision"]
+
+
+# A step that is gone from the plan ----------------------------------------------------------------------------------
+
+FIRST: Json = {"id": "s1", "content": "Look", "done_when": ["looked"], "tools": ["look"]}
+FAILS: Json = {"id": "s2", "content": "Write the report", "done_when": ["written"]}
+LOOKED = [call("look"), finish_step("looked", "s1.1")]
+
+
+def look() -> str:
+    """Look."""
+    return "all is there"
+
+
+async def replanned(plan: list[Json], *answers: Any, confirm: str = "never") -> Run:
+    """A second step that fails, and a replan."""
+    rounds = {"s1": LOOKED, "s2": [give_up("no paper")], "s3": [finish_step("a text", "s3.result")]}
+    scripted = steps([FIRST, FAILS], rounds, deliver=["All done, the report is written."], plan=[submit_plan(plan)])
+    scripted.script.strict = False
+    flow = await play(scripted, [look], effects={"look": "read"}, answers=answers, settings={"confirm": confirm})
+    SHAPE.validate_python(flow.run.receipt, strict=True, extra="forbid")
+    return flow.run
+
+
+async def test_a_failed_step_that_nobody_agreed_to_drop_is_no_completion() -> None:
+    """F9, D02: a planner cannot make a run complete by leaving out what it could not do."""
+    run = await replanned([FIRST])
+    assert run.status == "partial"
+    assert (run.receipt or {})["replaced"] == [
+        {
+            "id": "s2",
+            "content": "Write the report",
+            "status": "failed",
+            "reason": "no paper",
+            "by": "policy",
+            "instead": [],
+        }
+    ]
+    assert "- Not done (failed, then taken out of the plan): Write the report — no paper" in run.answer
+
+
+async def test_a_step_that_another_took_the_place_of_is_still_named() -> None:
+    """P17, D02: the other way may be as good; the reader learns that it was another way."""
+    run = await replanned([FIRST, {"id": "s3", "content": "Say it", "done_when": ["said"]}])
+    assert run.status == "completed"
+    assert [(row["id"], row["instead"]) for row in (run.receipt or {})["replaced"]] == [("s2", ["s3"])]
+    assert "- Not done (failed, then replaced by s3): Write the report — no paper" in run.answer
+
+
+async def test_a_person_may_drop_a_step() -> None:
+    """C04: the difference is asked about; what was agreed is complete, and the receipt says what was dropped."""
+    run = await replanned([FIRST], "approve", "approve", confirm="always")
+    assert run.status == "completed"
+    assert [(row["id"], row["by"]) for row in (run.receipt or {})["replaced"]] == [("s2", "user")]
+    assert "Write the report" in run.answer
+
+
+async def test_a_step_planned_again_is_not_replaced() -> None:
+    run = await replanned([FIRST, FAILS])
+    assert (run.receipt or {})["replaced"] == []
+    assert [row["status"] for row in (run.receipt or {})["steps"]] == ["done", "failed"]
+
+
+async def test_finishing_early_leaves_the_rest_open() -> None:
+    """X04: skipped is not done, and `finish_task` completes nothing but what is proven."""
+    early = [call("look"), finish_task("all is there", "s1.1", reason="nothing is left to do")]
+    scripted = steps([FIRST, FAILS], {"s1": early, "s2": []}, deliver=["All done."])
+    flow = await play(scripted, [look], effects={"look": "read"})
+    kept = flow.run.receipt or {}
+    assert (kept["status"], kept["code"]) == ("partial", "finished_early")
+    assert [(row["status"], row["criteria"][0]["verdict"]) for row in kept["steps"]] == [
+        ("done", "supported"),
+        ("skipped", "unverified"),
+    ]
+    assert "Not done (skipped): Write the report" in flow.run.answer
+
+
+# Whatever the records say -------------------------------------------------------------------------------------------
+
+VERDICTS = st.sampled_from(["passed", "supported", "unverified", "failed"])
+CRITERION = st.fixed_dictionaries(
+    {"text": st.just("it is so"), "check": st.sampled_from([None, CHECK]), "judge": st.booleans()}
+)
+STATUSES = st.sampled_from([*FINAL, "pending", "running", "waiting", "ready"])
+RECORD = st.fixed_dictionaries(
+    {
+        "status": STATUSES,
+        "reason": st.just("because"),
+        "result": st.sampled_from(["", "a result"]),
+        "verdicts": st.lists(st.fixed_dictionaries({"criterion": st.integers(0, 4), "verdict": VERDICTS}), max_size=4),
+    }
+)
+GOOD: Mapping[str, set[str]] = {
+    "claimed": {"unverified", "supported", "passed"},
+    "grounded": {"supported", "passed"},
+    "judged": {"passed"},
+}
+
+
+@given(
+    st.lists(st.tuples(st.lists(CRITERION, max_size=3), RECORD), min_size=1, max_size=4),
+    st.sampled_from(sorted(CODES)),
+    st.sampled_from(["claimed", "grounded", "judged"]),
+)
+def test_completed_is_impossible_while_anything_required_is_unproven(
+    written: list[tuple[list[Json], Json]], code: str, level: Any
+) -> None:
+    """DESIGN 5, D01: whatever the records, `completed` means that every criterion of every step is good enough."""
+    plan_steps = [{"id": f"s{n}", "content": f"step {n}", "done_when": c} for n, (c, _) in enumerate(written)]
+    plan = {"title": "t", "revision": "r", "steps": plan_steps}
+    records = {f"s{n}": record for n, (_, record) in enumerate(written)}
+    settings = Settings(verification=level)
+    status = status_of(code, plan, records, settings)
+    kept = receipt({"goal": "g", "plan": plan, "steps": records}, settings, status, code)
+    SHAPE.validate_python(kept, strict=True, extra="forbid")
+    if status == "completed" and code != "answered":
+        for step in plan_steps:
+            assert records[step["id"]]["status"] == "done"
+            last = {v["criterion"]: v["verdict"] for v in records[step["id"]]["verdicts"]}
+            for number, one in enumerate(criteria_of(step), 1):
+                judged = one["check"] or (one["judge"] and level != "claimed")
+                assert last[number] in (GOOD["judged"] if judged else GOOD[level])
+    listed = "\n".join(left_over(kept))
+    for row in kept["steps"]:
+        assert (f": {row['content']}" in listed) == (row["status"] != "done")
+        assert row["content"] in summary(kept)
+
+
+@pytest.mark.parametrize("lie", ["Everything is done.", "- Done: Write the report", ""])
+async def test_whatever_is_written_the_status_is_by_code(lie: str) -> None:
+    """D01, F9: no words of a model make a run better than it is."""
+    scripted = steps([FIRST, FAILS], {"s1": LOOKED, "s2": [give_up("no paper")]}, deliver=[lie])
+    flow = await play(
+        scripted, [look], effects={"look": "read"}, settings={"confirm": "never", "on_failure": "deliver"}
+    )
+    assert flow.status == "partial"
+    assert "- Not done (failed): Write the report — no paper" in flow.run.answer

@@ -1,0 +1,141 @@
+"""Stored state has a version: older threads are migrated when they are read or go on, newer ones are left alone."""
+
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, Overwrite
+
+from donewhen import Agent, Settings, StorageError, build_graph
+from donewhen.state.plan.steps import fresh_record
+from donewhen.state.run import VERSION
+from donewhen.state.versions import MIGRATIONS, migrated
+from donewhen.testing import ask_user, submit_plan
+from tests.runs import config, drawn, one_step, said, scripted, step, two_questions
+
+ALONE = Settings(confirm="never")
+
+
+def test_every_version_leads_to_this_one() -> None:
+    """R06: the table has no gap; what is new is written with its version."""
+    assert set(MIGRATIONS) == set(range(VERSION))
+    assert migrated({"goal": "x"})["version"] == VERSION
+
+
+def test_the_present_version_is_not_touched() -> None:
+    """R06: no copy, no change."""
+    values = {"version": VERSION, "steps": {"s1": {"odd": 1}}}
+    assert migrated(values) is values
+
+
+def test_a_chain_of_migrations() -> None:
+    """R06: one after the other, each told only of its own version."""
+    table = {
+        1: lambda values: {**values, "seen": [*values.get("seen", ()), 1]},
+        2: lambda values: {**values, "seen": [*values.get("seen", ()), 2]},
+    }
+    assert migrated({"version": 1}, table, 3) == {"version": 3, "seen": [1, 2]}
+    assert migrated({"version": 2}, table, 3) == {"version": 3, "seen": [2]}
+
+
+@pytest.mark.parametrize("version", [VERSION + 1, 99, -1, "1", None, True, 1.0, [1]])
+def test_what_nobody_can_read_is_refused(version: Any) -> None:
+    """R06, F11: in words that say what to do, never by guessing."""
+    with pytest.raises(StorageError):
+        migrated({"version": version})
+
+
+def test_a_version_that_nothing_leads_on_from() -> None:
+    """R06: a table may forget the oldest versions; their threads are refused, not broken."""
+    with pytest.raises(StorageError, match="old version"):
+        migrated({"version": 1}, {2: dict}, 3)
+
+
+async def aged(agent: Agent, thread: str, version: int) -> None:
+    """Make a thread look as an older or a newer version would have written it."""
+    values = (await agent.graph.aget_state(config(thread))).values
+    node = "advance" if values["pending"]["step"] else "plan"
+    await agent.graph.aupdate_state(config(thread), {"version": version}, as_node=node)
+
+
+async def test_an_old_thread_goes_on() -> None:
+    """R06, C06: read as this version has it, and from its next node on stored so."""
+    model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1")]})
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    await agent.start("do it", thread_id="t")
+    await aged(agent, "t", 0)
+    assert (await agent.get("t")).goal == "do it"
+    run = await agent.resume("t")
+    assert run.pending[0]["id"] == "s1.q1"
+    await drawn(agent, run)
+    ended = await agent.resume("t", "this")
+    assert ended.status == "completed"
+    assert (await agent.graph.aget_state(config("t"))).values["version"] == VERSION
+    model.assert_exhausted()
+
+
+async def test_what_a_migration_fills_in_is_stored_with_what_the_node_does() -> None:
+    """R06: a record without the fields of today gets them, and the node's own update of it is not lost."""
+    model = two_questions()
+    graph = build_graph(model).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": "do it"}, config("t"), context=ALONE)
+    records = (await graph.aget_state(config("t"))).values["steps"]
+    lost = {"handled", "rejected", "finished_task", "granted"}
+    old = {id: {key: item for key, item in record.items() if key not in lost} for id, record in records.items()}
+    await graph.aupdate_state(config("t"), {"version": 0, "steps": Overwrite(old)}, as_node="advance")
+    await graph.ainvoke(None, config("t"), context=ALONE)
+    await graph.ainvoke(Command(resume="red"), config("t"), context=ALONE)
+    values = (await graph.aget_state(config("t"))).values
+    assert values["version"] == VERSION
+    assert values["steps"].keys() == {"s1", "s2"}
+    assert all(record.keys() >= fresh_record().keys() for record in values["steps"].values())
+    out = await graph.ainvoke(Command(resume="large"), config("t"), context=ALONE)
+    assert out["outcome"]["status"] == "completed"
+
+
+async def test_a_newer_thread_is_refused_and_left_as_it_is() -> None:
+    """R06, F11: by the Agent and by the graph itself, whoever drives it: reading, resuming and a new goal."""
+    agent = Agent(one_step(), storage="memory:")
+    await agent.start("do it", thread_id="t")
+    await aged(agent, "t", VERSION + 1)
+    before = await agent.graph.aget_state(config("t"))
+    for attempt in (
+        agent.get("t"),
+        agent.resume("t"),
+        agent.resume("t", "approve"),
+        agent.start("again", thread_id="t"),
+        agent.start("again", thread_id="t", restart=True),
+        agent.graph.ainvoke(None, config("t")),
+        agent.graph.ainvoke(Command(resume="approve"), config("t")),
+        agent.graph.ainvoke({"messages": "approve"}, config("t")),
+        agent.graph.aupdate_state(config("t"), {"feedback": "other"}, as_node="plan"),
+    ):
+        with pytest.raises(StorageError, match="newer version"):
+            await attempt
+    assert (await agent.graph.aget_state(config("t"))).config == before.config
+
+
+async def test_a_newer_thread_is_refused_without_the_agent() -> None:
+    """R06: LangGraph's server has no Agent in front; the nodes refuse, and what is open stays open."""
+    saver = InMemorySaver()
+    graph = build_graph(one_step()).compile(checkpointer=saver)
+    await graph.ainvoke({"messages": "do it"}, config("t"))
+    await graph.aupdate_state(config("t"), {"version": VERSION + 1}, as_node="plan")
+    for given in (None, {"messages": "something new"}):
+        with pytest.raises(StorageError, match="newer version"):
+            await graph.ainvoke(given, config("t"))
+    values = (await graph.aget_state(config("t"))).values
+    assert values["pending"]["kind"] == "plan"
+    assert values["version"] == VERSION + 1
+
+
+async def test_what_was_said_to_a_newer_thread_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R06, C08: a message that LangGraph took before it was refused answers the pause once the version fits."""
+    graph = build_graph(one_step()).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": "do it"}, config("t"))
+    await graph.aupdate_state(config("t"), {"version": VERSION + 1}, as_node="plan")
+    with pytest.raises(StorageError, match="newer version"):
+        await graph.ainvoke({"messages": "approve"}, config("t"))
+    monkeypatch.setattr("donewhen.graph.binding.migrated", lambda values: values)  # as the newer version reads it
+    out = await graph.ainvoke(None, config("t"))
+    assert out["outcome"]["status"] == "completed"
