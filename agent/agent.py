@@ -39,10 +39,11 @@ _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 class Agent:
     """Plans, confirms, executes and proves; every run is a thread that can be resumed from any process.
 
-    `model`: a LangChain chat model or `"provider:model"`; None: from the environment, else the offline model.
+    `model`: a LangChain chat model or `"provider:model"`; None: from the environment.
     `tools`: LangChain tools, functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`,
     `postgresql://…` or a Storage; None: the user's default file. `models`: role → model. `effects`: tool name →
-    read | idempotent | write. Nothing is opened or called before the first run.
+    read | idempotent | write. Nothing is opened or called before the first run. Raises ConfigError where
+    neither `model`, `models` nor the environment names a model.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from pathlib import Path
 from donewhen.state.credentials import known_secrets
 from donewhen.state.errors import ConfigError
 
-OFFLINE = "offline"
-"""The model that needs no key."""
+DEMO = "demo"
+"""The demonstration model, which needs no key. Only the command and the server fall back on it."""
 DEFAULT_MODEL = "openai:gpt-5.4-mini"
 """Used when there is a key and no model is named."""
 KEY_BYTES = (16, 24, 32)
@@ -21,8 +21,8 @@ HEX_LENGTHS = (32, 48, 64)
 class Config:
     """What the environment says. `repr` shows no secret."""
 
-    model: str = OFFLINE
-    """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else the offline model."""
+    model: str | None = None
+    """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else None."""
     storage: str = "memory:"
     """DONEWHEN_STORAGE; else a SQLite file in the user's state folder (XDG_STATE_HOME)."""
     api_key: str | None = field(default=None, repr=False)
@@ -60,7 +60,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     base_url = (get("OPENAI_BASE_URL") or "").strip() or None
     named = (get("DONEWHEN_MODEL") or "").strip()
     return Config(
-        model=named or (DEFAULT_MODEL if api_key or base_url else OFFLINE),
+        model=named or (DEFAULT_MODEL if api_key or base_url else None),
         storage=(get("DONEWHEN_STORAGE") or "").strip() or _default_storage(get("XDG_STATE_HOME")),
         api_key=api_key,
         base_url=base_url,

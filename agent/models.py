@@ -23,6 +23,10 @@ _THINKING: Mapping[str, Level] = {
     "judge": "off",
     "deliver": "off",
 }
+NO_MODEL = (
+    f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set OPENAI_API_KEY or DONEWHEN_MODEL; "
+    "the model 'demo' needs no key and shows how a run goes."
+)
 _TRIAGE_TOKENS = 8192
 """Enough for a plan; only where thinking is really off, since thoughts would use it up."""
 
@@ -36,7 +40,8 @@ class ModelSource:
     included; by default the provider's most, and 8,192 for the triage of a model whose thinking is off.
 
     Making it needs no key, no network and no provider's library. Models of another class than ChatOpenAI are given
-    out as they are. Raises ConfigError: at once for an unknown role or level, at the first call for a missing key.
+    out as they are. Raises ConfigError: at once without any model, or for an unknown role or level; at the first call
+    for a missing key.
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class ModelSource:
         self._timeout = timeout
         self._named: dict[str, BaseChatModel] = {}
         self._made: dict[tuple[str, str | None], BaseChatModel] = {}
+        if not (model or self._roles or (config and config.model)):
+            raise ConfigError(NO_MODEL)
         for role in (*self._roles, *self._thinking, *self._max_tokens):
             _check_role(role)
         for role, level in self._thinking.items():
@@ -75,10 +82,7 @@ class ModelSource:
         own = self._roles.get(role)
         chosen = name or own or self._model or (self._connection.model if self._connection else None)
         if not chosen:
-            raise ConfigError(
-                f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set DONEWHEN_MODEL; the model "
-                "'offline' needs no key."
-            )
+            raise ConfigError(NO_MODEL)
         if not isinstance(chosen, str):
             return self._fitted(chosen, role, given="role" if chosen is own else "all")
         if chosen not in self._named:

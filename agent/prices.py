@@ -9,7 +9,7 @@ from donewhen.agent.providers import is_provider
 from donewhen.state.errors import ConfigError
 
 _MILLION = 1_000_000
-_FREE = frozenset({"offline", "OfflineModel"})
+_FREE = frozenset({"demo", "OfflineModel"})
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _BEDROCK = re.compile(r"-v\d+:\d+$")
 _RATES = frozenset({"input", "cached", "output"})
@@ -45,7 +45,7 @@ class Prices:
         self._own = {**bare, **given}
 
     def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
-        """US dollars for `usage` (ledger keys), or None when the price is unknown; the offline model costs 0.0."""
+        """US dollars for `usage` (ledger keys), or None when the price is unknown; the demo model costs 0.0."""
         given = max(0.0, usage.get("input_tokens", 0))
         cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
         written = max(0.0, usage.get("output_tokens", 0))

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from langchain_core.language_models import BaseChatModel
 
-from donewhen.agent.config import DEFAULT_MODEL
+from donewhen.agent.config import DEFAULT_MODEL, DEMO
 from donewhen.state.errors import ConfigError
 from donewhen.state.redaction import redact
 
@@ -59,14 +59,14 @@ def is_provider(name: str) -> bool:
 
 
 def make_model(name: str, connection: Connection | None, timeout: float) -> BaseChatModel:
-    """The model of this name: `provider:model`, `offline`, or a bare name, which is OpenAI's or the base URL's.
+    """The model of this name: `provider:model`, `demo`, or a bare name, which is OpenAI's or the base URL's.
 
     Whether the provider offers the model shows at its first answer. Raises ConfigError, saying what to set or to
     install, for a missing key, an unknown provider, a missing package or a malformed base URL.
     """
     base_url = connection.base_url if connection else None
     provider, bare = _split(name, base_url is not None)
-    if provider == "offline":
+    if provider == DEMO:
         from donewhen.agent.offline import OfflineModel
 
         return OfflineModel()
@@ -80,7 +80,7 @@ def make_model(name: str, connection: Connection | None, timeout: float) -> Base
 def _split(name: str, has_base_url: bool) -> tuple[str, str]:
     """Provider and name. One's own server's models may hold a colon (`qwen3:8b`), and so do OpenAI's tuned ones."""
     provider, colon, bare = name.strip().partition(":")
-    if provider == "offline":
+    if provider == DEMO:
         return provider, bare
     if not colon:
         return "openai", provider
@@ -89,7 +89,7 @@ def _split(name: str, has_base_url: bool) -> tuple[str, str]:
     if has_base_url or provider == "ft":
         return "openai", name.strip()
     near = get_close_matches(provider, ["openai", *_PACKAGES], n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Known are openai, offline, {', '.join(_PACKAGES)}."
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known are openai, demo, {', '.join(_PACKAGES)}."
     raise ConfigError(
         f"The model {name!r} names an unknown provider, {provider!r}. {hint} For a server that speaks OpenAI's "
         "protocol set OPENAI_BASE_URL; any other LangChain chat model can be passed as an object."
@@ -100,7 +100,7 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None, timeout:
     if not api_key and not base_url:
         raise ConfigError(
             f"There is no key for the model {name!r}. Set OPENAI_API_KEY; or OPENAI_BASE_URL for a server that needs "
-            "no key; or use the model 'offline', which works without any."
+            "no key; or use the model 'demo', which shows how a run goes without any."
         )
     if base_url and not base_url.startswith(("http://", "https://")):
         raise ConfigError(f"OPENAI_BASE_URL must begin with http:// or https://; it is {redact(base_url)!r}.")

@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph_sdk import Auth
 
-from donewhen.agent.config import read_config
+from donewhen.agent.config import DEMO, read_config
 from donewhen.agent.models import ModelSource
 from donewhen.agent.prices import Prices
 from donewhen.agent.workspace import workspace_tools
@@ -18,7 +18,7 @@ from donewhen.graph.build import build_graph
 
 _config = read_config()
 graph = build_graph(
-    ModelSource(None, config=_config),
+    ModelSource(_config.model or DEMO, config=_config),
     workspace_tools(_config.folder, commands=_config.commands),
     pricing=Prices(_config.prices).cost,
     secrets=_config.secrets,

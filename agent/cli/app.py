@@ -43,7 +43,7 @@ def run(
         str, typer.Argument(metavar="GOAL", help="What you want done; “-” or nothing: read it from stdin.")
     ] = "",
     dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
-    model: Annotated[str | None, typer.Option(help="provider:model, or offline. [default: DONEWHEN_MODEL]")] = None,
+    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
     yes: Yes = False,
     json: Json = False,

@@ -12,7 +12,7 @@ from donewhen.agent.cli.exits import Exit
 from donewhen.agent.cli.result import SCHEMA_VERSION, print_json
 from donewhen.agent.cli.running import configured
 from donewhen.agent.cli.terminal import clean
-from donewhen.agent.config import OFFLINE, Config
+from donewhen.agent.config import DEMO, Config
 from donewhen.state.errors import DoneWhenError
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
@@ -70,9 +70,9 @@ async def _storage(config: Config) -> Finding:
 
 
 async def _model(config: Config) -> Finding:
-    if config.model == OFFLINE:
+    if not config.model or config.model == DEMO:
         return Finding(
-            "model", "note", "offline (follows simple rules); set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
+            "model", "note", "demo (follows simple rules); set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
         )
     provider = config.model.partition(":")[0] if ":" in config.model else "openai"
     if provider != "openai":
@@ -86,7 +86,8 @@ async def _openai(config: Config) -> Finding:
     """List the models: costs nothing and proves address and key."""
     import openai
 
-    name, where = config.model.partition(":")[2] or config.model, config.base_url or "api.openai.com"
+    model, where = config.model or "", config.base_url or "api.openai.com"
+    name = model.partition(":")[2] or model
     client = openai.AsyncOpenAI(
         api_key=config.api_key or "none", base_url=config.base_url, timeout=SECONDS, max_retries=0
     )

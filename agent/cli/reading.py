@@ -14,7 +14,7 @@ from donewhen.agent.cli.result import SCHEMA_VERSION, print_json, receipt_lines,
 from donewhen.agent.cli.running import configured
 from donewhen.agent.cli.session import reader
 from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
-from donewhen.agent.config import OFFLINE
+from donewhen.agent.config import DEMO
 from donewhen.agent.run import Run, ThreadInfo
 from donewhen.state.people.human import question_text
 
@@ -96,6 +96,6 @@ def _question_line(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def print_graph() -> int:
     """The graph as Mermaid."""
-    agent = Agent(OFFLINE, storage="memory:")
+    agent = Agent(DEMO, storage="memory:")
     print(agent.graph.get_graph(xray=1).draw_mermaid())
     return Exit.COMPLETED

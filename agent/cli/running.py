@@ -12,7 +12,7 @@ from donewhen.agent.cli.progress import Progress
 from donewhen.agent.cli.session import Choices, open_agent, remembered
 from donewhen.agent.cli.terminal import Terminal, open_terminal
 from donewhen.agent.cli.work import Begin, Desk, work
-from donewhen.agent.config import OFFLINE, Config, read_config
+from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.ledger import KEYS, Limits
 
@@ -69,8 +69,8 @@ def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) ->
     terminal = _terminal(config, json)
     unasked = yes or request.settings.get("confirm") == "never"
     choices = _choices(request, config, unattended=unasked and not terminal.interactive)
-    if choices.model == OFFLINE:
-        _say_offline(terminal, config)
+    if choices.model == DEMO:
+        _say_demo(terminal, config)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
@@ -137,7 +137,7 @@ def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
         settings.setdefault("on_exhausted", "deliver")
     _check_questions(settings)
     mcp = str(request.mcp.resolve()) if request.mcp else None
-    model = request.model or config.model
+    model = request.model or config.model or DEMO
     return Choices(str(request.folder.resolve()), model, request.commands, mcp, settings)
 
 
@@ -164,9 +164,9 @@ def _limits(given: Sequence[str]) -> dict[str, float]:
     return amounts
 
 
-def _say_offline(terminal: Terminal, config: Config) -> None:
+def _say_demo(terminal: Terminal, config: Config) -> None:
     terminal.line(
-        "Using the offline model: it follows fixed rules, needs no key, and knows little. "
+        "Using the demo model: it follows fixed rules, needs no key, and knows little. "
         + ("" if config.api_key else "Set OPENAI_API_KEY, or name a model with --model, for a real one."),
         "dim",
     )

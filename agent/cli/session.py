@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.config import OFFLINE, Config
+from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import ThreadInfo
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.errors import ConfigError, UnknownThread
@@ -19,7 +19,7 @@ class Choices:
 
     dir: str
     """Absolute: the folder the tools may touch."""
-    model: str = OFFLINE
+    model: str = DEMO
     allow_commands: list[str] = field(default_factory=list)
     mcp: str | None = None
     """Absolute path of a file with `mcpServers`."""
@@ -39,7 +39,7 @@ class Choices:
 
 def reader(config: Config) -> Agent:
     """An agent to read threads with: no tools, and a model that is never asked."""
-    return Agent(OFFLINE, storage=config.storage, config=config)
+    return Agent(DEMO, storage=config.storage, config=config)
 
 
 def remembered(thread: str, config: Config) -> ThreadInfo:

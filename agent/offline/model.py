@@ -24,7 +24,7 @@ from donewhen.agent.offline.planning import plan
 from donewhen.agent.offline.reading import Request, read_request
 from donewhen.agent.offline.working import work
 
-NAME = "offline"
+NAME = "demo"
 CHARS_PER_TOKEN = 4
 
 

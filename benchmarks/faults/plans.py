@@ -169,7 +169,7 @@ def refused_settings() -> int:
     refused = 0
     for settings in BUDGETS:
         with contextlib.suppress(ConfigError):
-            Agent("offline", storage="memory:", settings=settings)
+            Agent("demo", storage="memory:", settings=settings)
             continue
         refused += 1
     return refused

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from donewhen.agent.config import DEFAULT_MODEL, OFFLINE, read_config
+from donewhen import Agent
+from donewhen.agent.config import DEFAULT_MODEL, DEMO, read_config
 from donewhen.state.errors import ConfigError
 
 
-def test_without_anything_the_offline_model_and_a_file_in_the_users_state_folder() -> None:
+def test_without_anything_no_model_and_a_file_in_the_users_state_folder() -> None:
     """P19: nothing has to be set."""
     config = read_config({})
-    assert config.model == OFFLINE
+    assert config.model is None
     assert config.storage.startswith("sqlite:///")
     assert config.storage.endswith("donewhen/runs.db")
     assert config.folder == "."
@@ -28,14 +29,20 @@ def test_the_state_folder_is_the_users_choice(tmp_path: Path) -> None:
     ("environment", "model"),
     [
         ({"OPENAI_API_KEY": "sk-x"}, DEFAULT_MODEL),
-        ({"OPENAI_API_KEY": " "}, OFFLINE),
+        ({"OPENAI_API_KEY": " "}, None),
         ({"DONEWHEN_MODEL": "openai:m"}, "openai:m"),
-        ({"DONEWHEN_MODEL": "offline", "OPENAI_API_KEY": "sk-x"}, OFFLINE),
+        ({"DONEWHEN_MODEL": "demo", "OPENAI_API_KEY": "sk-x"}, DEMO),
         ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, DEFAULT_MODEL),
     ],
 )
-def test_the_model(environment: dict[str, str], model: str) -> None:
+def test_the_model(environment: dict[str, str], model: str | None) -> None:
     assert read_config(environment).model == model
+
+
+def test_an_agent_needs_a_model() -> None:
+    """A2: without a model and without a key there is a clear error at once; only the command chooses the demo."""
+    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY or DONEWHEN_MODEL.*'demo'"):
+        Agent(config=read_config({"DONEWHEN_STORAGE": "memory:"}))
 
 
 def test_no_secret_is_shown() -> None:

@@ -225,7 +225,7 @@ def test_which_models_need_the_responses_api() -> None:
 def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
     """P19: with what to set; making the source needs no key."""
     models = ModelSource(name, config=Connection())
-    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*offline"):
+    with pytest.raises(ConfigError, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*demo"):
         models("triage")
 
 

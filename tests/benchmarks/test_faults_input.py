@@ -41,7 +41,7 @@ def test_budgets_that_cannot_be_are_refused_by_name() -> None:
     """F10: negative, NaN, infinite and unknown ones, before anything starts."""
     assert plans.refused_settings() == len(plans.BUDGETS)
     with pytest.raises(ConfigError, match=r"limits\.rounds: .*greater than or equal to 0.*-5"):
-        Agent("offline", storage="memory:", settings={"limits": {"rounds": -5}})
+        Agent("demo", storage="memory:", settings={"limits": {"rounds": -5}})
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

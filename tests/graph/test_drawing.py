@@ -66,7 +66,7 @@ def test_importing_reads_no_environment_and_no_provider() -> None:
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        (KEYLESS, ["There is no key for the model 'gpt-5.4-mini'", "Set OPENAI_API_KEY", "'offline'"]),
+        (KEYLESS, ["There is no key for the model 'gpt-5.4-mini'", "Set OPENAI_API_KEY", "'demo'"]),
         (NOWHERE, ["connection to the model failed", "OPENAI_BASE_URL"]),
     ],
     ids=["no key", "no server"],
@@ -88,14 +88,14 @@ async def test_a_thread_can_go_on_after_the_key_is_set() -> None:
     agent = Agent(config=read_config(KEYLESS))
     failed = await agent.start("Hello", thread_id="t")
     assert failed.status == "failed"
-    again = Agent("offline", storage=agent.storage)
+    again = Agent("demo", storage=agent.storage)
     assert (await again.start("Hello", thread_id="t")).status == "completed"
 
 
 def test_an_unknown_role_is_said_at_once() -> None:
     """P19: what can be known to be wrong before the first call is an error when the agent is made."""
     with pytest.raises(ConfigError, match="did you mean 'triage'"):
-        Agent(models={"triag": "offline"}, config=read_config(KEYLESS))
+        Agent(models={"triag": "demo"}, config=read_config(KEYLESS))
 
 
 async def test_the_bare_graph_runs_without_an_agent() -> None:

@@ -110,7 +110,7 @@ def test_what_has_no_price_says_so() -> None:
     prices = Prices()
     for name in ("scripted", "qwen3:8b", "ollama:qwen3:8b", "local-model", ""):
         assert prices.cost(name, MILLION) is None
-    assert prices.cost("offline", MILLION) == 0.0
+    assert prices.cost("demo", MILLION) == 0.0
 
 
 @pytest.mark.parametrize("rates", [{"input": 1}, {"input": -1, "output": 1}, {"input": "1", "output": 1}, {"in": 1}])
