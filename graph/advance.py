@@ -36,7 +36,18 @@ async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
         return changed  # type: ignore[return-value]
     start = together(changed or {}, put_to_work(applied(state, changed or {}), _now()))
     values = applied(applied(state, start), {"steps": _cut_off(state)})
-    return {**start, **_moved(values, settings, runtime, deps)}  # type: ignore[typeddict-item]
+    update = {**start, **_moved(values, settings, runtime, deps)}
+    return {**update, "steps": _changes(state.get("steps") or {}, update["steps"])}  # type: ignore[typeddict-item]
+
+
+def _changes(before: Mapping[str, Json], records: Mapping[str, Json]) -> Json:
+    """What is new in the records, field by field: all of them in every checkpoint would grow with the square."""
+    changed = {
+        id: {key: value for key, value in record.items() if key not in old or old[key] != value}
+        for id, record in records.items()
+        for old in (before.get(id, {}),)
+    }
+    return {id: fields for id, fields in changed.items() if fields}
 
 
 def _cut_off(state: Run) -> Json:

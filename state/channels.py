@@ -32,15 +32,31 @@ def merge(state: Mapping[str, Any] | None, update: Mapping[str, Any] | None) -> 
     return {**(state or {}), **(update or {})}
 
 
-def merge_records(state: Mapping[str, Any] | None, update: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge_records(state: Mapping[str, Any] | None, *updates: Mapping[str, Any] | None) -> dict[str, Any]:
     """Merge step records field by field, so that a writer names only what it changes."""
     result = dict(state or {})
-    for key, record in (update or {}).items():
-        result[key] = {**result.get(key, {}), **record}
+    for update in updates:
+        for key, record in (update or {}).items():
+            result[key] = {**result.get(key, {}), **record}
     return result
 
 
-Journal = Annotated[list[dict[str, Any]], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
-Transcript = Annotated[list[AnyMessage], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
-Transcripts = Annotated[dict[str, list[AnyMessage]], DeltaChannel(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
-Claims = Annotated[list[str], DeltaChannel(append, snapshot_frequency=SNAPSHOT_EVERY)]
+def latest(state: Any, writes: Sequence[Any]) -> Any:
+    """The last write."""
+    return writes[-1]
+
+
+_DELTA: Any = DeltaChannel
+Journal = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Transcript = Annotated[list[AnyMessage], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
+Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Records = Annotated[
+    dict[str, dict[str, Any]],
+    _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
+]
+_SELDOM = _DELTA(latest, snapshot_frequency=SNAPSHOT_EVERY)
+"""For what is large and seldom written: it stands in storage where it was written, not in every checkpoint after."""
+SeldomDict = Annotated[dict[str, Any], _SELDOM]
+SeldomList = Annotated[list[Any], _SELDOM]
+SeldomText = Annotated[str, _SELDOM]

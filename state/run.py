@@ -7,7 +7,17 @@ from langchain_core.messages import AnyMessage
 from langgraph.graph.message import add_messages
 from typing_extensions import TypedDict
 
-from donewhen.state.channels import Claims, Journal, Transcript, Transcripts, merge, merge_records
+from donewhen.state.channels import (
+    Claims,
+    Journal,
+    Records,
+    SeldomDict,
+    SeldomList,
+    SeldomText,
+    Transcript,
+    Transcripts,
+    merge,
+)
 from donewhen.state.ledger import Amounts, add
 
 VERSION = 1
@@ -39,13 +49,13 @@ class Run(TypedDict, total=False):
     version: int
     turn: int
     """Counts the requests of this thread; part of every effect's key."""
-    goal: str
-    conversation: str
+    goal: SeldomText
+    conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
-    plan: Json | None
+    plan: SeldomDict
     planning: Json
     """The planner's record: phase, rounds, corrections, proposal, feedback and failure it works from."""
-    steps: Annotated[dict[str, Json], merge_records]
+    steps: Records
     journal: Journal
     transcripts: Transcripts
     """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
@@ -54,7 +64,7 @@ class Run(TypedDict, total=False):
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
     pending: Json | None
-    approval: Json | None
+    approval: SeldomDict
     """What a person (or policy) approved: revision, tools per step, by whom."""
     approvals: Annotated[list[Json], lambda left, right: [*(left or []), *(right or [])]]
     """Every decision of a person about a plan, a call, a budget or an effect; for the receipt."""
@@ -62,7 +72,7 @@ class Run(TypedDict, total=False):
     ending: Json | None
     """How the run must end, once that is decided: code and reason. `deliver` reads it."""
     outcome: Json | None
-    todos: list[Json]
+    todos: SeldomList
     files: Annotated[dict[str, str], merge]
 
 
@@ -70,14 +80,14 @@ class Planning(TypedDict, total=False):
     """The two phases of `plan`."""
 
     version: int
-    brief: Json
+    brief: SeldomDict
     planning: Json
-    asked: list[Json]
+    asked: SeldomList
     """What the user answered in this run."""
     approval: Json | None
-    kept_steps: dict[str, Json]
-    allowance: Amounts
-    account: Json
+    kept_steps: SeldomDict
+    allowance: SeldomDict
+    account: SeldomDict
     """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
     transcript: Transcript
     kept: int
@@ -106,33 +116,33 @@ class Step(TypedDict, total=False):
     """One step at work: `execute` starts with the first keys, up to `record`, and leaves the rest."""
 
     version: int
-    step: Json
-    goal: str
+    step: SeldomDict
+    goal: SeldomText
     turn: int
-    granted_tools: list[str]
+    granted_tools: SeldomList
     """What the approved plan allows this step to call without asking."""
-    made: dict[str, str]
+    made: SeldomDict
     """Writes of steps that were not finished, which nobody should repeat unasked: key of the call → observation."""
-    brief: str
-    known: list[Json]
+    brief: SeldomText
+    known: SeldomList
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
-    asked: list[Json]
+    asked: SeldomList
     """What the user answered in this run, to whichever step."""
-    rejected: dict[str, str]
+    rejected: SeldomDict
     """Calls that a person refused, in whichever step of this request, and why."""
-    claimed: list[str]
+    claimed: SeldomList
     """Of the writes that were made before this step was sent off."""
     transcript: Transcript
     kept: int
     """How many messages of the transcript the run has already."""
-    allowance: Amounts
+    allowance: SeldomDict
     record: Json
     decision: Json | None
     """What the last reply decided and nobody acted on yet."""
     claims: Claims
     journal: Journal
     spent: Annotated[Amounts, add]
-    steps: Annotated[dict[str, Json], merge_records]
+    steps: Records
     transcripts: Transcripts
     files: Annotated[dict[str, str], merge]
 
@@ -143,7 +153,7 @@ class StepOutput(TypedDict, total=False):
     claims: Claims
     journal: Journal
     spent: Annotated[Amounts, add]
-    steps: Annotated[dict[str, Json], merge_records]
+    steps: Records
     transcripts: Transcripts
     files: Annotated[dict[str, str], merge]
 

@@ -18,11 +18,11 @@ Migration = Callable[[Json], Json]
 def _counted(values: Json) -> Json:
     """0, before versions were counted: records lacked fields that came later, and requests were not numbered."""
     filled = dict(values)
-    if "steps" in values:
+    if values.get("steps"):
         filled["steps"] = {id: {**fresh_record(), **record} for id, record in (values["steps"] or {}).items()}
-    if "record" in values:
+    if values.get("record"):
         filled["record"] = {**fresh_record(), **(values["record"] or {})}
-    if "goal" in values:
+    if values.get("goal"):
         filled.setdefault("turn", 1)
     return filled
 
