@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from donewhen.agent.testing import *  # noqa: F403
+    from donewhen.agent.testing import __all__ as __all__
 
 
 def __getattr__(name: str) -> Any:
@@ -12,4 +13,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return dir(import_module("donewhen.agent.testing"))
+    return list(import_module("donewhen.agent.testing").__all__)

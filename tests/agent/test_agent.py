@@ -12,7 +12,6 @@ import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
 from langgraph.graph.state import CompiledStateGraph
 
-import donewhen as face
 from donewhen import Agent, GoalError, Limits, Settings, StorageError, ThreadInfo, UnknownThread, wait
 from donewhen.agent.run import Run
 from donewhen.testing import answer, call, submit_plan
@@ -20,18 +19,6 @@ from tests.places import ROOT
 from tests.runs import Outbox, config, one_step, said, scripted, sending, step
 
 ALONE = Settings(confirm="never")
-
-
-def test_what_is_exported() -> None:
-    """The public names; a new one is a decision, a lost one breaks somebody."""
-    assert face.__all__ == [
-        "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "ModelError", "PlanError",
-        "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadInfo",
-        "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "wait",
-    ]  # fmt: skip
-    assert all(getattr(face, name) for name in face.__all__)
-    with pytest.raises(AttributeError, match="Agnet"):
-        face.Agnet  # noqa: B018
 
 
 def test_importing_costs_nothing() -> None:

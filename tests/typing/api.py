@@ -1,0 +1,61 @@
+"""The public names as a user writes them. mypy and pyright read this file (`make typecheck`); nobody runs it."""
+
+from collections.abc import Mapping
+from typing import assert_type
+
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from donewhen import (
+    Agent,
+    ConfigError,
+    Limits,
+    Profile,
+    Run,
+    Settings,
+    StaleAnswer,
+    ThreadInfo,
+    build_graph,
+    wait,
+)
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+
+
+@tool
+def search(query: str) -> str:
+    """Search the catalogue."""
+    return query
+
+
+def look(path: str) -> str:
+    """Look at a file."""
+    return path
+
+
+async def life_of_a_run() -> None:
+    settings = Settings(confirm="never", limits=Limits(rounds=60, cost_usd=0.5), profile=Profile(role="clerk"))
+    async with Agent("openai:gpt-5.4-mini", [search, look], effects={"look": "read"}, settings=settings) as agent:
+        run = await agent.start("find offers", thread_id="t", settings={"verification": "judged"})
+        assert_type(run, Run)
+        assert_type(run.spent, Mapping[str, float])
+        try:
+            run = await agent.resume(run, "approve")
+        except StaleAnswer as error:
+            assert_type(error.pending, list[str])
+        assert_type(await agent.threads(), list[ThreadInfo])
+        run = await agent.get(run.thread_id)
+    agent.graph.get_graph()
+
+
+def scripts() -> None:
+    model = ScriptedModel([submit_plan(["look"]), call("look", path="a"), finish_step("seen"), answer("Done.")])
+    try:
+        run = wait(Agent(model, storage="memory:").start("look"))
+        assert_type(run, Run)
+    except ConfigError:
+        return
+
+
+def embedded() -> None:
+    builder = build_graph(ScriptedModel([]), [search], effects={"search": "read"})
+    builder.compile(checkpointer=InMemorySaver())
