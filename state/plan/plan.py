@@ -51,6 +51,7 @@ def _once(names: list[str] | None) -> list[str] | None:
     return None if names is None else list(dict.fromkeys(names))
 
 
+Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]
 Names = Annotated[list[str] | None, AfterValidator(_once)]
 
 
@@ -60,7 +61,7 @@ class PlanStep(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     content: Text = Field(description="what to do, in one sentence")
-    done_when: Annotated[list[Criterion], BeforeValidator(_criteria)] = Field(
+    done_when: Criteria = Field(
         default_factory=list,
         description="observable criteria; attach a check wherever a listed check tool can decide one",
     )
@@ -85,6 +86,9 @@ class Plan(BaseModel):
     title: Text
     complexity: Annotated[Complexity, BeforeValidator(_complexity)] = "moderate"
     need_thinking: bool = False
+    done_when: Criteria = Field(
+        default_factory=list, description="what the user holds in hand at the end, whatever the steps are"
+    )
     steps: list[PlanStep] = Field(min_length=1)
     schedule: Schedule | None = None
     speak: str | None = Field(default=None, description="what to tell the user with the plan")
@@ -111,7 +115,7 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     for step in data["steps"]:
         step["executor"] = step["executor"] or rules.executor
     _assign_ids(data["steps"], {*rules.finished, *rules.used})
-    if problems := broken_rules(data["steps"], rules):
+    if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
     return {**data, "revision": revision(data)}
 
@@ -204,10 +208,12 @@ def step_of(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
 
 
 def revision(plan: Mapping[str, Any]) -> str:
-    """Content hash of everything that matters for consent: steps, criteria, tools, executors, schedule.
+    """Content hash of everything that matters for consent: criteria, steps, tools, executors, schedule.
 
     Title, speech and complexity are words about the plan, not the plan.
     """
     content = {"steps": plan["steps"], "schedule": plan.get("schedule")}
+    if plan.get("done_when"):
+        content["done_when"] = plan["done_when"]
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

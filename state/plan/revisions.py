@@ -1,6 +1,6 @@
 """What changed between an approved plan and a new one, as far as it needs consent: one line per difference."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from donewhen.state.plan.plan import depends
@@ -14,7 +14,7 @@ def difference(approved: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str
     """
     old = {step["id"]: step for step in approved["steps"]}
     new = {step["id"]: step for step in plan["steps"]}
-    lines: list[str] = []
+    lines = [f"the goal {line}" for line in _unproven(approved.get("done_when") or (), plan.get("done_when") or ())]
     for id, step in new.items():
         lines += _changed(old[id], step) if id in old else [_added(step)]
     lines += [f"step {id} is dropped: {step['content']}" for id, step in old.items() if id not in new]
@@ -39,13 +39,18 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[st
         yield f"step {name} runs with {after.get('executor') or 'the default executor'}"
     if _declared(before) != _declared(after):
         yield f"step {name} depends on: {_needs(after)}"
-    kept = [(criterion["text"], criterion.get("check")) for criterion in criteria_of(after)]
-    judged = [criterion["text"] for criterion in criteria_of(after) if criterion.get("judge")]
-    for criterion in criteria_of(before):
+    yield from (f"step {name} {line}" for line in _unproven(criteria_of(before), criteria_of(after)))
+
+
+def _unproven(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What had to be proven and has not any more."""
+    kept = [(criterion["text"], criterion.get("check")) for criterion in after]
+    judged = [criterion["text"] for criterion in after if criterion.get("judge")]
+    for criterion in before:
         if (criterion["text"], criterion.get("check")) not in kept:
-            yield f"step {name} no longer has to prove: {criterion['text']}"
+            yield f"no longer has to prove: {criterion['text']}"
         elif criterion.get("judge") and criterion["text"] not in judged:
-            yield f"step {name}: nobody judges any more: {criterion['text']}"
+            yield f"is no longer judged on: {criterion['text']}"
 
 
 def _declared(step: Mapping[str, Any]) -> set[str] | None:

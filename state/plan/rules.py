@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 MOST_PROBLEMS = 20
@@ -35,9 +35,10 @@ class Rules:
     """Ids of steps that there were before; a step without an id does not get one of them."""
 
 
-def broken_rules(steps: Sequence[Step], rules: Rules) -> list[str]:
-    """What is wrong with the steps of a plan, at most 20 sentences; [] if nothing is."""
-    if found := list(islice(_each(steps, rules), MOST_PROBLEMS)):
+def broken_rules(steps: Sequence[Step], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
+    """What is wrong with a plan's steps and the criteria of its goal, at most 20 sentences; [] if nothing is."""
+    problems = chain(_criteria("the goal", goal, rules), _each(steps, rules))
+    if found := list(islice(problems, MOST_PROBLEMS)):
         return found
     return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := _circle(steps)) else []
 
@@ -50,8 +51,7 @@ def _each(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
         yield from (f"{where} {problem}" for problem in _content(step, rules))
         yield from (f"{where} depends on {problem}" for problem in _needs(step, ids, rules))
         yield from (f"{where} {problem}" for problem in _hands(step, rules))
-        for number, criterion in enumerate(step["done_when"], 1):
-            yield from (f"{where}, criterion {number}: {p}" for p in _check(criterion["check"], rules))
+        yield from _criteria(where, step["done_when"], rules)
 
 
 def _identity(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
@@ -80,11 +80,16 @@ def _folded(text: str) -> str:
 def _content(step: Step, rules: Rules) -> Iterator[str]:
     if len(step["content"]) > rules.content_chars:
         yield f"has a content of {len(step['content']):,} characters; at most {rules.content_chars:,}"
-    if len(step["done_when"]) > MOST_CRITERIA:
-        yield f"has {len(step['done_when']):,} criteria; at most {MOST_CRITERIA}. Merge them or split the step"
-    for number, criterion in enumerate(step["done_when"], 1):
+
+
+def _criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[str]:
+    if len(criteria) > MOST_CRITERIA:
+        yield f"{where} has {len(criteria):,} criteria; at most {MOST_CRITERIA}. Merge them or split the step"
+    for number, criterion in enumerate(criteria, 1):
         if len(criterion["text"]) > CONTENT_CHARS:
-            yield f"has a criterion {number} of {len(criterion['text']):,} characters; at most {CONTENT_CHARS:,}"
+            length = f"{len(criterion['text']):,} characters"
+            yield f"{where} has a criterion {number} of {length}; at most {CONTENT_CHARS:,}"
+        yield from (f"{where}, criterion {number}: {problem}" for problem in _check(criterion["check"], rules))
 
 
 def _needs(step: Step, ids: set[str], rules: Rules) -> Iterator[str]:

@@ -41,19 +41,24 @@ _CHECK = {
     },
     "required": ["tool", "arguments"],
 }
+_CRITERIA = {
+    "type": "array",
+    "description": "observable criteria: texts, or objects with text and check",
+    "items": {
+        "anyOf": [
+            _TEXT,
+            {"type": "object", "properties": {"text": _TEXT, "check": _CHECK}, "required": ["text"]},
+        ]
+    },
+}
 _STEP = {
     "type": "object",
     "properties": {
         "content": {**_TEXT, "description": "what to do, one sentence"},
         "done_when": {
             "type": "array",
-            "description": "observable criteria: texts, or objects with text and check",
-            "items": {
-                "anyOf": [
-                    _TEXT,
-                    {"type": "object", "properties": {"text": _TEXT, "check": _CHECK}, "required": ["text"]},
-                ]
-            },
+            "items": {"anyOf": [_TEXT, {"type": "object"}]},
+            "description": "what can be observed when the step is done; items as in the plan's done_when",
         },
         "id": {**_TEXT, "description": "s1, s2, …"},
         "depends_on": {
@@ -81,7 +86,13 @@ def _tool(name: str, description: str, required: Collection[str], **properties: 
 _ALL = {
     tool["function"]["name"]: tool
     for tool in (
-        _tool("answer", "Answer the user right away; no plan is needed.", ["text"], text=_TEXT),
+        _tool(
+            "answer",
+            "Answer the user right away; no plan is needed.",
+            ["text"],
+            text=_TEXT,
+            evidence={**_EVIDENCE, "description": "observations that the answer rests on, if you looked anything up"},
+        ),
         _tool(
             "ask_user",
             "Ask the user, when going on without the answer would be a guess.",
@@ -97,6 +108,11 @@ _ALL = {
             title=_TEXT,
             complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
             need_thinking={"type": "boolean", "description": "true if a careful second planning pass would pay off"},
+            done_when={
+                **_CRITERIA,
+                "description": "what the user holds in hand at the end, in the goal's own words; "
+                "for plans of several steps. Items: texts, or objects with text and check",
+            },
             steps={"type": "array", "items": _STEP, "minItems": 1},
             schedule=_SCHEDULE,
             speak={**_TEXT, "description": "one sentence to the user with the plan"},
@@ -120,7 +136,7 @@ _ALL = {
             "The whole goal is reached already; the steps left are not needed.",
             ["result", "goal_check", "reason"],
             result=_TEXT,
-            goal_check=_GOAL_CHECK,
+            goal_check={"type": "array", "items": {"type": "object"}, "description": "as in finish_step"},
             reason={**_TEXT, "description": "why the steps left are not needed"},
         ),
         _tool(
@@ -129,6 +145,13 @@ _ALL = {
             ["reason", "kind"],
             reason=_TEXT,
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
+        ),
+        _tool(
+            "deliver",
+            "Deliver the answer to the user, and prove the goal's criteria.",
+            ["text"],
+            text={**_TEXT, "description": "the answer, as the user reads it"},
+            goal_check={**_GOAL_CHECK, "description": "one item for every criterion of the goal"},
         ),
         _tool(
             "recall",
@@ -141,6 +164,7 @@ _ALL = {
 }
 TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
 DRAFT = ("submit_plan", "ask_user", "decline")
+DELIVER = ("deliver",)
 EXECUTE = ("ask_user", "finish_step", "finish_task", "give_up", "recall")
 NAMES = frozenset(_ALL)
 
