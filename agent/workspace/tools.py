@@ -11,6 +11,7 @@ from donewhen.agent.workspace.aggregate import aggregate_csv
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.columns import describe_csv
 from donewhen.agent.workspace.commands import Programs, run_command
+from donewhen.agent.workspace.data import describe_data, query_data
 from donewhen.agent.workspace.files import append_file, edit_file, read_file, write_file
 from donewhen.agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.root import Root
@@ -30,6 +31,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     folder = Root(root)
     tools = [
         *(_tool(function, folder, "read") for function in (list_files, find_text, read_file)),
+        _tool(describe_data, folder, "read"),
+        _structured(query_data, functools.partial(query_data, folder), {"effect": "read"}),
         _tool(describe_csv, folder, "read"),
         _tool(aggregate_csv, folder, "read"),
         *(_tool(function, folder, "read", check=True) for function in (file_exists, file_contains, csv_shape)),

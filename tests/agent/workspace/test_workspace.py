@@ -23,7 +23,16 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
     metadata = {name: tool.metadata or {} for name, tool in tools.items()}
     effects = {name: metadata[name]["effect"] for name, tool in tools.items()}
     writes = {"append_file": "write", "edit_file": "write", "run_command": "write", "write_file": "idempotent"}
-    reads = ["list_files", "find_text", "read_file", "describe_csv", "aggregate_csv", "calculate"]
+    reads = [
+        "list_files",
+        "find_text",
+        "read_file",
+        "describe_data",
+        "query_data",
+        "describe_csv",
+        "aggregate_csv",
+        "calculate",
+    ]
     checks = ["file_exists", "file_contains", "csv_shape", "matches_schema"]
     assert effects == dict.fromkeys([*reads, *checks], "read") | writes
     assert [name for name, tool in tools.items() if metadata[name].get("check")] == checks
