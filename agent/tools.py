@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from pydantic import Field
 
-from donewhen.graph.tools.functions import from_function, is_async
+from donewhen.graph.tools.toolbox import from_function, is_async
 from donewhen.state.errors import ToolError
 
 Caller = Callable[[str, dict[str, Any]], Any]

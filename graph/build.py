@@ -17,8 +17,7 @@ from donewhen.graph.execute import build_execute
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
-from donewhen.graph.tools.functions import from_function
-from donewhen.graph.tools.toolbox import Effect, Toolbox
+from donewhen.graph.tools.toolbox import Effect, Toolbox, from_function
 from donewhen.state.reading.decisions import NAMES
 from donewhen.state.run import Input, Output, Run
 from donewhen.state.settings import Settings

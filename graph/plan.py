@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -14,7 +15,7 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, retracter, sayer
 from donewhen.graph.models.ask import Question, Reply, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text
-from donewhen.graph.models.reading import Correction, Decision, kept, read, respond
+from donewhen.graph.models.reading import Correction, Decision, called_natively, kept, read, respond
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.pauses import call_id, opening
@@ -135,13 +136,14 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     if reply.message is None:
         assert reply.error is not None
         return _fail(state, runtime, "model_error", str(reply.error))
-    outcome = read(reply.message, PHASES[state["planning"]["phase"]].legal)
+    native = called_natively(state.get("transcript", ()))
+    outcome = read(reply.message, PHASES[state["planning"]["phase"]].legal, printed=not native)
     void = isinstance(outcome, Decision) and outcome.kind == "speak"
     if reply.speech:
         # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
         reply.speech.finish("" if void else outcome.speech)
     if void:
-        outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], printed=True)
+        outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         before = (state.get("approval") or {}).get("plan")
@@ -173,7 +175,7 @@ def _corrected(state: Planning, message: AIMessage, correction: Correction, runt
     emit(runtime, "correction", step=None, text=said[:500])
     if count >= settings.max_corrections:
         return _fail(state, runtime, "no_plan", f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}")
-    answered = respond(kept(message), correction.text(PHASES[planning["phase"]].legal))
+    answered = respond(kept(message), partial(correction.text, PHASES[planning["phase"]].legal))
     return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *answered]}
 
 

@@ -1,6 +1,9 @@
-"""What may go into state: finite numbers, whole characters, structures that are not nested without end."""
+"""What may go into state: finite numbers, whole characters, structures that are not nested without end. And names that
+look like one another."""
 
 import math
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 DEEPEST = 64
@@ -46,3 +49,14 @@ def _is_whole(text: str) -> bool:
 def whole(text: str) -> str:
     """The text with half characters replaced, so that it can be stored and sent."""
     return text if _is_whole(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """Up to three of the names that look like what was meant, best first."""
+    known = {known.casefold(): known for known in names}
+    wanted = name[:100].casefold()
+    tail = [other for other in known if other and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
+    inside = [other for other in known if len(wanted) > 2 and (wanted in other or other in wanted)]
+    return [
+        known[other] for other in dict.fromkeys([*tail, *get_close_matches(wanted, known, cutoff=cutoff), *inside])
+    ][:3]

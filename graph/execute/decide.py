@@ -1,6 +1,8 @@
 """The decide node: one model call, one round, one checkpoint. It reads the reply; the next node acts on it."""
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from functools import partial
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
@@ -9,7 +11,7 @@ from donewhen.graph.execute.dictated import ENDS, dictating
 from donewhen.graph.execute.leaving import corrected, leave, left_of, silence
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import profile_text
-from donewhen.graph.models.reading import Correction, Decision, kept, read, respond
+from donewhen.graph.models.reading import Correction, Decision, called_natively, kept, read, respond
 from donewhen.graph.models.transcript import fitting, shown
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
@@ -54,12 +56,12 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         ):  # with more to spend, or more time, it would have been asked again
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
-    outcome = read(reply.message, EXECUTE, toolbox)
+    outcome = read(reply.message, EXECUTE, toolbox, printed=not called_natively(state.get("transcript", ())))
     if reply.speech:
         reply.speech.finish(outcome.speech)
     message = kept(reply.message)
     if isinstance(outcome, Correction):
-        messages = [message, *respond(message, outcome.text(EXECUTE))]
+        messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
         return {"spent": spent, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
     return {"spent": spent, **_decided(now, runtime, message, outcome, spent)}
 
@@ -95,7 +97,9 @@ def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decisi
     if decision.kind == "calls":
         native = bool(message.tool_calls or message.invalid_tool_calls)
         calls = [{**call, "native": native, "position": n} for n, call in enumerate(decision.calls)]
-        return {"record": {**record, "calls": calls}, "transcript": [message], "decision": None}
+        told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
+        change = {"calls": calls, "held": [] if native else list(decision.refused.values())}
+        return {"record": {**record, **change}, "transcript": [message, *told], "decision": None}
     if decision.kind == "give_up":
         status = "blocked" if arguments["kind"] == "blocked" else "failed"
         change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}

@@ -59,8 +59,9 @@ class Printed:
     problems: list[str] = field(default_factory=list)
 
 
-def from_text(text: str, names: Sequence[str]) -> Printed:
-    """Read the decision in a text; without one, all of it is speech. `names` are what may be called."""
+def from_text(text: str, legal: Sequence[str], tools: Sequence[str] = ()) -> Printed:
+    """Read the decision in a text; without one, all of it is speech. `legal` and `tools` are what may be called."""
+    names = (*legal, *tools)
     found = extract(text, lambda value: _is_decision(value, names), keys=KEYS)
     if found is None:
         return _unread(text)

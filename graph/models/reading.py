@@ -7,11 +7,13 @@ the run and is decided where the decision is acted on.
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.models.forms import from_text
+from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.marking import mark
 from donewhen.state.plan.plan import near
@@ -29,6 +31,9 @@ ARGUMENT_CHARS = 200_000
 MOST_CALLS = 32
 CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
 """How providers say that the reply was longer than they write."""
+CLAIMS = ("finish_step", "finish_task")
+LOOK_FIRST = "Look first: the results of the other calls came after this {name}. {name} again if they bear it out."
+ALONE = "{name} must be the only call of a reply; act on results after you saw them"
 QUESTION = "I need your help to go on. What should I do?"
 
 
@@ -39,10 +44,12 @@ class Decision:
     kind: Kind
     arguments: dict[str, Any] = field(default_factory=dict)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """`{id, name, args}`; `recall` counts as a call."""
+    """`{id, name, args}`, arguments as they will run; `recall` counts as a call."""
     speech: str = ""
     id: str = ""
     """Id of the control tool's call, to be answered; "" when the decision stood in the text."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Calls of the same reply that are not made: id → what to answer them with."""
 
 
 @dataclass(frozen=True)
@@ -53,38 +60,63 @@ class Correction:
     speech: str = ""
     printed: bool = False
     """The reply made no tool call, so the model is told how a call can be printed."""
+    by_call: dict[str, list[str]] = field(default_factory=dict)
+    """Id of a call → what is wrong with this one; calls that are not in it are told everything."""
 
-    def text(self, legal: Collection[str]) -> str:
-        """The message the model gets."""
-        lines = mark("\n".join(f"- {problem}" for problem in self.problems[:20]))
+    def text(self, legal: Collection[str], id: str = "") -> str:
+        """The message the model gets, or what this call of its reply is answered with."""
         tools = ", or calls of the tools you have" if "finish_step" in legal else ""
         how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
-        return f"Correction: nothing was done.\n{lines}\nLegal now: {', '.join(legal)}{tools}.{how}"
+        said = _said(self.by_call.get(id) or self.problems)
+        return f"Correction: nothing was done.\n{said}\nLegal now: {', '.join(legal)}{tools}.{how}"
 
 
-def read(message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None) -> Decision | Correction:
-    """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called."""
+@dataclass
+class _Call:
+    """One call of a reply on its way through the gates."""
+
+    id: str
+    name: str
+    args: Any
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def decides(self) -> bool:
+        """A control tool that ends the round by itself."""
+        return self.name in NAMES and self.name != "recall"
+
+
+def read(
+    message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True
+) -> Decision | Correction:
+    """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called.
+
+    `printed`: whether a decision may stand in the text, as it may with models that made no tool call so far.
+    """
     text = whole(str(message.text))
-    calls, problems = _native(message)
-    native = bool(calls or problems)
-    speech = prose(text, None)
-    if not native:
-        printed = from_text(text, [*legal, *(toolbox.names if toolbox else ())])
-        calls, speech, problems = printed.calls, printed.speech, printed.problems
+    calls, speech, problems = _native(message), prose(text, None), []
+    native = bool(calls)
+    if not native and printed:
+        found = from_text(text, legal, toolbox.names if toolbox else ())
+        calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
     if (calls or problems) and _cut_off(message):
         problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
-    problems = problems or _problems(calls, legal, toolbox, speech)
+    elif len(calls) > MOST_CALLS:
+        problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
     if problems:
         return Correction(problems, speech, printed=not native)
-    if not calls:
-        if not speech:
-            return Correction(["the reply is empty: no text and no tool call"], printed=True)
-        return Decision("speak", speech=speech)
-    control = [call for call in calls if call["name"] in NAMES and call["name"] != "recall"]
-    if not control:
-        return Decision("calls", calls=calls, speech=speech)
-    chosen = control[0]
-    return Decision(chosen["name"], chosen["args"], speech=speech, id=chosen["id"] if native else "")
+    for call in calls:
+        _check(call, legal, toolbox, speech)
+    if calls:
+        return _chosen(calls, toolbox, speech, native)
+    if not speech:
+        return Correction(["the reply is empty: no text and no tool call"], printed=printed)
+    return Decision("speak", speech=speech)
+
+
+def called_natively(messages: Sequence[AnyMessage]) -> bool:
+    """Whether the model made a tool call in this conversation; if so, JSON in its text is text."""
+    return any(isinstance(message, AIMessage) and message.tool_calls for message in messages)
 
 
 def _cut_off(message: AIMessage) -> bool:
@@ -95,38 +127,87 @@ def _cut_off(message: AIMessage) -> bool:
     return any(str(reason).rpartition(".")[2] in CUT_OFF for reason in reasons if reason)
 
 
-def _native(message: AIMessage) -> tuple[list[dict[str, Any]], list[str]]:
-    """Tool calls, broken ones mended where only their syntax was wrong, and what is wrong with the rest."""
-    calls = [
-        {"id": call["id"] or f"call_{number}", "name": call["name"], "args": call["args"]}
-        for number, call in enumerate(message.tool_calls)
-    ]
-    problems = []
+def _native(message: AIMessage) -> list[_Call]:
+    """Tool calls, broken ones mended where only their syntax was wrong."""
+    calls = [_Call(call["id"] or f"call_{n}", call["name"], call["args"]) for n, call in enumerate(message.tool_calls)]
     for number, broken in enumerate(message.invalid_tool_calls, len(calls)):
         name, raw = broken.get("name") or "", broken.get("args") or ""
+        call = _Call(broken.get("id") or f"call_{number}", name, {})
+        raw = _unpacked(raw)
         found = extract(raw, lambda value: isinstance(value, dict))
         if not name:
-            problems.append("a call names no tool")
+            call.problems = ["a call names no tool"]
         elif found and found.complete and not (raw[: found.start] + raw[found.end :]).strip():
-            calls.append({"id": broken.get("id") or f"call_{number}", "name": name, "args": found.value})
+            call.args = found.value
         else:
             why = "are cut off" if found and not found.complete else "are not valid JSON"
-            problems.append(f"the arguments of {name[:60]} {why}: {raw[:120]!r}")
-    return calls, problems
+            call.problems = [f"the arguments of {name[:60]} {why}: {raw[:120]!r}"]
+        calls.append(call)
+    return calls
 
 
-def _problems(calls: Sequence[dict[str, Any]], legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> list[str]:
-    if len(calls) > MOST_CALLS:
-        return [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
-    problems: list[str] = []
+def _unpacked(raw: str) -> str:
+    """JSON that was written into a string once more."""
+    try:
+        inner = json.loads(raw) if raw.lstrip().startswith('"') else raw
+    except (ValueError, RecursionError):
+        return raw
+    return inner if isinstance(inner, str) else raw
+
+
+def _check(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> None:
+    """Put what is wrong with the call into it, its arguments read as the schema wants them where nothing is lost."""
+    name, tools = call.name, toolbox.names if toolbox else ()
+    if call.problems:
+        return
+    if name not in legal and name in NAMES:
+        call.problems = [f"{name} is not legal here"]
+    elif name not in legal and name not in tools:
+        call.problems = [f"there is no tool {name[:60]!r}{near(name, [*legal, *tools])}"]
+    elif problem := flaw(call.args):
+        call.problems = [f"{name}: the value {problem}"]
+    else:
+        if name in legal:
+            call.args = control_arguments(name).coerced(call.args)
+            call.args = _asking(call.args, speech) if name == "ask_user" else call.args
+            problems = control_problems(name, call.args)
+        else:
+            assert toolbox is not None
+            call.args, problems = toolbox.read(name, call.args)
+        call.problems = [f"{name}: {problem}" for problem in problems]
+
+
+def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native: bool) -> Decision | Correction:
+    """The decision in calls that passed their gates or did not: good calls run beside bad ones (X18).
+
+    Calls beside a claim to be done run, beside any other control tool only the reads; what decides is answered with
+    "look first" (X19), for it was written before the results were there.
+    """
+    deciding = [call for call in calls if call.decides]
+    if len(calls) == 1 and deciding and not calls[0].problems:
+        return Decision(calls[0].name, calls[0].args, speech=speech, id=calls[0].id if native else "")  # type: ignore[arg-type]
+    reads = any(call.name not in CLAIMS for call in deciding)
+    run, refused = [], {}
     for call in calls:
-        if call["name"] == "ask_user":
-            call["args"] = _asking(call["args"], speech)
-        problems += _call_problems(call["name"], call["args"], legal, toolbox)
-    control = [call["name"] for call in calls if call["name"] in NAMES and call["name"] != "recall"]
-    if not problems and control and len(calls) > 1:
-        problems.append(f"{control[0]} must be the only call of a reply; act on results after you saw them")
-    return problems
+        if call.problems:
+            refused[call.id] = f"Correction: this call was not made.\n{_said(call.problems)}"
+        elif call.decides:
+            refused[call.id] = LOOK_FIRST.format(name=call.name)
+        elif reads and call.name != "recall" and (toolbox is None or toolbox.effect(call.name) != "read"):
+            refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
+        else:
+            run.append({"id": call.id, "name": call.name, "args": call.args})
+    if run:
+        return Decision("calls", calls=run, speech=speech, refused=refused)
+    if deciding and not any(call.problems for call in calls):
+        return Correction([ALONE.format(name=deciding[0].name)], speech, printed=not native)
+    by_call = {call.id: call.problems or [ALONE.format(name=call.name)] for call in calls}
+    problems = [problem for call in calls for problem in call.problems]
+    return Correction(problems, speech, printed=not native, by_call=by_call)
+
+
+def _said(problems: Sequence[str]) -> str:
+    return mark("\n".join(f"- {problem}" for problem in problems[:20]))
 
 
 def _asking(args: Any, speech: str) -> Any:
@@ -136,18 +217,10 @@ def _asking(args: Any, speech: str) -> Any:
     return {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
 
 
-def _call_problems(name: str, args: Any, legal: Sequence[str], toolbox: Toolbox | None) -> list[str]:
-    tools = toolbox.names if toolbox else ()
-    if name not in legal and name in NAMES:
-        return [f"{name} is not legal here"]
-    if name not in legal and (toolbox is None or name not in tools):
-        return [f"there is no tool {name[:60]!r}{near(name, [*legal, *tools])}"]
-    if problem := flaw(args):
-        return [f"{name}: the value {problem}"]
-    if name in legal:
-        return [f"{name}: {problem}" for problem in control_problems(name, args)]
-    assert toolbox is not None
-    return [f"{name}: {problem}" for problem in toolbox.problems(name, args)]
+@lru_cache
+def control_arguments(name: str) -> Arguments:
+    """The reader of a control tool's arguments."""
+    return Arguments(arguments_schema(name))
 
 
 def control_problems(name: str, args: Any) -> list[str]:

@@ -1,6 +1,5 @@
 """Checks a call's arguments against the tool's JSON Schema and says what is wrong, for the model to mend."""
 
-import difflib
 import functools
 import itertools
 import json
@@ -16,7 +15,9 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 
+from donewhen.graph.tools.coercion import lossless
 from donewhen.graph.tools.schemas import Schema, strict
+from donewhen.state.values import similar
 
 SECONDS = 2.0
 """Longest time one check may take; arguments that need longer are refused."""
@@ -42,7 +43,26 @@ class Arguments:
 
     def __init__(self, schema: Schema) -> None:
         base = validators.validator_for(schema, default=Draft202012Validator)
-        self._validator: Validator = _checker(base)(strict(schema), registry=Registry())
+        self._schema = strict(schema)
+        self._validator: Validator = _checker(base)(self._schema, registry=Registry())
+
+    def read(self, arguments: Any) -> tuple[Any, list[str]]:
+        """The arguments as the schema wants them, as far as nothing is lost by that, and what is still wrong."""
+        arguments = self.coerced(arguments)
+        return arguments, self.problems(arguments)
+
+    def coerced(self, arguments: Any) -> Any:
+        """The arguments as the schema wants them, as far as nothing is lost by that; what does not fit stays."""
+        token = _deadline.set(time.monotonic() + SECONDS)
+        try:
+            return lossless(arguments, self._schema, self._schema, self._fits)
+        except Exception:  # a schema may be hostile; the check says what is wrong
+            return arguments
+        finally:
+            _deadline.reset(token)
+
+    def _fits(self, schema: Schema, value: Any) -> bool:
+        return bool(self._validator.evolve(schema=schema).is_valid(value))
 
     def problems(self, arguments: Any) -> list[str]:
         """What is wrong with the arguments, one line each, at most ten and a count; empty if nothing is."""
@@ -62,16 +82,6 @@ class Arguments:
             _deadline.reset(token)
         more = len(lines) - MOST_PROBLEMS
         return [*lines[:MOST_PROBLEMS], f"and {more} more problems"] if more > 0 else lines
-
-
-def near(name: str, names: Iterable[str]) -> list[str]:
-    """Up to three of the names that look like what was meant, best first."""
-    known = {known.casefold(): known for known in names}
-    wanted = name[:100].casefold()
-    close = difflib.get_close_matches(wanted, known, n=3, cutoff=0.6)
-    tail = [other for other in known if other != "" and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
-    inside = [other for other in known if len(wanted) > 2 and (wanted in other or other in wanted)]
-    return [known[other] for other in dict.fromkeys([*tail, *close, *inside])][:3]
 
 
 @functools.lru_cache
@@ -171,7 +181,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
 def _unknown_lines(where: str, given: Mapping[str, Any], schema: Schema) -> Iterator[str]:
     known = list(schema.get("properties", {}))
     for name in _unknown(given, schema)[: MOST_PROBLEMS + 1]:
-        meant = near(name, [each for each in known if each not in given])
+        meant = similar(name, [each for each in known if each not in given])
         if meant:
             hint = f"did you mean {_quoted(meant[0])}?"
         else:

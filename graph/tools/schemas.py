@@ -124,11 +124,12 @@ def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
         whole = whole and not any(key in part for key in ("properties", "allOf", "if", "dependentSchemas"))
         stack.extend((below, whole) for key in _IN_PLACE for below in _below(part, key))
         if isinstance(reference := part.get("$ref"), str):
-            stack.append((_resolve(reference, root), whole))
+            stack.append((resolve(reference, root), whole))
     return list(found.values())
 
 
-def _resolve(reference: str, root: Schema) -> Any:
+def resolve(reference: str, root: Schema) -> Any:
+    """The part of a schema that a reference in it names. ValueError if there is none."""
     found: Any = root
     if reference != "#" and not reference.startswith("#/"):
         raise ValueError(f"its schema refers to {reference[:100]!r}, which is not inside it")
@@ -183,7 +184,7 @@ def _inlined(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) 
     if isinstance(reference, str):
         if reference in within:
             raise OverflowError
-        target = _inlined(_resolve(reference, root), root, (*within, reference), left)
+        target = _inlined(resolve(reference, root), root, (*within, reference), left)
         rest = _inlined({key: value for key, value in node.items() if key != "$ref"}, root, within, left)
         return {**target, **rest} if isinstance(target, dict) else rest
     shown: Schema = {}

@@ -1,14 +1,16 @@
 """The tools of a run: their schemas, their effects, and the checks a call passes before it may act."""
 
 import copy
+import functools
+import inspect
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.tools.arguments import Arguments, near
+from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
 from donewhen.state.errors import ConfigError, ToolError
 
@@ -80,13 +82,13 @@ class Toolbox:
         """The first sentence of the tool's description, at most 120 characters."""
         return self._entries[name].one_line
 
+    def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
+        """The arguments as the tool wants them, where nothing is lost by that, and what is still wrong with them."""
+        return self._entries[name].arguments.read(arguments)
+
     def problems(self, name: str, arguments: Any) -> list[str]:
         """What is wrong with a call's arguments, for the model to read; empty if they fit the JSON Schema."""
         return self._entries[name].arguments.problems(arguments)
-
-    def near(self, name: str) -> list[str]:
-        """Up to three tools that may have been meant by an unknown name, best first."""
-        return near(name, self._entries)
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """What the call is about: files, addresses, ids. Paths are normalised, so `./a` and `a` are the same.
@@ -176,3 +178,27 @@ def _target_values(arguments: Mapping[str, Any], declared: tuple[str, ...] | Non
                 continue
             is_path = isinstance(each, str) and "://" not in each and (declared is not None or name in _PATHS)
             yield posixpath.normpath(str(each)) if is_path else str(each)
+
+
+def from_function(function: Callable[..., Any]) -> BaseTool:
+    """The tool, with its schema from signature and docstring; ToolError, with what to do, where it says too little."""
+    name = getattr(function, "__name__", "<nameless>")
+    if name.startswith("<"):
+        raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
+    if not (text := inspect.getdoc(function)):
+        raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
+    body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}
+    try:
+        tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
+    except Exception as error:
+        raise ToolError(f"the function {name!r} cannot be used as a tool: {error}; annotate its parameters") from error
+    if not tool.description.strip():
+        tool.description = text
+    return tool
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Whether a call of it must be awaited, also behind `functools.partial` or `__call__`."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Any
+
+from donewhen.state.values import similar
 
 MOST_PROBLEMS = 20
 """Said of one plan; who mends these sees the rest."""
@@ -140,8 +141,7 @@ def _check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:
 
 def near(name: str, names: Collection[str]) -> str:
     """A hint at what was probably meant, for corrections."""
-    matches = get_close_matches(name[:100], list(names), n=3, cutoff=0.5)
-    if matches:
+    if matches := similar(name, names, 0.5):
         return f"; did you mean {', '.join(matches)}?"
     return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
 

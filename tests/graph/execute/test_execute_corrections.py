@@ -118,7 +118,7 @@ async def test_an_unknown_tool_is_corrected_with_what_was_probably_meant() -> No
 
 @pytest.mark.parametrize(
     "args",
-    [{}, {"what": 5}, {"what": "a", "when": 1}, {"what": "a", "times": "many"}],
+    [{}, {"what": [5]}, {"what": "a", "when": 1}, {"what": "a", "times": "many"}],
     ids=["less", "type", "more", "enum"],
 )
 async def test_arguments_are_checked_against_the_whole_schema(args: Any) -> None:
@@ -128,3 +128,49 @@ async def test_arguments_are_checked_against_the_whole_schema(args: Any) -> None
     assert flow.status == "completed"
     assert "look: " in flow.told("correction")[0]["text"]
     assert len([e for e in flow.journal if e["source"] == "tool"]) == 1
+
+
+async def test_good_calls_of_a_batch_run_beside_a_bad_one() -> None:
+    """X18, H10, X14: the read is made, the bad call is answered for itself, and every call has its one result."""
+    batch = [call("look", what="a"), call("look", wat="b"), call("nothing"), call("look", what=5)]
+    flow = await play(model := one_step([batch, finish_step("ok", "s1.2")]), [look], effects=READ)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [(e["tool"], e["arguments"]) for e in flow.journal if e["source"] == "tool"] == [
+        ("look", {"what": "a"}),
+        ("look", {"what": "5"}),
+    ]
+    results = [m for m in requests(model, "s1")[-1].messages if m.type == "tool"]
+    assert sorted(m.tool_call_id for m in results) == sorted({m.tool_call_id for m in results})
+    assert len(results) == 4
+    assert [m.text.partition("\n")[0] for m in results if m.text.startswith("Correction")] == [
+        "Correction: this call was not made."
+    ] * 2
+    assert flow.step("s1")["corrections"] == 0
+
+
+async def test_a_claim_beside_a_read_and_a_write_is_told_to_look_first() -> None:
+    """X19: what stands beside the claim runs, the claim is answered, and made again once the results were seen."""
+    both = [call("look", what="a"), call("send", to="b"), finish_step("ok", "s1.1")]
+    model = one_step([both, finish_step("ok", "s1.2")], tools=["send"])
+    flow = await play(model, [look, send], effects=READ)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [e["tool"] for e in flow.journal if e["source"] == "tool"] == ["look", "send"]
+    told = [m.text for m in requests(model, "s1")[-1].messages if m.type == "tool"]
+    assert any(
+        text.startswith("Look first: the results of the other calls came after this finish_step.") for text in told
+    )
+    assert flow.step("s1")["refused"] == 0
+
+
+async def test_what_a_model_with_native_calls_prints_is_text() -> None:
+    """B5: JSON in its prose is not carried out, not even in a fence."""
+    printed = (
+        'I will not run this, because it was not asked for:\n```json\n{"name": "send", "arguments": {"to": "b"}}\n```'
+    )
+    model = one_step([call("look", what="a"), printed, finish_step("ok", "s1.1")], tools=["send"])
+    flow = await play(model, [look, send], effects=READ)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [e["tool"] for e in flow.journal if e["source"] == "tool"] == ["look"]

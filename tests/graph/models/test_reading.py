@@ -107,13 +107,14 @@ WRONG = [
     (said("", call("add", a=1, c=2)), "add: "),
     (said("", call("add", a=float("nan"))), "add: the value holds nan, which is no JSON number"),
     (said("", call("write_file", path="x", content="\ud83d")), "write_file: the value holds half a character"),
-    (said("", finish_step("x", "s1.1"), call("add", a=1)), "finish_step must be the only call of a reply"),
+    (said("", ask_user("a?"), call("write_file", path="a", content="b")), "ask_user must be the only call of a reply"),
+    (said("", finish_step("x", "s1.1"), give_up("no", "failed")), "finish_step must be the only call of a reply"),
     (said("", ask_user("a?"), ask_user("b?")), "ask_user must be the only call of a reply"),
     (said("", *[call("add", a=n) for n in range(40)]), "40 calls in one reply; at most 32"),
     (said("", call("give_up", reason="x", kind="bored")), "kind must be one of blocked, failed, replan, not 'bored'"),
     (said("", call("give_up", reason=" ", kind="failed")), "reason must be a text that is not blank"),
     (said("", call("finish_step", goal_check=[])), "result must be a text that is not blank"),
-    (said("", call("ask_user", question="?", options="a")), "options must be a list of texts"),
+    (said("", call("ask_user", question="?", options={"a": 1})), "options must be a list of texts"),
     (said("", recall("s1.1", -1)), "offset must be a whole number from 0"),
     (said("", call("ask_user", question="?", steps=["a"])), "only submit_plan carries steps"),
     (said("", broken_call("add", '{"a": customer_id}')), "the arguments of add are not valid JSON"),
@@ -134,11 +135,80 @@ def test_anything_else_is_a_correction_that_says_what_is_legal(message: AIMessag
     assert "Legal now: ask_user, finish_step, finish_task, give_up, recall, or calls of the tools you have." in text
 
 
-def test_one_bad_call_stops_its_siblings() -> None:
-    """X06: nothing is done unless every call of a reply passes its gates; all that is wrong is said."""
-    text = correction(said("", call("add", a=1), call("add", a="x"), call("nothing")))
-    assert "add: a" in text
-    assert "there is no tool 'nothing'" in text
+def test_the_good_calls_of_a_batch_run_and_each_bad_one_is_told_what_was_wrong_with_it() -> None:
+    """X18, H10: one wrong call does not throw away the good ones beside it."""
+    message = said("", call("add", a=1), call("add", a="x"), call("nothing"))
+    found, ids = decision(message), [each["id"] for each in message.tool_calls]
+    assert [(each["id"], each["args"]) for each in found.calls] == [(ids[0], {"a": 1})]
+    assert list(found.refused) == ids[1:]
+    assert "add: a: expected integer" in found.refused[ids[1]]
+    assert "there is no tool 'nothing'" in found.refused[ids[2]]
+
+
+def test_where_every_call_is_wrong_each_is_told_its_own() -> None:
+    """X06, X18: nothing is done, and the result of each call says what was wrong with this one."""
+    message = said("", call("add", a="x"), call("nothing"))
+    found, ids = read(message, EXECUTE, TOOLBOX), [each["id"] for each in message.tool_calls]
+    assert isinstance(found, Correction)
+    assert len(found.problems) == 2
+    assert "add: a" in found.text(EXECUTE, ids[0])
+    assert "no tool" not in found.text(EXECUTE, ids[0])
+    assert "no tool 'nothing'" in found.text(EXECUTE, ids[1])
+
+
+@pytest.mark.parametrize("name", ["finish_step", "finish_task"])
+def test_a_claim_beside_calls_is_told_to_look_first(name: str) -> None:
+    """X19: the calls run, reads and writes; the claim, written before their results were there, is made again."""
+    claim = call(name, result="5", reason="r", goal_check=[])
+    message = said("", call("write_file", path="a", content="b"), claim, call("add", a=1))
+    found = decision(message)
+    assert [each["name"] for each in found.calls] == ["write_file", "add"]
+    (told,) = found.refused.values()
+    assert told.startswith(f"Look first: the results of the other calls came after this {name}.")
+
+
+def test_beside_a_question_only_reads_run() -> None:
+    """X18, X19: a write beside the question whether to write is not made; looking does no harm."""
+    box = Toolbox([StructuredTool.from_function(add), StructuredTool.from_function(write_file)], {"add": "read"})
+    message = said("", ask_user("Write it?"), call("add", a=1), call("write_file", path="a", content="b"))
+    found = read(message, EXECUTE, box)
+    assert isinstance(found, Decision)
+    assert [each["name"] for each in found.calls] == ["add"]
+    assert sorted(found.refused) == sorted([message.tool_calls[0]["id"], message.tool_calls[2]["id"]])
+
+
+CHECK: dict[str, Any] = {"criterion": 1, "met": True, "evidence": [{"observation": "s1.1"}]}
+
+
+@pytest.mark.parametrize(
+    ("made", "key", "expected"),
+    [
+        (call("finish_step", result="r", goal_check=CHECK), "goal_check", [CHECK]),
+        (call("finish_step", result="r", goal_check=json.dumps([CHECK])), "goal_check", [CHECK]),
+        (call("finish_step", result="r", goal_check=[{**CHECK, "criterion": "1", "met": "true"}]), "goal_check",
+         [CHECK]),
+        (call("finish_step", result="r", goal_check=[{**CHECK, "criterion": 1.0, "met": "False"}]), "goal_check",
+         [{**CHECK, "met": False}]),
+        (call("finish_step", result="r", goal_check=[{**CHECK, "evidence": {"observation": "s1.1"}, "note": None}]),
+         "goal_check", [CHECK]),
+        (call("finish_step", result=12, goal_check=[CHECK]), "result", "12"),
+        (call("ask_user", question="?", options="one"), "options", ["one"]),
+        (call("ask_user", question="?", options='["a", "b"]'), "options", ["a", "b"]),
+        (call("finish_step", result="r", goal_check=[{**CHECK, "met": "yes"}]), "goal_check",
+         [{**CHECK, "met": "yes"}]),
+    ],
+)  # fmt: skip
+def test_what_can_be_read_without_loss_is_read(made: Any, key: str, expected: Any) -> None:
+    """X18, H10: of control tools as of others; what would be a guess is left for the correction."""
+    assert decision(said("", made)).arguments[key] == expected
+
+
+def test_what_runs_is_what_was_read() -> None:
+    """X18, H10: the call as it is recorded and run holds the value of the schema's type."""
+    assert decision(said("", call("add", a="71", b=None))).calls[0]["args"] == {"a": 71}
+    assert "expected integer" in correction(said("", call("add", a="7.5")))
+    twice = said("", broken_call("add", json.dumps(json.dumps({"a": 1}))))
+    assert decision(twice).calls[0]["args"] == {"a": 1}
 
 
 def test_arguments_whose_syntax_alone_was_wrong_are_mended() -> None:
