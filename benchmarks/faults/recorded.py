@@ -25,8 +25,8 @@ class Names(Toolbox):
         super().__init__([])
         self._entries = dict.fromkeys(names)  # type: ignore[assignment]
 
-    def problems(self, name: str, arguments: Any) -> list[str]:
-        return []
+    def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
+        return arguments, []
 
 
 def recorded(path: Path = RECORDED) -> list[dict[str, Any]]:
