@@ -62,7 +62,7 @@ def _object(value: dict[str, Any], schema: Schema, root: Schema, fits: Fits) -> 
     known, required = schema.get("properties") or {}, schema.get("required") or ()
     read = {}
     for name, item in value.items():
-        rule = known.get(name, schema.get("additionalProperties"))
+        rule: Any = known.get(name, schema.get("additionalProperties"))
         if item is None and name in known and name not in required and not fits(rule, None):
             continue
         read[name] = lossless(item, rule, root, fits)

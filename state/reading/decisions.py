@@ -175,5 +175,8 @@ def control_tools(names: Collection[str]) -> list[dict[str, Any]]:
 
 
 def arguments_schema(name: str) -> dict[str, Any]:
-    """JSON Schema of a control tool's arguments."""
-    return dict(_ALL[name]["function"]["parameters"])
+    """JSON Schema of a control tool's arguments, whole where a model is only told that it is as in another tool."""
+    schema = copy.deepcopy(_ALL[name]["function"]["parameters"])
+    if "goal_check" in schema["properties"]:
+        schema["properties"]["goal_check"] = _GOAL_CHECK
+    return dict(schema)

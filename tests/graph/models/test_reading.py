@@ -191,6 +191,7 @@ CHECK: dict[str, Any] = {"criterion": 1, "met": True, "evidence": [{"observation
          [{**CHECK, "met": False}]),
         (call("finish_step", result="r", goal_check=[{**CHECK, "evidence": {"observation": "s1.1"}, "note": None}]),
          "goal_check", [CHECK]),
+        (call("finish_task", result="r", reason="r", goal_check={**CHECK, "criterion": "1"}), "goal_check", [CHECK]),
         (call("finish_step", result=12, goal_check=[CHECK]), "result", "12"),
         (call("ask_user", question="?", options="one"), "options", ["one"]),
         (call("ask_user", question="?", options='["a", "b"]'), "options", ["a", "b"]),
