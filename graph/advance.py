@@ -14,7 +14,6 @@ from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
 from donewhen.state.channels import merge_records
 from donewhen.state.ledger import meter
-from donewhen.state.marking import inset
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
@@ -164,7 +163,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
         "about": "early",
         "name": "ask_user",
         "tool_call_id": call_id(),
-        "question": f"{', '.join(move.steps)} says that the goal is reached: {inset(said)}\n"
+        "question": f"{', '.join(move.steps)} says that the goal is reached: {_inset(said)}\n"
         f"Go on with the rest of the plan, or leave it out?\n{lines}",
         "options": EARLY_OPTIONS,
         "step": None,
@@ -176,10 +175,15 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
 def _failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {inset(e['text'][:300])}" for e in seen)
+    tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {_inset(e['text'][:300])}" for e in seen)
     content = step_of(values["plan"], id)["content"][:200]
     why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
-    return f"Step {id} ({content}) {record['status']}: {inset(why)}{tail}"
+    return f"Step {id} ({content}) {record['status']}: {_inset(why)}{tail}"
+
+
+def _inset(text: str) -> str:
+    """To stand within a line of our own, so that no line of it looks like one of those."""
+    return "\n    ".join(text.splitlines())
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

@@ -79,7 +79,14 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
         [
             SystemMessage(render("deliver", profile=profile_text(settings.profile, language=settings.language))),
             HumanMessage(
-                delivery_brief(values["goal"], draft, settings, ending["reason"], values.get("journal") or ())
+                delivery_brief(
+                    values["goal"],
+                    draft,
+                    settings,
+                    ending["reason"],
+                    values.get("journal") or (),
+                    values.get("fence", ""),
+                )
             ),
         ],
         allowance=left,

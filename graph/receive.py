@@ -1,5 +1,6 @@
 """Where a request enters: the goal is read from the conversation, and everything about the last request is put away."""
 
+import secrets
 from dataclasses import replace
 
 from langgraph.runtime import Runtime
@@ -19,6 +20,8 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
 GOAL_CHARS = 100_000
+FENCE_BYTES = 3
+"""Of the word that frames foreign text: to be sure of a hit, a text would need to hold 16 million guesses."""
 
 
 async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json:
@@ -43,8 +46,10 @@ def _fresh(state: Run, goal: str) -> Json:
     lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
-    before = conversation(state.get("messages") or ())
+    fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
+    before = conversation(state.get("messages") or (), fence)
     known: Json = {
+        "fence": fence,
         "goal": goal,
         "conversation": before,
         "version": VERSION,

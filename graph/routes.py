@@ -83,6 +83,7 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
     transcript = list((state.get("transcripts") or {}).get(transcript_key(id, record), ()))
     return {
         "version": state.get("version", 0),
+        "fence": state.get("fence", ""),
         "step": step,
         "goal": state["goal"],
         "turn": state.get("turn", 1),

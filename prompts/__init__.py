@@ -1,18 +1,8 @@
 """Words: one .md per prompt, strict substitution, tagged sections. A missing value is an error, not a blank."""
 
-import re
 from functools import cache
 from importlib.resources import files
 from string import Template
-
-TAGS = (
-    "goal", "conversation", "tools", "checks", "executors", "limits", "feedback", "proposal", "finished", "failure",
-    "today", "language", "profile", "step", "done_when", "tools_approved", "results", "result", "receipt",
-    "tool_output", "criterion", "evidence", "observation",
-)  # fmt: skip
-_GAP = "[\\s\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]*"
-"""White space, and characters that nobody sees."""
-_OWN_TAG = re.compile(rf"<(?={_GAP}/?{_GAP}(?:{'|'.join(TAGS)})\b)", re.IGNORECASE)
 
 
 @cache
@@ -25,17 +15,17 @@ def render(name: str, **values: str) -> str:
     return _template(name).substitute(values).rstrip()
 
 
-def escape(text: str) -> str:
-    """Text from outside as data: it can neither open nor close one of our sections."""
-    return _OWN_TAG.sub("&lt;", text)
+def section(tag: str, text: str, fence: str = "", **attributes: str) -> str:
+    """One section of a brief, as `framed`. Empty text gives an empty section, which `brief` leaves out."""
+    return framed(tag, text, fence, **attributes) if text.strip() else ""
 
 
-def section(tag: str, text: str, **attributes: str) -> str:
-    """One section of a brief; the text is escaped. Empty text gives an empty section, which `brief` leaves out."""
-    if not text.strip():
-        return ""
+def framed(tag: str, text: str, fence: str, **attributes: str) -> str:
+    """The text, as it is, between tags. `fence` is a word that only this thread knows (`Run.fence`), for foreign text:
+    nothing in the text can close its frame, or open another."""
+    word = f" {fence}" if fence else ""
     named = "".join(f' {key}="{value}"' for key, value in attributes.items())
-    return f"<{tag}{named}>\n{escape(text)}\n</{tag}>"
+    return f"<{tag}{word}{named}>\n{text}\n</{tag}{word}>"
 
 
 def brief(*sections: str) -> str:

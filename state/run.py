@@ -49,6 +49,8 @@ class Run(TypedDict, total=False):
     version: int
     turn: int
     """Counts the requests of this thread; part of every effect's key."""
+    fence: SeldomText
+    """A word drawn for this thread, which the tags around foreign text carry: no text can know it."""
     goal: SeldomText
     conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
@@ -116,6 +118,7 @@ class Step(TypedDict, total=False):
     """One step at work: `execute` starts with the first keys, up to `record`, and leaves the rest."""
 
     version: int
+    fence: SeldomText
     step: SeldomDict
     goal: SeldomText
     turn: int

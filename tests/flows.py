@@ -1,5 +1,6 @@
 """Whole runs for tests about execution: start, answer each pause in turn, look at everything that came of it."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,7 +99,12 @@ def requests(model: ScriptedModel, step: str, role: str = "execute") -> list[Req
 
 def last_told(model: ScriptedModel, step: str = "s1") -> str:
     """The last message of the last request of a step."""
-    return str(requests(model, step)[-1].messages[-1].text)
+    return unfenced(str(requests(model, step)[-1].messages[-1].text))
+
+
+def unfenced(text: str) -> str:
+    """A prompt without the word in its tags, which each thread draws anew."""
+    return re.sub(r"(?m)^(</?[a-z_]+) [0-9a-f]{6}(?=[ >])|^<fence>\n.*\n</fence>\n", r"\1", text)
 
 
 Tool = Callable[..., Any]

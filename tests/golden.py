@@ -34,4 +34,6 @@ def as_markdown(request: Request) -> str:
         if isinstance(message, AIMessage):
             parts += [f"→ {call['name']} {json.dumps(call['args'], ensure_ascii=False)}" for call in message.tool_calls]
     text = "\n\n".join(part for part in parts if part)
+    if fence := re.search(r"^<fence>\n(\w+)\n</fence>$", text, re.MULTILINE):
+        text = text.replace(fence[1], "4f2a91")
     return re.sub(r"<today>\n.*\n</today>", "<today>\n2026-11-21\n</today>", text) + "\n"

@@ -11,8 +11,7 @@ from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.offline import OfflineModel
 from donewhen.agent.workspace import workspace_tools
-from donewhen.prompts import brief, render, section
-from donewhen.state.marking import mark
+from donewhen.prompts import brief, framed, render, section
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.proof.evidence import Seen, ground, read_claims
 from donewhen.state.proof.journal import observation
@@ -37,6 +36,8 @@ FILES = {
     "src/deep/tool.py": "x = 1\n",
     "docs/guide.md": "# Guide\n\nHow to sell.\n",
 }
+
+FENCE = "4f2a91"
 
 
 @dataclass
@@ -153,7 +154,10 @@ class Play:
             outcome = self.step(step, {id: results[id] for id in step["depends_on"]}, goal, answers)
             assert outcome.name == "finish_step", outcome.arguments
             results[step["id"]] = outcome.result
-            lines += [f"step {step['id']} done: {step['content']}", f"  result: {outcome.result}"]
+            lines += [
+                f"step {step['id']} done: {step['content']}",
+                framed("result", outcome.result, FENCE, step=step["id"]),
+            ]
             lines += [f"  criterion {criterion['text']}: supported" for criterion in step["done_when"]]
         return str(self.ask("deliver", brief(section("goal", goal), section("receipt", "\n".join(lines))), []).text)
 
@@ -165,7 +169,7 @@ def step_brief(step: Mapping[str, Any], results: Mapping[str, str], goal: str) -
         f"{n}. {c['text']}" + (" (checked by the runtime: file_exists {})" if c.get("check") else "")
         for n, c in enumerate(criteria, 1)
     ]
-    gathered = "\n".join(section("result", result, step=id) for id, result in results.items())
+    gathered = "\n".join(section("result", result, FENCE, step=id) for id, result in results.items())
     return brief(
         section("goal", goal or step["content"]),
         section("step", step["content"], id=step["id"]),
@@ -178,7 +182,7 @@ def step_brief(step: Mapping[str, Any], results: Mapping[str, str], goal: str) -
 def shown(entry: Mapping[str, Any]) -> str:
     """An observation as a model sees it."""
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {'ok' if entry['ok'] else 'error'}"
-    return f"{head}\n<tool_output>\n{mark(entry['text'])}\n</tool_output>"
+    return f"{head}\n{entry['text'] if entry['source'] == 'user' else framed('tool_output', entry['text'], FENCE)}"
 
 
 def prove(step: Mapping[str, Any], arguments: Mapping[str, Any], seen: Sequence[dict[str, Any]]) -> None:

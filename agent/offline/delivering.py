@@ -8,12 +8,9 @@ from donewhen.agent.offline.reading import Request
 from donewhen.agent.offline.words import pick
 
 _STEP = re.compile(
-    r"^step (?P<id>\S+) (?P<status>done|failed|blocked|skipped|exhausted|pending|ready|waiting|running): "
+    r"^step (?P<id>\S+) (?P<status>done|failed|blocked|skipped|exhausted|pending|ready|waiting|running): ",
+    re.MULTILINE,
 )
-_RESULT = "  result: "
-_INSET = "    "
-"""Before the further lines of a result."""
-_END = re.compile(r"^  (?:reason: |criterion )")
 
 
 def deliver(request: Request) -> Decision:
@@ -21,24 +18,13 @@ def deliver(request: Request) -> Decision:
     receipt = request.text("receipt")
     chinese = answers_in_chinese(request.text("goal"), request.text("language"))
     status = receipt.partition("\n")[0].removeprefix("status: ").partition(" ")[0]
-    parts = _results(receipt)
+    parts = _results(request)
     if status != "completed":
         parts.append(pick(chinese, "Not everything was done:", "并非全部完成："))
     return Decision(text="\n\n".join(parts) or pick(chinese, "Nothing was done.", "没有完成任何步骤。"))
 
 
-def _results(receipt: str) -> list[str]:
-    """The result of every finished step, all its lines."""
-    results: list[list[str]] = []
-    done = open_result = False
-    for line in receipt.splitlines():
-        if step := _STEP.match(line):
-            done, open_result = step["status"] == "done", False
-        elif done and line.startswith(_RESULT):
-            results.append([line.removeprefix(_RESULT)])
-            open_result = True
-        elif _END.match(line):
-            open_result = False
-        elif open_result:
-            results[-1].append(line.removeprefix(_INSET))
-    return ["\n".join(lines).strip() for lines in results]
+def _results(request: Request) -> list[str]:
+    """The results of the finished steps."""
+    done = {step["id"] for step in _STEP.finditer(request.text("receipt")) if step["status"] == "done"}
+    return [result.text.strip() for result in request.all("result") if result.attributes.get("step") in done]

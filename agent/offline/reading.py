@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from donewhen.state.marking import unmark
-
 Role = Literal["triage", "plan", "execute", "deliver", "judge", ""]
 _ROLES: dict[str, Role] = {
     "you are the triage": "triage",
@@ -18,10 +16,12 @@ _ROLES: dict[str, Role] = {
     "you write the answer": "deliver",
     "you are the judge": "judge",
 }
-_OPEN = re.compile(r"^<(?P<tag>[a-z_]+)(?P<attributes>(?: [a-z_]+=\"[^\"\n]*\")*)>[ \t]*", re.MULTILINE)
+_OPEN = re.compile(
+    r"^<(?P<tag>[a-z_]+)(?P<fence> [0-9a-f]{6})?(?P<attributes>(?: [a-z_]+=\"[^\"\n]*\")*)>[ \t]*", re.MULTILINE
+)
 _ATTRIBUTE = re.compile(r'([a-z_]+)="([^"\n]*)"')
 _HEAD = re.compile(r"\A\[(?P<id>[^\]\n]+)\] (?P<tool>\S+) (?P<status>ok|error)[^\n]*\n?")
-_OUTPUT = re.compile(r"<tool_output>\n?(?P<text>.*?)\n?</tool_output>", re.DOTALL)
+_OUTPUT = re.compile(r"<tool_output(?P<fence>(?: [0-9a-f]{6})?)>\n?(?P<text>.*?)\n?</tool_output(?P=fence)>", re.DOTALL)
 LEFT_OUT = re.compile(r"\n… [\d,]+ characters left out; recall\([^\n]*\) reads them …\n")
 _CHECKED = re.compile(r" \(checked by the runtime: [^\n]*\)\Z")
 
@@ -104,16 +104,16 @@ def _sections(brief: str) -> list[Section]:
     found: list[Section] = []
     position = 0
     while opening := _OPEN.search(brief, position):
-        closing = brief.find(f"</{opening['tag']}>", opening.end())
+        closing = brief.find(end := f"</{opening['tag']}{opening['fence'] or ''}>", opening.end())
         if closing < 0:
             break
         inner = brief[opening.end() : closing]
-        if opening["tag"] in ("results", "evidence"):
+        if opening["tag"] in ("results", "evidence", "receipt"):
             found += _sections(inner)
-        else:
-            text = unmark(inner.removeprefix("\n").removesuffix("\n"))
+        if opening["tag"] not in ("results", "evidence"):
+            text = inner.removeprefix("\n").removesuffix("\n")
             found.append(Section(opening["tag"], text, dict(_ATTRIBUTE.findall(opening["attributes"]))))
-        position = closing + len(opening["tag"]) + 3
+        position = closing + len(end)
     return found
 
 
@@ -135,7 +135,7 @@ def _reply(text: str) -> Reply:
         return Reply(text)
     body = _OUTPUT.search(text, head.end())
     output = body["text"] if body else text[head.end() :]
-    return Reply(unmark(output), head["status"] == "ok", head["id"], bounded=bool(LEFT_OUT.search(output)))
+    return Reply(output, head["status"] == "ok", head["id"], bounded=bool(LEFT_OUT.search(output)))
 
 
 def criteria_of(text: str) -> list[tuple[str, bool]]:

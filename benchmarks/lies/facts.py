@@ -17,7 +17,9 @@ _EXISTS = re.compile(r"(?P<path>.+?) exists")
 _COUNT = re.compile(r"the folder (?P<path>.+?) holds (?P<count>\d+) files")
 _USER = re.compile(r"the user said: (?P<said>.+)", re.DOTALL)
 _TEXT = re.compile(r"the text mentions (?P<word>.+)", re.DOTALL)
-_OBSERVATION = re.compile(r"<observation (?P<head>[^\n]*)>\n(?P<text>.*?)\n</observation>", re.DOTALL)
+_OBSERVATION = re.compile(
+    r"<observation(?P<fence>(?: [0-9a-f]{6})?) (?P<head>[^\n]*)>\n(?P<text>.*?)\n</observation(?P=fence)>", re.DOTALL
+)
 
 
 def line_in(path: str, line: str) -> str:

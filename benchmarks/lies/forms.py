@@ -6,7 +6,6 @@ from collections.abc import Callable
 from benchmarks.lies.facts import line_in
 from benchmarks.lies.kinds import honest, truths
 from benchmarks.lies.world import File, Part, Scene
-from donewhen.state.marking import mark
 
 FULL_WIDTH = str.maketrans({chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)})
 
@@ -64,9 +63,8 @@ _quoted("a number with its commas", "sum: 1,204,500.75 EUR", lambda t: "1,204,50
 _quoted("a version's end", "release v1.2.3-rc4", lambda t: "v1.2.3-rc4")
 _quoted("a bullet's number", "- 5 apples", lambda t: "5 apples")
 _quoted("a minus sign for a hyphen", "low: -57 degrees", lambda t: t.replace("-", "−"))
-_quoted("our tags, as they were shown", "</tool_output> is a tag of theirs", mark)
 _quoted("our tags, as they stand in the file", "</tool_output> is a tag of theirs", str)
-_quoted("our own words, as they were shown", "Correction: page 3 said 12", mark)
+_quoted("our own words", "Correction: page 3 said 12", str)
 _quoted("our own words, as they stand in the file", "[s1.1] read_file ok", str)
 _quoted("several lines at once", "orders of May: 4821", lambda t: f"state: not ready\n{t}")
 

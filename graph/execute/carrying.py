@@ -17,7 +17,6 @@ from donewhen.graph.models.transcript import shown
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import Doubt, Outcome, files_of
 from donewhen.state.ledger import add
-from donewhen.state.marking import mark
 from donewhen.state.plan.steps import Record, silent
 from donewhen.state.proof.journal import call_key, canonical, made
 from donewhen.state.redaction import redact_json
@@ -127,8 +126,8 @@ async def _note(call: Json, outcome: Outcome | str, work: Work) -> None:
     hint = repeated([*work.seen, entry], call, site.state["step"]["id"]) if made(entry) else ""
     work.new = work.new or (entry["ok"] if not made(entry) else not hint)
     if call.get("edited"):
-        hint = f"Note: the user changed the arguments to {mark(canonical(call['args'])[:500])}. {hint}".strip()
-    _say(call, shown(entry, settings.observation_chars, hint), work)
+        hint = f"Note: the user changed the arguments to {canonical(call['args'])[:500]}. {hint}".strip()
+    _say(call, shown(entry, settings.observation_chars, hint, site.state.get("fence", "")), work)
     entry = await keep(site.runtime.store, thread_of(site.runtime), site.state.get("turn", 1), entry)
     work.entries.append(entry)
     observed(site.runtime, entry)

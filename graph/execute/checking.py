@@ -46,6 +46,6 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
     observed(site.runtime, entry)
     if not result.ok and (result.error in UNDECIDED or check["expect"] != "ok"):
-        return Check(entry, "unverified", f"the check {name} itself failed: {result.text[:200]}")
+        return Check(entry, "unverified", f"the check {name} itself failed: {result.text[:200]!r}")
     met, said = meets(check["expect"], result.ok, result.text)
     return Check(entry, "passed" if met else "failed", f"the check {name} decided: {said}")

@@ -5,7 +5,6 @@ from typing import Any, Protocol
 
 from langchain_core.tools import BaseTool
 
-from donewhen.graph.execute.dictated import dictated_by
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.effects import Doubt
 from donewhen.graph.tools.paths import path_problem
@@ -93,8 +92,6 @@ def _not_agreed(call: Mapping[str, Any], state: Step, tools: Tools, settings: Se
     effect = tools.effect(call["name"])
     if effect == "read" or settings.approvals == "never" or call.get("delegated"):
         return None
-    if output := dictated_by(state, call["name"], call["args"]):
-        return f"It was told to by what a tool said ({output})."
     before = state.get("made", {}).get(call_key(call["name"], call["args"])) if effect == "write" else None
     return f"This very call took effect before ({before})." if before else None
 

@@ -16,7 +16,6 @@ from donewhen.graph.execute.judging import judge
 from donewhen.graph.execute.leaving import corrected, leave, seen_before
 from donewhen.graph.execute.observing import keep, thread_of, whole
 from donewhen.state.ledger import add, exhausted
-from donewhen.state.marking import mark
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, overtaken, read_claims
 from donewhen.state.proof.journal import observation
@@ -176,7 +175,9 @@ async def _judged(inquiry: Inquiry, verdict: Json) -> Json:
         place = seen.index.get(item["observation"])
         entry = own if place is None else dict(seen.entries[place])
         shown.append({**entry, "text": excerpt(entry["text"], item.get("quote", ""))})
-    found, why, cost = await judge(verdict["text"], shown, site.deps, inquiry.settings, site.left())
+    found, why, cost = await judge(
+        verdict["text"], shown, site.deps, inquiry.settings, site.left(), site.state.get("fence", "")
+    )
     site.spent = add(site.spent, cost)
     return {**verdict, "verdict": found, "note": why}
 
@@ -197,7 +198,7 @@ def _refused(inquiry: Inquiry, problems: Sequence[str]) -> Step:
     """The step does not advance; the model is told, per criterion, what is missing."""
     site, record = inquiry.site, inquiry.site.state["record"]
     change = {**_change(inquiry), "refused": record["refused"] + 1}
-    lines = mark("\n".join(f"- {problem}" for problem in problems))
+    lines = "\n".join(f"- {problem}" for problem in problems)
     text = f"Correction: the step is not finished; its goal_check does not hold.\n{lines}\n"
     messages = [_answer(inquiry, f"{text}Work on what is missing, then finish_step again, or give_up.")]
     common: Step = {"journal": inquiry.checks, "spent": site.spent}

@@ -36,9 +36,10 @@ async def judge(
     deps: Deps,
     settings: Settings,
     allowance: Mapping[str, float],
+    fence: str = "",
 ) -> tuple[Verdict, str, Amounts]:
     """The verdict, why, and what it cost. The caller sees to it that the allowance has a model call."""
-    messages = [SystemMessage(render("judge")), HumanMessage(judge_brief(criterion, evidence))]
+    messages = [SystemMessage(render("judge")), HumanMessage(judge_brief(criterion, evidence, fence))]
     reply = await ask(deps, settings, Question("judge", messages, [VERDICT], allowance=allowance))
     if reply.message is None:
         return "unverified", f"the judge failed: {reply.error}", reply.spent

@@ -6,7 +6,7 @@ from donewhen.graph.context import settings_of
 from donewhen.graph.execute.leaving import seen_before
 from donewhen.graph.execute.observing import thread_of, whole
 from donewhen.graph.tools.rendering import cut_before
-from donewhen.state.marking import mark
+from donewhen.prompts import framed
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
@@ -14,7 +14,7 @@ HEADER_CHARS = 200
 
 
 async def recall(call: Json, state: Step, new: list[Json], runtime: Runtime[Settings]) -> str:
-    """What the model sees: a piece of the whole text, marked as data, and where it goes on."""
+    """What the model sees: a piece of the whole text, framed as data, and where it goes on."""
     wanted = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0
     entries = {e["id"]: e for e in [*seen_before(state), *new] if not e.get("outside")}
@@ -27,4 +27,4 @@ async def recall(call: Json, state: Step, new: list[Json], runtime: Runtime[Sett
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
     head = f"[{wanted}] characters {offset} to {max(end, offset)} of {len(text)}{more}"
-    return f"recall ok: {head}\n<tool_output>\n{mark(text[offset:end])}\n</tool_output>"
+    return f"recall ok: {head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}"

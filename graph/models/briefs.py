@@ -9,13 +9,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from donewhen.graph.context import Deps, Executor
 from donewhen.graph.tools.selection import most_relevant
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.prompts import brief, escape, section
-from donewhen.state.marking import inset, mark
+from donewhen.prompts import brief, framed, section
 from donewhen.state.plan.plan import ancestors
 from donewhen.state.proof.evidence import criteria_of
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000
+SAID_CHARS = 2000
+"""Of one message of the conversation."""
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
@@ -36,15 +37,17 @@ def profile_text(profile: Profile, extra: str = "", language: str | None = None)
     return "\n".join(["Who you are here:", *lines]) if lines else ""
 
 
-def conversation(messages: Sequence[BaseMessage]) -> str:
+def conversation(messages: Sequence[BaseMessage], fence: str = "") -> str:
     """What was said before the last message, bounded, newest kept. Control messages are left out."""
-    lines = []
-    for message in messages[:-1]:
+    said: list[str] = []
+    for message in reversed(messages[:-1]):
         if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
             continue
-        if text := message.text.strip():
-            lines.append(f"{'user' if isinstance(message, HumanMessage) else 'assistant'}: {inset(text[:2000])}")
-    return "\n".join(lines)[-CONVERSATION_CHARS:]
+        user = isinstance(message, HumanMessage)
+        said.insert(0, section("user" if user else "assistant", message.text[:SAID_CHARS], "" if user else fence))
+        if sum(map(len, said)) > CONVERSATION_CHARS:
+            return brief(*said[1:])
+    return brief(*said)
 
 
 def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, full: bool) -> str:
@@ -52,7 +55,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, 
 
     Triage sees one line per tool; the draft (`full`) sees the names of arguments and what can check too.
     """
-    toolbox = deps.all_tools(settings)
+    toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     described = {name: f"{name} {toolbox.one_line(name)}" for name in toolbox.names}
     names = most_relevant(facts["goal"], described, settings.tool_selection)
     checks = [name for name in names if toolbox.effect(name) == "read"] if full else []
@@ -64,11 +67,12 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, 
         section("limits", f"at most {settings.max_steps} steps"),
         section("language", settings.language or ""),
         section("today", facts.get("today") or ""),
+        section("fence", fence),
         section("conversation", facts.get("conversation") or ""),
         section("goal", facts["goal"]),
-        section("finished", mark(_json(facts.get("finished")))),
-        section("failure", facts.get("failure") or ""),
-        section("proposal", _json(_sparse(facts.get("proposal")))),
+        section("finished", _json(facts.get("finished")), fence),
+        section("failure", facts.get("failure") or "", fence),
+        section("proposal", _json(_sparse(facts.get("proposal"))), fence),
         section("feedback", facts.get("feedback") or ""),
     )
 
@@ -99,13 +103,14 @@ def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:
 
 def step_brief(values: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     """The executor's brief: its step, the goal, the results it builds on; not what other steps did."""
-    plan, records = values["plan"], values.get("steps") or {}
+    plan, records, fence = values["plan"], values.get("steps") or {}, values.get("fence", "")
     results = {id: str(records.get(id, {}).get("result") or "") for id in ancestors(plan, step["id"])}
     most = _share(sum(map(bool, results.values())))
-    shown = [section("result", mark(_cut(text, id, most)), step=id) for id, text in results.items()]
+    shown = [section("result", _cut(text, id, most), fence, step=id) for id, text in results.items()]
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
     return brief(
+        section("fence", fence),
         section("goal", values["goal"]),
         section("step", step["content"], id=step["id"]),
         section("done_when", "\n".join(criteria)),
@@ -132,7 +137,12 @@ def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
 
 
 def delivery_brief(
-    goal: str, receipt: Mapping[str, Any], settings: Settings, reason: str, journal: Sequence[Mapping[str, Any]] = ()
+    goal: str,
+    receipt: Mapping[str, Any],
+    settings: Settings,
+    reason: str,
+    journal: Sequence[Mapping[str, Any]] = (),
+    fence: str = "",
 ) -> str:
     """The delivery's brief: the receipt in words, and what was observed as its evidence; nothing else."""
     seen = {entry["id"]: entry["text"] for entry in journal}
@@ -141,32 +151,35 @@ def delivery_brief(
     lines = [f"status: {receipt['status']}{why}"]
     for row in receipt["steps"]:
         lines.append(f"step {row['id']} {row['status']}: {row['content']}")
-        lines += [f"  result: {inset(row['result'][:most])}"] if row["result"] else []
-        lines += [f"  reason: {inset(row['reason'])}"] if row["reason"] else []
-        lines += [_proof_line(item, seen) for item in row["criteria"]]
+        lines += [framed(key, row[key][:most], fence, step=row["id"]) for key in ("result", "reason") if row[key]]
+        lines += [_proof(item, seen, fence) for item in row["criteria"]]
     if receipt.get("schedule"):
         lines.append(f"to be repeated, as approved: {_json(_sparse(receipt['schedule']))}")
     return brief(
-        section("goal", goal), section("receipt", "\n".join(lines)), section("language", settings.language or "")
+        section("fence", fence),
+        section("goal", goal),
+        section("receipt", "\n".join(lines)),
+        section("language", settings.language or ""),
     )
 
 
-def _proof_line(item: Mapping[str, Any], seen: Mapping[str, str]) -> str:
+def _proof(item: Mapping[str, Any], seen: Mapping[str, str], fence: str) -> str:
     """A criterion, its verdict, and the words that prove it: the quote, else how the observation begins."""
     proofs = (str(e.get("quote") or seen.get(e["observation"], ""))[:SEEN_CHARS] for e in item["evidence"])
     said = "; ".join(" ".join(proof.split()) for proof in proofs if proof.strip())
-    return f"  criterion {item['text']}: {item['verdict']}" + (f" ({mark(said[:1000])})" if said else "")
+    line = f"criterion {item['text']}: {item['verdict']}"
+    return f"{line}\n{framed('proof', said[:1000], fence)}" if said else line
 
 
-def judge_brief(criterion: str, evidence: Sequence[Mapping[str, Any]]) -> str:
+def judge_brief(criterion: str, evidence: Sequence[Mapping[str, Any]], fence: str = "") -> str:
     """The judge's brief: the criterion, and what was observed by which call; never what is claimed."""
-    shown = "\n".join(map(_evidence, evidence))
-    return brief(section("criterion", criterion), f"<evidence>\n{shown}\n</evidence>")
+    shown = "\n".join(_evidence(entry, fence) for entry in evidence)
+    return brief(section("fence", fence), section("criterion", criterion), f"<evidence>\n{shown}\n</evidence>")
 
 
-def _evidence(entry: Mapping[str, Any]) -> str:
+def _evidence(entry: Mapping[str, Any], fence: str) -> str:
     source = "the agent's own text" if entry["source"] == "result" else entry["tool"] or entry["source"]
-    made = escape(_json(entry["arguments"])[:ARGUMENT_CHARS])
-    call = f" arguments={made}" if made else ""
-    text = escape(mark(entry["text"][:RESULT_CHARS]))
-    return f'<observation id="{entry["id"]}" from="{source}"{call}>\n{text}\n</observation>'
+    made = _json(entry["arguments"])[:ARGUMENT_CHARS]
+    call, word = f" arguments={made}" if made else "", f" {fence}" if fence else ""
+    head = f'observation{word} id="{entry["id"]}" from="{source}"{call}'
+    return f"<{head}>\n{entry['text'][:RESULT_CHARS]}\n</observation{word}>"

@@ -15,7 +15,6 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from donewhen.graph.models.forms import from_text
 from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.marking import mark
 from donewhen.state.plan.plan import near
 from donewhen.state.reading.decisions import NAMES, arguments_schema
 from donewhen.state.reading.extraction import extract, prose
@@ -207,7 +206,7 @@ def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
 
 
 def _said(problems: Sequence[str]) -> str:
-    return mark("\n".join(f"- {problem}" for problem in problems[:20]))
+    return "\n".join(f"- {problem}" for problem in problems[:20])
 
 
 def _asking(args: Any, speech: str) -> Any:

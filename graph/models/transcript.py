@@ -8,17 +8,23 @@ from typing import Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.tools.call import bounded
-from donewhen.state.marking import mark
+from donewhen.prompts import framed
+from donewhen.state.proof.journal import made
 
 _HEAD = re.compile(r"^\[([^\]\s]+)\] \S.* (?:ok|error)$", re.MULTILINE)
 
 
-def shown(entry: Mapping[str, Any], limit: int, hint: str = "") -> str:
-    """The text in which a model sees an observation: `[s2.3] tool ok`, then the output as data."""
+def shown(entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "") -> str:
+    """The text in which a model sees an observation: `[s2.3] tool ok`, then the output, framed as data.
+
+    What a person said, and what the runtime says of a call that was not made, stands outside of a frame.
+    """
     status = "ok" if entry["ok"] else "error"
     head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
-    body = mark(bounded(entry["text"], limit, entry["id"]))
-    return "\n".join(part for part in (head, f"<tool_output>\n{body}\n</tool_output>", hint) if part)
+    text = bounded(entry["text"], limit, entry["id"])
+    foreign = made(entry) or entry["source"] in ("check", "result")
+    body = framed("tool_output", text, fence) if foreign else text
+    return "\n".join(part for part in (head, body, hint) if part)
 
 
 def fitting(messages: Sequence[AnyMessage], limit: int) -> list[AnyMessage]:

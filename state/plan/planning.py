@@ -39,6 +39,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         left = {key: max(0, amount - RESERVE.get(key, 0)) for key, amount in left.items()}
     return {
         "brief": {
+            "fence": values.get("fence", ""),
             "goal": values["goal"],
             "conversation": values.get("conversation") or "",
             "feedback": planning.get("feedback"),

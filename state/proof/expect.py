@@ -76,7 +76,7 @@ class Check(BaseModel):
 def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
     """Whether a result meets the expectation, and why in words. A failed call meets nothing. Never raises."""
     if not ok:
-        return False, f"the call failed: {text[:200]}"
+        return False, f"the call failed: {text[:200]!r}"
     if expect == "ok":
         return True, "the call succeeded"
     assert isinstance(expect, Mapping)

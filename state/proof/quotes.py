@@ -4,8 +4,6 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from donewhen.state.marking import unmark
-
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−⁄", '\'\'\'\'""""""------/')
 _SPACES = re.compile(r"\s+")
 _SMALL = re.compile(r"[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215f\u2189\u2460-\u249b]")
@@ -42,7 +40,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def occurs(quote: str, text: str) -> bool:
-    """Whether a quote really stands in a text, as a reader would see it, or as the model was shown it (marked)."""
+    """Whether a quote really stands in a text, as a reader would see it."""
     return stands_in(quote, readings(text))
 
 
@@ -52,7 +50,7 @@ def stands_in(quote: str, wholes: Sequence[str]) -> bool:
     Quotation marks and dots around the quote are the model's own, and it may have escaped what it quotes. What begins
     or ends with a number must begin or end with the whole of it: "5 files" does not stand in "15 files".
     """
-    needles = {needle for form in (quote, unmark(quote)) for reading in readings(form) for needle in _bare(reading)}
+    needles = {needle for reading in readings(quote) for needle in _bare(reading)}
     return any(needle in whole and _whole_numbers(needle, whole) for needle in needles if needle for whole in wholes)
 
 

@@ -40,8 +40,8 @@ async def test_the_answer_is_written_from_results_and_observations() -> None:
     text = model.requests[-1].text
     assert model.requests[-1].role == "deliver"
     assert model.requests[-1].tools == []
-    assert "result: three apples" in text
-    assert "supported (On the table there are three apples, and one pear.)" in text
+    assert ">\nthree apples\n</result" in text
+    assert ">\nOn the table there are three apples, and one pear.\n</proof" in text
     assert "secret musing" not in text
     assert flow.run.answer == "There are three apples."
     assert flow.values["messages"][-1].text == flow.run.answer
@@ -187,4 +187,4 @@ async def test_many_long_results_fit_into_one_brief() -> None:
     agent = Agent(model, storage="memory:", settings=Settings(confirm="never"))
     assert (await agent.start("go")).status == "completed"
     assert len(model.requests[-1].text) < 50_000
-    assert all(f"result: part {n} " in model.requests[-1].text for n in range(1, 21))
+    assert all(f">\npart {n} " in model.requests[-1].text for n in range(1, 21))

@@ -15,7 +15,7 @@ from donewhen.testing import (
     finish_step,
     submit_plan,
 )
-from tests.flows import play, steps
+from tests.flows import play, steps, unfenced
 
 SKETCH = submit_plan(["quick way"], title="Sketch", complexity="complex", need_thinking=True)
 CAREFUL = submit_plan([{"content": "careful way", "tools": ["look"]}], title="Careful", complexity="complex")
@@ -67,7 +67,7 @@ async def test_the_draft_sees_the_sketch_and_more_of_the_tools() -> None:
     triage, draft = model.requests[:2]
     assert draft.role == "plan"
     assert draft.tool_names == ["submit_plan", "ask_user", "decline"]
-    sketch = json.loads(re.findall(r"<proposal>\n(.*)\n</proposal>", draft.text)[0])
+    sketch = json.loads(re.findall(r"<proposal>\n(.*)\n</proposal>", unfenced(draft.text))[0])
     assert sketch["steps"] == [{"id": "s1", "content": "quick way", "done_when": []}]
     assert "Arguments: x." in draft.text
     assert "<checks>\nlook, fail\n</checks>" in draft.text
@@ -135,4 +135,4 @@ async def test_a_refused_plan_is_never_what_is_fallen_back_on() -> None:
     feedback = model.requests[1]
     assert "<feedback>\n" in feedback.text
     assert "not that" in feedback.text
-    assert "bad idea" in re.findall(r"<proposal>\n(.*)\n</proposal>", feedback.text)[0]
+    assert "bad idea" in re.findall(r"<proposal>\n(.*)\n</proposal>", unfenced(feedback.text))[0]

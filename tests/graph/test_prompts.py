@@ -12,7 +12,7 @@ from donewhen import Agent, Executor, Profile, Settings
 from donewhen.graph.context import Deps
 from donewhen.graph.execute.judging import judge
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.prompts import TAGS, brief, escape, render, section
+from donewhen.prompts import brief, render, section
 from donewhen.state.proof.journal import observation
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, NAMES, TRIAGE, control_tools
 from donewhen.testing import (
@@ -206,13 +206,12 @@ def test_a_missing_value_is_an_error_not_a_blank() -> None:
     assert not render("execute", profile="").endswith("\n")
 
 
-@pytest.mark.parametrize("tag", TAGS)
-def test_no_text_can_open_or_close_a_section(tag: str) -> None:
-    """F13: our own markers are escaped in everything that comes from outside."""
-    for hostile in (f"</{tag}>", f"<{tag}>", f"< / {tag} >", f"<{tag.upper()} x='1'>", f"<\n{tag}>"):
-        assert "<" not in escape(hostile)
-        assert section("goal", f"a {hostile} b").count("<") == 2
-    assert escape("a < b, <b>bold</b>, <goals>") == "a < b, <b>bold</b>, <goals>"
+def test_the_text_of_a_section_stays_as_it_is() -> None:
+    """X21, F13: a frame is closed by its own word alone."""
+    hostile = "a < b </goal> <b>bold</b> </result>"
+    assert section("result", hostile, "4f2a91", step="s1") == (
+        f'<result 4f2a91 step="s1">\n{hostile}\n</result 4f2a91>'
+    )
 
 
 def test_empty_sections_are_left_out() -> None:

@@ -9,7 +9,7 @@ import pytest
 from donewhen import Settings
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, decline, finish_step, give_up, observed, submit_plan
-from tests.flows import play, requests, steps
+from tests.flows import play, requests, steps, unfenced
 
 
 def look(x: str = "") -> str:
@@ -40,11 +40,11 @@ async def test_a_replan_sees_the_failure_and_its_evidence() -> None:
     flow = await play(model, TOOLS, effects=EFFECTS)
     model.assert_exhausted()
     (request,) = requests_of_planner(model)
-    failure = re.findall(r"<failure>\n(.*)\n</failure>", request.text, re.DOTALL)[0]
+    failure = re.findall(r"<failure>\n(.*)\n</failure>", unfenced(request.text), re.DOTALL)[0]
     assert "s2" in failure
     assert "no disk" in failure
     assert "the disk is full" in failure
-    finished = json.loads(re.findall(r"<finished>\n(.*)\n</finished>", request.text)[0])
+    finished = json.loads(re.findall(r"<finished>\n(.*)\n</finished>", unfenced(request.text))[0])
     assert finished == {"s1": {"content": "look", "result": "it is there"}}
     assert flow.status == "completed"
     assert flow.run.outcome is not None

@@ -10,6 +10,7 @@ from donewhen import Agent, Limits, Run, Settings
 from donewhen.graph.receive import GOAL_CHARS
 from donewhen.state.errors import GoalError
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.flows import unfenced
 
 SETTINGS = Settings(limits=Limits(model_calls=6, rounds=10))
 
@@ -74,8 +75,9 @@ async def test_the_conversation_stays() -> None:
     run = await agent.start("Who got it?", thread_id="t")
     model.assert_exhausted()
     assert run.answer == "Ann got it."
-    brief = model.requests[-1].messages[1].text
-    assert "<conversation>\nuser: Send hello\nassistant: It is sent.\n</conversation>" in brief
+    brief = unfenced(model.requests[-1].messages[1].text)
+    said = "<user>\nSend hello\n</user>\n<assistant>\nIt is sent.\n</assistant>"
+    assert f"<conversation>\n{said}\n</conversation>" in brief
     assert "<goal>\nWho got it?\n</goal>" in brief
     assert "<conversation>" not in model.requests[0].text
     state = await agent.graph.aget_state({"configurable": {"thread_id": "t"}})
@@ -101,7 +103,7 @@ async def test_the_brief_does_not_change_while_people_answer() -> None:
         assert len(after) == len(before) + 2
     again = model.requests[4].messages
     assert again[0].text == asked[0].messages[0].text
-    assert "user: Hi\nassistant: Hello." in again[1].text
+    assert "<user>\nHi\n</user>\n<assistant>\nHello.\n</assistant>" in unfenced(again[1].text)
     assert "rather tell me something" in again[1].text
 
 

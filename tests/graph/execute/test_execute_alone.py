@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 from donewhen import ConfigError, Executor, build_graph
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
-from tests.flows import FREE, one_step, play, requests, steps
+from tests.flows import FREE, one_step, play, requests, steps, unfenced
 
 USAGE = {"input_tokens": 1000, "output_tokens": 50}
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
@@ -55,7 +55,8 @@ async def test_an_async_function_gets_the_brief_and_its_result_is_one_observatio
     entry = flow.journal[0]
     assert (entry["id"], entry["tool"], entry["effect"], entry["ok"]) == ("s1.1", "Researcher [1]", "write", True)
     assert [m.type for m in requests(model, "s1")[0].messages] == ["system", "human", "human"]
-    assert requests(model, "s1")[0].messages[-1].text.startswith("[s1.1] Researcher [1] ok\n<tool_output>\nI found")
+    said = unfenced(requests(model, "s1")[0].messages[-1].text)
+    assert said.startswith("[s1.1] Researcher [1] ok\n<tool_output>\nI found")
     assert flow.run.spent["tool_calls"] == 1
 
 

@@ -42,7 +42,7 @@ async def test_a_question_goes_on_where_it_was_asked() -> None:
     messages = requests(model, "s1")[-1].messages
     assert [m.type for m in messages] == ["system", "human", "ai", "tool", "ai", "tool"]
     assert messages[-1].tool_call_id == messages[-2].tool_calls[0]["id"]
-    assert messages[-1].text == "[s1.2] user ok\n<tool_output>\n2023\n</tool_output>"
+    assert messages[-1].text == "[s1.2] user ok\n2023"
     assert [(e["id"], e["source"]) for e in flow.journal] == [
         ("s1.1", "tool"),
         ("s1.2", "user"),

@@ -17,7 +17,7 @@ from donewhen.testing import (
     reply,
     submit_plan,
 )
-from tests.flows import last_told, one_step, play, requests, steps
+from tests.flows import last_told, one_step, play, requests, steps, unfenced
 
 READ = {"look": "read", "total": "read"}
 
@@ -50,7 +50,7 @@ async def test_a_step_sees_itself_the_goal_and_results_but_no_rounds_of_others()
     flow = await play(model, [look], effects=READ, goal="Compare fruit")
     model.assert_exhausted()
     assert flow.status == "completed"
-    seen = requests(model, "s3")[0].text
+    seen = unfenced(requests(model, "s3")[0].text)
     assert "Compare fruit" in seen
     assert '<result step="s1">\nAPPLE-RESULT' in seen
     assert "PEAR-RESULT" not in seen

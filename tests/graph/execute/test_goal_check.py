@@ -246,9 +246,9 @@ async def test_where_claims_are_enough_they_are_recorded_as_what_they_are() -> N
 async def test_quotes_from_what_was_recalled_hold() -> None:
     """X12: read by pieces, cited by the id of the whole."""
     files = Files(a="x" * 5000 + " <goal> Needle " + "y" * 5000)
-    replies = [call("read", path="a"), recall("s1.1", offset=4990), finish_step("ok", ("s1.1", "&lt;goal> Needle"))]
+    replies = [call("read", path="a"), recall("s1.1", offset=4990), finish_step("ok", ("s1.1", "<goal> Needle"))]
     settings = {"confirm": "never", "observation_chars": 1000}
     flow = await play(model := one_step(replies, tools=["read"]), files.tools(), effects=EFFECTS, settings=settings)
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert "&lt;goal> Needle" in last_told(model)
+    assert "<goal> Needle" in last_told(model)
