@@ -1,11 +1,16 @@
-"""Running an allowed program. The allow-list says what may start; what it does then is not confined."""
+"""Running an allowed program. The allow-list says what may start, and it ends in time, with all that it started.
+
+What a program does while it runs is not confined: it may read and write what the user of this process may.
+"""
 
 import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
+import sys
+import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +19,7 @@ from typing import Annotated
 from langchain_core.tools import ToolException
 from pydantic import Field
 
+from donewhen.agent.workspace import supervisor
 from donewhen.agent.workspace.root import Root
 from donewhen.state.errors import ConfigError
 
@@ -21,6 +27,28 @@ SYSTEM_FOLDERS = ("/usr/local/bin", "/opt/homebrew/bin", "/usr/bin", "/bin")
 KEPT_BYTES = 30_000
 CHUNK = 65_536
 DRAIN_SECONDS = 0.5
+END_SECONDS = 5.0
+KEPT_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TERM", "TZ")
+GIT_ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_PAGER": "cat",
+    "GIT_EDITOR": "true",
+    "PAGER": "cat",
+}
+GIT_OVERRIDES = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.sshCommand": "ssh",
+    "core.gitProxy": "",
+    "core.askPass": "",
+    "credential.helper": "",
+    "diff.external": "",
+    "gpg.program": "gpg",
+    "protocol.ext.allow": "never",
+    "safe.bareRepository": "explicit",
+}
 
 Argument = Annotated[str, Field(max_length=20_000)]
 Arguments = Annotated[
@@ -51,8 +79,9 @@ class Programs:
 
 @dataclass
 class Output:
-    """The first and the last bytes of a stream."""
+    """The first and the last bytes of a stream, together at most `keep`."""
 
+    keep: int = KEPT_BYTES
     head: bytes = b""
     tail: bytes = b""
     size: int = 0
@@ -60,9 +89,9 @@ class Output:
     def add(self, data: bytes) -> None:
         """Take what came next."""
         self.size += len(data)
-        room = KEPT_BYTES // 2 - len(self.head)
+        room = self.keep // 2 - len(self.head)
         self.head += data[:room]
-        self.tail = (self.tail + data[room:])[-KEPT_BYTES // 2 :]
+        self.tail = (self.tail + data[room:])[-(self.keep // 2) :]
 
     def text(self) -> str:
         """What is kept, with a note where something is left out."""
@@ -71,54 +100,107 @@ class Output:
         return (self.head + between + self.tail).decode(errors="replace")
 
 
-def run_command(root: Root, programs: Programs, command: Arguments, timeout: Seconds = 60) -> str:
-    """Run one program, without a shell, in the workspace folder. Returns exit_code, stdout and stderr."""
+@dataclass
+class Ended:
+    """How a program ended, and what it wrote."""
+
+    stdout: Output
+    stderr: Output
+    code: int | None = None
+    """Its exit code, below 0 for a signal; None when it was stopped."""
+
+
+def run_command(
+    root: Root, programs: Programs, command: Arguments, timeout: Seconds = 60, *, stop: threading.Event | None = None
+) -> str:
+    """Run one program, without a shell, in the workspace folder. Returns exit_code, stdout and stderr.
+
+    What it leaves running in the background is ended with it.
+    """
     name = command[0]
     if name not in programs.found:
         raise ToolException(f"{name[:80]!r} is not allowed; allowed are {', '.join(sorted(programs.found))}.")
     if any("\0" in argument for argument in command):
         raise ToolException("An argument holds a NUL character.")
+    with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
+        environment = environment_of(programs.search_path(), home)
+        ended = run_process([programs.found[name], *command[1:]], root.path, environment, timeout, stop)
+    stdout, stderr = ended.stdout.text(), ended.stderr.text()
+    if ended.code is None:
+        told = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
+        raise ToolException(f"{told}; it was ended. stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
+    return json.dumps({"exit_code": ended.code, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
+
+
+def environment_of(path: str, home: str) -> dict[str, str]:
+    """All that a program gets to know: no variable of ours but the language, the terminal and the time zone.
+
+    HOME is thrown away, and git reads no settings but the repository's, without those that name programs to run.
+    """
+    kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    overrides = {f"GIT_CONFIG_KEY_{at}": key for at, key in enumerate(GIT_OVERRIDES)}
+    overrides |= {f"GIT_CONFIG_VALUE_{at}": value for at, value in enumerate(GIT_OVERRIDES.values())}
+    return {
+        "LANG": "C.UTF-8",
+        **kept,
+        **GIT_ENVIRONMENT,
+        **overrides,
+        "GIT_CONFIG_COUNT": str(len(GIT_OVERRIDES)),
+        "PATH": path,
+        "HOME": home,
+        "TMPDIR": home,
+    }
+
+
+def run_process(
+    command: Sequence[str],
+    folder: str,
+    environment: dict[str, str],
+    seconds: float,
+    stop: threading.Event | None = None,
+    keep: int = KEPT_BYTES,
+) -> Ended:
+    """Run a program until it ends, its time is over or `stop` is set; whatever it started ends with it.
+
+    So it does when this process dies: see `supervisor`. Raises ToolException when it cannot be started.
+    """
     try:
         child = subprocess.Popen(
-            [programs.found[name], *command[1:]],
-            cwd=root.path,
-            env={"PATH": programs.search_path(), "LANG": "C.UTF-8", "HOME": root.path},
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-I", "-S", supervisor.__file__, *command],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
     except (OSError, UnicodeEncodeError) as error:
-        raise ToolException(f"{name} could not be started: {error}.") from None
+        raise ToolException(f"{os.path.basename(command[0])} could not be started: {error}.") from None
     with child:
-        outputs, finished = _watch(child, timeout)
-    stdout, stderr = (output.text() for output in outputs)
-    if not finished:
-        told = f"{name} ran longer than {timeout:g} seconds and was stopped."
-        raise ToolException(f"{told} stdout: {stdout[-1000:]!r} stderr: {stderr[-1000:]!r}")
-    return json.dumps({"exit_code": child.returncode, "stdout": stdout, "stderr": stderr}, ensure_ascii=False)
+        return _watch(child, seconds, stop or threading.Event(), Ended(Output(keep), Output(keep)))
 
 
-def _watch(child: subprocess.Popen[bytes], timeout: float) -> tuple[list[Output], bool]:
-    """Read both streams until the program ends; then nothing it started is left running."""
-    outputs = [Output(), Output()]
-    until = time.monotonic() + timeout
+def _watch(child: subprocess.Popen[bytes], seconds: float, stop: threading.Event, ended: Ended) -> Ended:
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    until = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
         try:
-            for stream, output in zip((child.stdout, child.stderr), outputs, strict=True):
-                assert stream is not None
-                selector.register(stream, selectors.EVENT_READ, output)
-            while selector.get_map() and child.poll() is None and time.monotonic() < until:
-                _read(selector, min(0.1, until - time.monotonic()))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(0.0, until - time.monotonic()))
-            finished = child.returncode is not None
+            selector.register(child.stdout, selectors.EVENT_READ, ended.stdout)
+            selector.register(child.stderr, selectors.EVENT_READ, ended.stderr)
+            while child.poll() is None and time.monotonic() < until and not stop.is_set():
+                _read(selector, min(0.05, until - time.monotonic()))
+            ended.code = child.returncode
         finally:
-            _stop(child)
+            child.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(END_SECONDS)
+            child.kill()
         drained = time.monotonic() + DRAIN_SECONDS
         while selector.get_map() and time.monotonic() < drained:
             _read(selector, 0.05)
-    return outputs, finished
+    return ended
 
 
 def _read(selector: selectors.BaseSelector, seconds: float) -> None:
@@ -128,13 +210,6 @@ def _read(selector: selectors.BaseSelector, seconds: float) -> None:
             key.data.add(data)
         else:
             selector.unregister(key.fileobj)
-
-
-def _stop(child: subprocess.Popen[bytes]) -> None:
-    """Kill the program's whole process group; gone already is fine."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def _installed(name: str) -> str:

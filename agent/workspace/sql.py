@@ -1,6 +1,6 @@
 """DuckDB over the data files of one folder: what a table holds, and one SELECT. Runs in a process of its own.
 
-The process reads a request from stdin and writes `{"text"}` or `{"error"}` to stdout. It needs nothing but the
+The process gets a request as its argument and writes `{"text"}` or `{"error"}` to stdout. It needs nothing but the
 standard library and duckdb, can write nothing, and dies with its time or its memory, whatever the SQL does.
 """
 
@@ -493,8 +493,8 @@ def connect(root: str, scratch: str) -> Any:
 
 
 def main() -> None:
-    """One request from stdin, one answer to stdout."""
-    request = json.load(sys.stdin)
+    """One request on the command line, one answer on stdout."""
+    request = json.loads(sys.argv[1])
     sys.path[:] = request["path"]
     os.chdir(request["root"])
     with tempfile.TemporaryDirectory() as scratch:

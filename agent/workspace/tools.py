@@ -1,6 +1,8 @@
 """The workspace tools as LangChain tools: what each does to the world and which argument names its object."""
 
+import asyncio
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -16,9 +18,10 @@ from donewhen.agent.workspace.files import append_file, edit_file, read_file, wr
 from donewhen.agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.root import Root
 from donewhen.agent.workspace.search import find_text, list_files
+from donewhen.graph.tools.call import threaded
 
 Effect = Literal["read", "idempotent", "write"]
-GIVEN = ["root", "programs"]
+GIVEN = ["root", "programs", "stop"]
 
 
 def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
@@ -32,7 +35,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     tools = [
         *(_tool(function, folder, "read") for function in (list_files, find_text, read_file)),
         _tool(describe_data, folder, "read"),
-        _structured(query_data, functools.partial(query_data, folder), {"effect": "read"}),
+        _structured(query_data, functools.partial(query_data, folder), {"effect": "read"}, stoppable=True),
         _tool(describe_csv, folder, "read"),
         _tool(aggregate_csv, folder, "read"),
         *(_tool(function, folder, "read", check=True) for function in (file_exists, file_contains, csv_shape)),
@@ -67,7 +70,8 @@ def _calculate() -> BaseTool:
 
 
 def _run_command(root: Root, programs: Programs) -> BaseTool:
-    tool = _structured(run_command, functools.partial(run_command, root, programs), {"effect": "write"})
+    metadata = {"effect": "write", "seconds": "timeout"}
+    tool = _structured(run_command, functools.partial(run_command, root, programs), metadata, stoppable=True)
     tool.description += f" Allowed: {', '.join(sorted(programs.found))}."
     return tool
 
@@ -79,9 +83,11 @@ def _structured(
     *,
     artifact: bool = False,
     schema: dict[str, Any] | None = None,
+    stoppable: bool = False,
 ) -> BaseTool:
     return StructuredTool.from_function(
         _told(call),
+        _stoppable(call) if stoppable else None,
         name=function.__name__,
         description=" ".join((function.__doc__ or "").split()),
         args_schema=schema or create_schema_from_function(function.__name__, function, filter_args=GIVEN),
@@ -98,5 +104,22 @@ def _told(call: Callable[..., Any]) -> Callable[..., Any]:
             return call(**arguments)
         except OSError as error:
             raise ToolException(f"The system refused it: {error.strerror or error}.") from error
+
+    return run
+
+
+def _stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
+    """In a thread, as the synchronous call; but what it runs ends when the caller is cancelled."""
+
+    async def run(**arguments: Any) -> Any:
+        stop = threading.Event()
+        work = asyncio.ensure_future(threaded(functools.partial(_told(call), **arguments, stop=stop), "workspace"))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            stop.set()
+            await asyncio.wait({work})
+            work.exception()
+            raise
 
     return run

@@ -11,7 +11,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.execute.leaving import left_of
 from donewhen.graph.execute.observing import keep_text, kept_text, thread_of
 from donewhen.graph.models.metering import Meter, metered
-from donewhen.graph.tools.call import CallResult, call_tool
+from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import Doubt, Effect, Ledger, Outcome, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import Effect as Kind
@@ -30,7 +30,7 @@ class Site:
     config: RunnableConfig
     deps: Deps
     seconds: float | None
-    """The longest that one call may take."""
+    """The longest that one call may take, unless its tool says that it takes longer."""
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
     """Of the calls that are being made."""
@@ -87,7 +87,7 @@ async def _called(site: Site, tool: BaseTool, call: Json, config: RunnableConfig
         return await call_tool(
             tool,
             call["args"],
-            timeout=site.seconds,
+            timeout=seconds_for(tool, call["args"], site.seconds),
             config=config,
             idempotency_key=key,
             call_id=call["id"] or None,

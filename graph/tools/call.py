@@ -26,6 +26,9 @@ from donewhen.state.redaction import redact
 GRACE = 0.5
 """Seconds a tool has to end after it was told to."""
 
+ENDING = 5.0
+"""Seconds beyond its own limit in which a tool may end what it started."""
+
 _running: set["asyncio.Task[_Ended]"] = set()
 
 
@@ -48,6 +51,19 @@ class CallResult:
 class _Ended:
     value: Any = None
     error: BaseException | None = None
+
+
+def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
+    """How long a call may take: as usual, or longer where the tool's metadata says so.
+
+    `metadata["seconds"]` is a number, or the name of the argument that holds it, after which the tool ends by itself.
+    """
+    said: Any = (tool.metadata or {}).get("seconds")
+    if isinstance(said, str):
+        field = getattr(tool.args_schema, "model_fields", {}).get(said)
+        given: Any = arguments.get(said, field.default if field is not None else None)
+        said = given + ENDING if isinstance(given, int | float) else None
+    return max(usual, said) if usual is not None and isinstance(said, int | float) else usual
 
 
 async def call_tool(

@@ -1,7 +1,10 @@
 """Running allowed programs: only those, without secrets, stopped with everything they started."""
 
+import asyncio
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +14,7 @@ import pytest
 from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.workspace import workspace_tools
+from donewhen.graph.tools.call import seconds_for
 from donewhen.state.errors import ConfigError
 
 PYTHON = os.path.basename(sys.executable)
@@ -57,21 +61,134 @@ def test_only_the_exact_names_may_start(tmp_path: Path, name: str) -> None:
 
 
 def test_the_environment_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S2: an allow list, and a HOME that is neither the workspace nor there afterwards."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("GIT_SSH_COMMAND", "evil")
     told = run(tmp_path, PYTHON, "-c", "import os, json; print(json.dumps(dict(os.environ)))")
     environment = json.loads(told["stdout"])
-    assert set(environment) - {"LC_CTYPE"} == {"PATH", "LANG", "HOME"}
-    assert environment["HOME"] == str(tmp_path)
+    known = {"PATH", "LANG", "HOME", "TMPDIR", "TERM", "TZ", "LC_ALL", "LC_CTYPE", "PAGER"}
+    assert {name for name in environment if not name.startswith("GIT_")} <= known
+    assert "evil" not in environment.values()
+    assert not environment["HOME"].startswith(str(tmp_path))
+    assert not os.path.exists(environment["HOME"])
     assert environment["PATH"].startswith("/usr") or os.path.dirname(sys.executable) in environment["PATH"]
 
 
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+@pytest.mark.parametrize("where", ["home", "repository", "bare"])
+def test_git_starts_nothing_that_a_file_of_the_workspace_names(tmp_path: Path, where: str) -> None:
+    """S2: a written .gitconfig, a repository's config and a repository hidden in a folder run no program."""
+    marker = tmp_path / "ran"
+    hook = tmp_path / "hook.sh"
+    hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    hook.chmod(0o755)
+    evil = f"[core]\n\tfsmonitor = {hook}\n\tpager = {hook}\n[diff]\n\texternal = {hook}\n"
+    tool = command_tool(tmp_path, "git")
+    folder = tmp_path
+
+    def git(*words: str) -> int:
+        return int(json.loads(tool.invoke({"command": ["git", "-C", str(folder), *words]}))["exit_code"])
+
+    assert git("init", "-q", ".") == 0
+    (tmp_path / "a.txt").write_text("a")
+    git("add", "a.txt")
+    (tmp_path / "a.txt").write_text("b")
+    if where == "home":
+        (tmp_path / ".gitconfig").write_text(evil)
+    elif where == "repository":
+        with (tmp_path / ".git" / "config").open("a") as config:
+            config.write(evil)
+    else:
+        folder = tmp_path / "inner"
+        for name in ("objects", "refs"):
+            (folder / name).mkdir(parents=True)
+        (folder / "HEAD").write_text("ref: refs/heads/main\n")
+        (folder / "config").write_text(f"{evil}\tworktree = {tmp_path}\n[core]\n\trepositoryformatversion = 0\n")
+    for words in (["status"], ["diff"], ["--paginate", "log"], ["ls-files", "-m"]):
+        git(*words)
+    assert not marker.exists()
+    if where != "bare":
+        assert git("-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "one") == 0
+
+
 def test_a_program_that_runs_too_long_is_stopped_with_its_children(tmp_path: Path) -> None:
-    """F8: the whole process group ends; what was said so far is in the message."""
+    """F8, S3: whatever it started ends, also in a session of its own; what was said so far is in the message."""
     began = time.monotonic()
-    text = refused(tmp_path, "sh", "-c", "echo started; sleep 300 & echo $! > pid; wait", timeout=0.5)
+    script = "echo started; sleep 300 & echo $! > pid; setsid sleep 300 & wait"
+    text = refused(tmp_path, "sh", "-c", script, timeout=0.7)
     assert time.monotonic() - began < 10
-    assert text.startswith("sh ran longer than 0.5 seconds and was stopped. stdout: 'started\\n'")
+    assert text.startswith("sh ran longer than 0.7 seconds; it was ended. stdout: 'started\\n'")
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+ESCAPE = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open("pid.part", "w").write(str(os.getpid()))
+        os.rename("pid.part", "pid")
+        for fd in range(3):
+            os.close(fd)
+        time.sleep(300)
+    os._exit(0)
+while not os.path.exists("pid"):
+    time.sleep(0.01)
+if sys.argv[1:] == ["stay"]:
+    time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans on to a chosen process")
+@pytest.mark.parametrize("stay", [[], ["stay"]])
+def test_a_daemon_ends_with_the_program_that_started_it(tmp_path: Path, stay: list[str]) -> None:
+    """S3: forked twice, in a session of its own, all streams closed."""
+    if stay:
+        refused(tmp_path, PYTHON, "-c", ESCAPE, *stay, timeout=1)
+    else:
+        assert run(tmp_path, PYTHON, "-c", ESCAPE)["exit_code"] == 0
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans on to a chosen process")
+async def test_a_cancelled_call_ends_its_program(tmp_path: Path) -> None:
+    """S3: cancelled, not only timed out."""
+    call = command_tool(tmp_path).ainvoke({"command": [PYTHON, "-c", ESCAPE, "stay"]})
+    task = asyncio.create_task(call)
+    await asyncio.to_thread(wait_for, tmp_path / "pid")
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hands orphans on to a chosen process")
+def test_programs_end_with_the_process_that_ran_them(tmp_path: Path) -> None:
+    """S3: even when that is killed."""
+    code = (
+        "import sys; from donewhen.agent.workspace import workspace_tools; "
+        "workspace_tools(sys.argv[1], commands=[sys.executable])[-1].invoke({'command': sys.argv[2:]})"
+    )
+    name = os.path.basename(sys.executable)
+    ours = subprocess.Popen([sys.executable, "-c", code, str(tmp_path), name, "-c", ESCAPE, "stay"])
+    wait_for(tmp_path / "pid")
+    ours.kill()
+    ours.wait()
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_that_dies_by_a_signal_says_so(tmp_path: Path) -> None:
+    assert run(tmp_path, "sh", "-c", "kill -TERM $$")["exit_code"] == -15
+    assert run(tmp_path, "sh", "-c", "kill -KILL $$")["exit_code"] == -9
+
+
+async def test_a_call_may_take_as_long_as_its_timeout_says(tmp_path: Path) -> None:
+    """S3: `tool_seconds` does not cut a call whose tool says how long it takes."""
+    tool = command_tool(tmp_path)
+    assert seconds_for(tool, {"timeout": 300}, 60) == 305
+    assert seconds_for(tool, {}, 1) == 65
+    assert seconds_for(tool, {"timeout": 2}, 60) == 60
+    assert seconds_for(tool, {"timeout": 2}, None) is None
 
 
 def test_what_a_program_leaves_behind_is_stopped_too(tmp_path: Path) -> None:
@@ -80,6 +197,12 @@ def test_what_a_program_leaves_behind_is_stopped_too(tmp_path: Path) -> None:
     assert time.monotonic() - began < 10
     pid = int(run(tmp_path, "sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!")["stdout"])
     assert gone(pid)
+
+
+def wait_for(path: Path) -> None:
+    until = time.monotonic() + 20
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def gone(pid: int) -> bool:
