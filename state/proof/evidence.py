@@ -3,12 +3,13 @@
 complete → grounded → checked → judged. Verdict per criterion: passed | supported | unverified | failed.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.proof.journal import made_stale
-from donewhen.state.proof.quotes import readings, stands_in
+from donewhen.state.proof.quotes import Text
 
 Verdict = Literal["passed", "supported", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "supported": 2, "passed": 3}
@@ -34,8 +35,8 @@ class Seen:
     again: Mapping[str, str] = field(default_factory=dict)
     """Readings the runtime made again, because something within what they describe changed since: id → new id."""
     index: dict[str, int] = field(init=False)
-    readings: dict[str, tuple[str, ...]] = field(init=False, default_factory=dict)
-    """Texts that quotes were looked up in, folded once."""
+    texts: dict[str, Text] = field(init=False, default_factory=dict)
+    """Texts that quotes were looked up in, read once."""
 
     def __post_init__(self) -> None:
         citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
@@ -43,9 +44,9 @@ class Seen:
 
     def says(self, id: str, text: str, quote: str) -> bool:
         """Whether a quote occurs in the text of this id."""
-        if id not in self.readings:
-            self.readings[id] = readings(text)
-        return stands_in(quote, self.readings[id])
+        if id not in self.texts:
+            self.texts[id] = Text(text)
+        return self.texts[id].says(quote)
 
 
 def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -143,8 +144,10 @@ def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
         return (
             f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}; look again"
         )
-    if quote and not seen.says(cited, entry["text"], quote):
-        return f"the quote {quote[:60]!r} does not occur in {cited}"
+    sent = json.dumps(entry["arguments"], ensure_ascii=False)
+    if quote and not seen.says(cited, entry["text"], quote) and not Text(sent).says(quote):
+        near = seen.texts[cited].nearest(quote)
+        return f"the quote {quote[:60]!r} does not occur in {cited}" + (f"; nearest is {near!r}" if near else "")
     if later := changed_within(seen.entries, position):
         return _outdated(cited, entry, quote, later, seen)
     return None
@@ -203,7 +206,7 @@ def excerpt(text: str, quote: str, limit: int = 4000) -> str:
     while quote and end - start > limit:
         middle, more = (start + end) // 2, limit // 4
         halves = ((start, middle + more), (middle - more, end))
-        found = next(((a, b) for a, b in halves if stands_in(quote, readings(text[a:b]))), None)
+        found = next(((a, b) for a, b in halves if Text(text[a:b]).says(quote)), None)
         if found is None:
             break
         start, end = found

@@ -1,8 +1,18 @@
-"""Whether a quote stands in a text: as a reader would see it, and never with a number cut into another."""
+"""Whether a quote stands in a text: by its words and numbers, in order and without a gap.
 
+A text is read as tokens: words, single characters of scripts without spaces, whole numbers by their value, dates,
+times and ids. Punctuation, markup and case are no tokens. A quote stands in a text if its tokens stand there one
+directly after the other: scattered words prove nothing, and a denial or a digit left out is noticed. `…` in a quote
+skips, between passages of two tokens at least, but never a denial nearby.
+"""
+
+import html
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import cached_property
+
+from donewhen.state.proof.wording import denies
 
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−⁄", '\'\'\'\'""""""------/')
 _SPACES = re.compile(r"\s+")
@@ -10,13 +20,41 @@ _SMALL = re.compile(r"[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215f
 _APART = {"<super>": "^", "<sub>": "_", "<fraction>": "_", "<circle>": " "}
 """Digits that stand for something else than a digit: 10² is not 102, and 1½ not 11/2."""
 _ESCAPE = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\([\"\\/])|\\[nrt]")
-_WRAPPING = " \"'`."
-_NUMBER_BEFORE = r"(?<!\d)(?<!\d[.,'_^])(?<!(?<!\w)-)"
-_NUMBER_AFTER = r"(?!\d|[.,']\d|\^|_\d|e[+-]?\d+(?!\w))"
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
+_LINE_NUMBER = re.compile(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
+_BLOCKQUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_GROUPING_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+_DATE_AND_TIME = re.compile(r"(\d{4}-\d\d-\d\d)t(?=\d\d:)")
+_UNSPACED = re.compile(
+    r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+    r"\U00020000-\U0003ffff])"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean with its endings: each character is a token."""
+_TOKEN = re.compile(
+    r"""
+      (?P<time>\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?=z?(?![\w:])))
+    | (?P<date>\d+(?:[-/]\d+)+(?!\w))
+    | (?P<id>[^\W\d_]\w*(?:-\d\w*|(?<=\d)\.\d+)+)
+    | (?:(?<![\w)])(?P<minus>-)[$€£¥]?)?(?P<number>(?:(?<!\w)\.)?\d+(?:[.,']\d+)*)
+      (?P<power>e[+-]?\d+(?!\w)|\^\d+)?(?=[^\W\d_]{0,3}(?!\w))
+    | (?P<word>\w+(?:'\w+)*)
+    | (?P<sign>[%‰°<>≤≥≠±×✓✔✗✘\u20a0-\u20cf$£¥¢\u2600-\u27bf\U0001f000-\U0001faff])
+    """,
+    re.VERBOSE,
+)
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:'\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
+_GROUPED_BY_DOTS = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
+_DECIMAL_COMMA = re.compile(r"\d+,\d+")
+_SKIP = re.compile(r"[\[(]?(?:…|\.{3,})[\])]?")
+_NEARBY = 15
+"""Tokens: a stretch left out of a quote that is shorter than this belongs to the same sentence."""
+PASSAGE_CHARS = 200
 
 
 def fold(text: str) -> str:
-    """Text for comparing quotes: Unicode form, case, white space and typographic quotes do not matter."""
+    """Text for comparing: Unicode form, case, white space and typographic quotes do not matter."""
     normal = unicodedata.normalize("NFKC", _SMALL.sub(_apart, text))
     return _SPACES.sub(" ", normal.translate(_TYPOGRAPHY).casefold()).strip()
 
@@ -26,12 +64,6 @@ def _apart(small: re.Match[str]) -> str:
     return _APART.get(kind, "") + unicodedata.normalize("NFKC", small[0])
 
 
-def readings(text: str) -> tuple[str, ...]:
-    """The folded forms in which a text may be quoted: as it stands, and with the escapes of JSON read."""
-    plain = _ESCAPE.sub(_unescaped, text) if "\\" in text else text
-    return (fold(text),) if plain == text else (fold(text), fold(plain))
-
-
 def _unescaped(escape: re.Match[str]) -> str:
     if escape[1]:
         units = bytes.fromhex(escape[1].replace("\\u", ""))
@@ -39,27 +71,143 @@ def _unescaped(escape: re.Match[str]) -> str:
     return escape[2] or " "
 
 
-def occurs(quote: str, text: str) -> bool:
-    """Whether a quote really stands in a text, as a reader would see it."""
-    return stands_in(quote, readings(text))
+def tokens(text: str, signs: str = "", *, commas_part: bool = False) -> list[str]:
+    """The tokens of a text, in order. `signs`: which of `%`, `$`, `<`, emoji … are tokens too.
 
-
-def stands_in(quote: str, wholes: Sequence[str]) -> bool:
-    """As `occurs`, in the readings of a text.
-
-    Quotation marks and dots around the quote are the model's own, and it may have escaped what it quotes. What begins
-    or ends with a number must begin or end with the whole of it: "5 files" does not stand in "15 files".
+    A comma between digits belongs to the number where it groups or marks decimals, and separates in lists and rows;
+    `commas_part`: it separates wherever it stands.
     """
-    needles = {needle for reading in readings(quote) for needle in _bare(reading)}
-    return any(needle in whole and _whole_numbers(needle, whole) for needle in needles if needle for whole in wholes)
+    text = _GROUPING_SPACE.sub("", html.unescape(_ANSI.sub("", text)))
+    text = unicodedata.normalize("NFKC", _SMALL.sub(_apart, text)).translate(_TYPOGRAPHY).casefold()
+    if not text.isascii():
+        text = _OTHER_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), _UNSPACED.sub(r" \1 ", text))
+    text = _DATE_AND_TIME.sub(r"\1 ", text)
+    found: list[str] = []
+    for match in _TOKEN.finditer(text):
+        kind, said = match.lastgroup, match[0]
+        if match["number"]:
+            values = _values(match["number"], text, match, commas_part)
+            values[0] = (match["minus"] or "") + values[0]
+            values[-1] += match["power"] or ""
+            found += values
+        elif kind == "sign":
+            found += [said] if said in signs else []
+        elif word := said.replace("'", "").strip("_"):
+            found.append(word)
+    return found
 
 
-def _bare(needle: str) -> tuple[str, str]:
-    return needle, needle.strip(_WRAPPING)
+def _values(number: str, text: str, match: re.Match[str], commas_part: bool) -> list[str]:
+    """The number, or the numbers, that digits with dots and commas between them stand for."""
+    start, end = match.start("number"), match.end("number")
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if "," in number and (
+        commas_part
+        or before in (",", "[", "{")
+        or after in ("]", "}")
+        or (after == "," and text[end + 1 : end + 2].strip())
+    ):
+        return [_value(part) for part in number.split(",")]
+    if _GROUPED.fullmatch(number):
+        return [_value(number.replace(",", "").replace("'", ""))]
+    if _GROUPED_BY_DOTS.fullmatch(number):
+        return [_value(number.replace(".", "").replace(",", "."))]
+    alone = (before in ("", "\n") and after in ("", "\n", "\r")) or (before, after) == ("(", ")")
+    if _DECIMAL_COMMA.fullmatch(number) and not alone:
+        return [_value(number.replace(",", "."))]
+    return [_value(part) for part in re.split("[,']", number)]
 
 
-def _whole_numbers(needle: str, whole: str) -> bool:
-    """Whether the needle stands somewhere in the text without cutting a number."""
-    before = _NUMBER_BEFORE if re.match(r"[.,]?\d", needle) else ""
-    after = _NUMBER_AFTER if re.search(r"\d[.,]?\Z", needle) else ""
-    return not (before or after) or re.search(before + re.escape(needle) + after, whole) is not None
+def _value(number: str) -> str:
+    if number.count(".") != 1:
+        return number
+    whole, _, part = number.partition(".")
+    return f"{whole or 0}.{part}".rstrip("0").rstrip(".")
+
+
+class Text:
+    """A text that quotes are looked up in. Each way of reading it is computed once, in time linear in its length."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._read: dict[tuple[int, str], str] = {}
+
+    @cached_property
+    def _forms(self) -> list[str]:
+        """As it stands; with the escapes of JSON read; each without tags, and without line numbers."""
+        forms = [self.text, *([_ESCAPE.sub(_unescaped, self.text)] if "\\" in self.text else [])]
+        forms += [_TAG.sub(" ", form) for form in forms if _TAG.search(form)]
+        return forms + [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
+
+    def _readings(self, signs: str) -> Iterator[str]:
+        for number, form in enumerate(self._forms):
+            if (number, signs) not in self._read:
+                self._read[number, signs] = _joined(tokens(form, signs))
+            yield self._read[number, signs]
+
+    def says(self, quote: str) -> bool:
+        """Whether the quote stands in the text; one without words and numbers stands nowhere."""
+        quote = _BLOCKQUOTE.sub("", quote)
+        forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
+        signs = "".join(sorted(set(quote) & _signs(quote)))
+        return any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms)
+
+    def nearest(self, quote: str) -> str:
+        """The passage of the text that has most in common with the quote, at most 200 characters; "" if none has."""
+        wanted = set(tokens(quote))
+        best, most = "", 0.0
+        for passage in self._passages():
+            words = tokens(passage)
+            common = len(wanted.intersection(words)) - len(words) / 10_000
+            if common > most:
+                best, most = passage, common
+        return " ".join(best.split()) if most > 0 else ""
+
+    def _passages(self) -> Iterator[str]:
+        for line in self.text.splitlines():
+            if len(line) <= PASSAGE_CHARS:
+                yield line
+            else:
+                yield from (line[at : at + PASSAGE_CHARS] for at in range(0, len(line), PASSAGE_CHARS // 2))
+
+
+def occurs(quote: str, text: str) -> bool:
+    """Whether a quote stands in a text."""
+    return Text(text).says(quote)
+
+
+def _signs(quote: str) -> set[str]:
+    return {match[0] for match in _TOKEN.finditer(unicodedata.normalize("NFKC", quote)) if match.lastgroup == "sign"}
+
+
+def _joined(found: list[str]) -> str:
+    return f" {' '.join(found)} " if found else ""
+
+
+def _stands(quote: str, signs: str, reading: str) -> bool:
+    for commas_part in (False, True):
+        wanted = _joined(tokens(quote, signs, commas_part=commas_part))
+        if wanted and wanted in reading:
+            return True
+        parts = [tokens(part, signs, commas_part=commas_part) for part in _SKIP.split(quote)]
+        if _in_order([part for part in parts if part], reading):
+            return True
+        if "," not in quote:
+            break
+    return False
+
+
+def _in_order(parts: list[list[str]], reading: str) -> bool:
+    """Whether the parts around skips follow each other in the text, and no denial is skipped within a sentence."""
+    if not parts or (len(parts) > 1 and min(map(len, parts)) < 2):
+        return False
+    end = 0
+    for number, part in enumerate(parts):
+        at = reading.find(_joined(part), max(end - 1, 0))
+        if at < 0:
+            return False
+        skipped = reading[end:at].split(None, _NEARBY) if number else []
+        if len(skipped) < _NEARBY and denies(skipped):
+            return False
+        end = at + len(_joined(part))
+    return True

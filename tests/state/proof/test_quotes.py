@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.quotes import fold, occurs
+from donewhen.state.proof.quotes import Text, fold, occurs, tokens
 
 TEXT = st.text(max_size=60)
 NUMBER = (
@@ -20,16 +20,15 @@ NUMBER = (
 
 @given(TEXT, TEXT, TEXT)
 def test_what_stands_in_a_text_can_be_quoted_from_it(before: str, quote: str, after: str) -> None:
-    """DESIGN 5: any passage, cut where the reader sees a word."""
-    whole = f"{before} {quote} {after}"
-    assert occurs(quote, whole) == bool(fold(quote))
+    """V01: any passage, cut where the reader sees a word."""
+    assert occurs(quote, f"{before}\n{quote}\n{after}") or not tokens(quote)
 
 
 @given(TEXT, st.sampled_from([str.upper, str.lower, str.title, str.swapcase]))
 def test_case_does_not_matter_where_it_can_be_folded(text: str, change: Any) -> None:
     changed = change(text)
     if fold(changed) == fold(text):
-        assert occurs(changed, f"a {text} b") == bool(fold(text))
+        assert occurs(changed, f"a\n{text}\nb") or not tokens(text)
 
 
 @given(TEXT)
@@ -48,7 +47,7 @@ def test_folding_twice_changes_nothing_more(text: str) -> None:
         ("ﬁle", "file"),
         ("５０％", "50%"),
         ("STRASSE", "straße"),
-        ("<goal>", "a <goal> b"),
+        ("&lt;goal>", "a <goal> b"),
         ("[s1.1] tool ok", "[s1.1] tool ok"),
         ("“the sum is 5”", "the sum is 5"),
         ("…sum is 5...", "the sum is 5 or so"),
@@ -105,11 +104,10 @@ def test_a_number_is_never_cut_into_another(quote: str, text: str) -> None:
         ("is 42", "it is 42, and"),
         ("5 apples", "- 5 apples"),
         ("-57", "low:-57"),
-        ("11-21", "2026-11-21"),
-        ("1.csv", "data/part-1.csv"),
-        ("step_1", "step_1_result"),
+        ("part-1.csv", "data/part-1.csv"),
+        ("step_1_result", "in step_1_result"),
         ("of 42", "4 of 42, 7 of 420"),
-        ("12:30", "12:30:45"),
+        ("12:30:45", "2026-11-21T12:30:45Z"),
         ("42", "42%"),
     ],
 )
@@ -120,7 +118,7 @@ def test_whole_numbers_can_be_quoted(quote: str, text: str) -> None:
 @given(NUMBER, NUMBER)
 def test_a_number_stands_only_where_it_stands_whole(said: str, found: str) -> None:
     """F9: whatever two numbers, the one is not quoted from the other."""
-    assume(said != found)
+    assume(float(said.replace(",", "")) != float(found.replace(",", "")))
     assert not occurs(said, f"total {found} pieces")
     assert occurs(found, f"total {found} pieces")
 
@@ -132,3 +130,100 @@ def test_a_megabyte_is_searched_in_a_moment(text: str) -> None:
     occurs("11 1", text)
     occurs("1" * 1000 + "2", text)
     assert time.process_time() - started < 5
+
+
+ROW = "R0045,O99999,2025-09-15,125.02,damaged"
+MAIL = "Dear Mira,\n\nwe refunded these orders:\n- A-101: 49.90 EUR (RF-1)\nTotal: 379.40 EUR. Kind regards"
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("2025-09-15", ROW),
+        ("125.02", ROW),
+        ("R0045,O99999", ROW),
+        ("2025-09-15, 125.02, damaged", ROW),
+        ("lamp,2", "O1,C7,2025-07-09,lamp,2,125.02"),
+        ("125.02", "O1,C7,2025-07-09,lamp,2,125.02"),
+        ("1,204.50", 'O99,lamp,2,"1,204.50"'),
+        ("1", "[1,2,3]"),
+        ("2", "[1,200,2,3]"),
+    ],
+)
+def test_cells_of_rows_and_lists_are_whole_values(quote: str, text: str) -> None:
+    """H1, V01: a comma between two digits is no thousands separator where cells stand in a row."""
+    assert occurs(quote, text)
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("18,402.35", "18402.35"),
+        ("10371.30", "10371.3"),
+        ('"refunded": 49.90', '{"refund_id": "RF-1", "refunded": 49.9}'),
+        ("49,90 EUR", '{"text": "49.9 EUR"}'),
+        ("18.402,35", "net 18402.35"),
+        ("18402.35", "18\u202f402,35 €"),
+        ("1'204.50", "total 1,204.5"),
+        ("1,20,450", "₹1,20,450"),
+        ("٣٤ ملف", "34 ملف"),
+        ("5 mg", "dose: 5mg"),
+        ("12%", "grew by 12 %"),
+        ("promised: 2026-11-02", '{"promised": "2026-11-02"}'),
+        ("status: done", '{"status":"done"}'),
+        ('{"a": 1, "b": [2, 3]}', '{"a":1,"b":[2,3]}'),
+        ("**Total**: 5", "Total: 5"),
+        ("Total: 5", "**Total:** `5`"),
+        ("| South | 22,181.51 |", "South  22181.51"),
+        ("South 22,181.51", "| South | 22,181.51 |"),
+        ("- first item\n- second item", "first item\nsecond item"),
+        ("def f():\n    return 1", "12\tdef f():\n13\t    return 1"),
+        ("3 failed", "\x1b[31m3 failed\x1b[0m"),
+        ("Smith &amp; Sons", "Smith & Sons"),
+        ("Smith & Sons", "<name>Smith &amp; Sons</name>"),
+        ("Total 12", "<tr><td>Total</td><td>12</td></tr>"),
+        ("> Delivered 2026-11-08", "delivered 2026-11-08T10:00:00Z"),
+        ("Dear Mira, … Total: 379.40 EUR", MAIL),
+        ("we refunded these orders [...] EUR (RF-1)", MAIL),
+        ("Loading... done", "Loading... done"),
+        ("合計：四千円", "合計 四千円です"),
+        ("die verspätete Lieferung", "entschuldigen Sie die verspätete\nLieferung"),
+    ],
+)
+def test_markup_and_the_formatting_of_numbers_do_not_matter(quote: str, text: str) -> None:
+    """H2, H15, V01: facts are compared, not characters."""
+    assert occurs(quote, text)
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("ok: … 8", "ok: 3, failed: 8"),
+        ("the pump is … safe to use", "the pump is not safe to use"),
+        ("泵是…全的，请", "泵是不安全的，请"),
+        ("the pump is safe", "the pump is not safe"),
+        ("total due … Dear Mira", "Dear Mira, the total due"),
+        ("Mira total", MAIL),
+        ("1,204", "sum: 1,204,500"),
+        ("49", "49,90 EUR"),
+        ("$500", "€500"),
+        ("x > 5", "x < 5"),
+        ("✅ deploy", "❌ deploy"),
+        ("found: 5", "not_found: 5"),
+        ("2026-11", "2026-11-21"),
+        ("103", "A-103"),
+        ("9999", "O99999"),
+        ("5 mg", "5 g"),
+    ],
+)
+def test_facts_that_differ_do_not_match(quote: str, text: str) -> None:
+    """V01: contiguous, whole, with its sign and its denial."""
+    assert not occurs(quote, text)
+
+
+def test_the_nearest_passage_is_shown() -> None:
+    """V01: so that the model sees what it should have quoted."""
+    text = "\n".join([f"row {n}: nothing of note" for n in range(500)] + ["order A-103 was delivered on 2026-11-08"])
+    assert Text(text).nearest("A-103 delivered on 2026-11-07") == "order A-103 was delivered on 2026-11-08"
+    assert len(Text("word " * 1000).nearest("a word")) <= 200
+    assert Text("abc").nearest("xyz") == ""
