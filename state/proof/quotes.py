@@ -156,19 +156,19 @@ class Text:
         """The passage of the text that has most in common with the quote, at most 200 characters; "" if none has."""
         wanted = set(tokens(quote))
         best, most = "", 0.0
-        for passage in self._passages():
-            words = tokens(passage)
-            common = len(wanted.intersection(words)) - len(words) / 10_000
+        for passage, words in self._passages:
+            common = len(wanted & words) - len(words) / 10_000
             if common > most:
                 best, most = passage, common
-        return " ".join(best.split()) if most > 0 else ""
+        return " ".join(best.split())
 
-    def _passages(self) -> Iterator[str]:
+    @cached_property
+    def _passages(self) -> list[tuple[str, frozenset[str]]]:
+        passages: list[str] = []
         for line in self.text.splitlines():
-            if len(line) <= PASSAGE_CHARS:
-                yield line
-            else:
-                yield from (line[at : at + PASSAGE_CHARS] for at in range(0, len(line), PASSAGE_CHARS // 2))
+            places = range(0, max(len(line) - PASSAGE_CHARS // 2, 1), PASSAGE_CHARS // 2)
+            passages += [line[at : at + PASSAGE_CHARS] for at in places]
+        return [(passage, frozenset(tokens(passage))) for passage in passages]
 
 
 def occurs(quote: str, text: str) -> bool:
