@@ -56,7 +56,7 @@ async def carry_out(site: Site, tools: Tools) -> Step:
     while done < len(calls):
         group = _group(calls[done:], work)
         first = group[0]
-        if refusal(first, site.state, work.seen, settings) is None and (
+        if refusal(first, site.state, work.seen, settings, tools.get(first["name"])) is None and (
             change := stop(first, site.state, site.left(), tools, settings)
         ):
             return _halted(work, calls[done:], change)
@@ -93,7 +93,7 @@ async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | Doub
     for place, call in enumerate(group):
         if "response" in call:
             made[place] = f"the user answered instead: {call['response']}"
-        elif why := refusal(call, site.state, work.seen, settings):
+        elif why := refusal(call, site.state, work.seen, settings, work.tools.get(call["name"])):
             made[place] = why
         else:
             emit(site.runtime, "tool_started", step=id, tool=call["name"], arguments=redact_json(call["args"]))

@@ -34,7 +34,7 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     tool = toolbox.get(name)
     if tool is None or toolbox.effect(name) != "read":
         return Check(None, "unverified", f"the check's tool {name} is not available as a read-only tool")
-    if outside := path_problem(arguments, settings.profile.allowed_paths):
+    if outside := path_problem(arguments, settings.profile.allowed_paths, tool):
         return Check(None, "unverified", f"the check may not run: {outside}")
     call: Json = {"id": "", "name": name, "args": arguments}
     outcome = await invoke(site, tool, call, "read", f"{state['step']['id']}.{number}")

@@ -36,13 +36,15 @@ class Tools(Protocol):
         ...
 
 
-def refusal(call: Json, state: Step, seen: Sequence[Json], settings: Settings) -> str | None:
+def refusal(
+    call: Json, state: Step, seen: Sequence[Json], settings: Settings, tool: BaseTool | None = None
+) -> str | None:
     """Why the call is not made at all, in words for the model; None if it may be. What a person approved is made."""
     if call["name"] == "recall" or "response" in call:
         return None
     if "refused" in call:
         return f"the user rejected this call: {call['refused']}"
-    if outside := path_problem(call["args"], settings.profile.allowed_paths):
+    if outside := path_problem(call["args"], settings.profile.allowed_paths, tool):
         return outside
     if "approved" in call or "known" in call:
         return None

@@ -35,7 +35,7 @@ def plan_rules(
 
 
 def _check_problems(toolbox: Toolbox, name: str, paths: Sequence[str], arguments: Any) -> list[str]:
-    outside = path_problem(arguments, paths) if isinstance(arguments, Mapping) else None
+    outside = path_problem(arguments, paths, toolbox.get(name)) if isinstance(arguments, Mapping) else None
     return [*toolbox.problems(name, arguments), *([outside] if outside else [])]
 
 

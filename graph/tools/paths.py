@@ -1,21 +1,51 @@
-"""Hard constraints of a profile, as far as code can check them. Pure."""
+"""Hard constraints of a profile, as far as code can check them: which arguments of a call are paths. Pure."""
 
+import mimetypes
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
-_PATH_NAME = re.compile(r"(?:^|_)(?:path|file|filename|dir|directory|folder)s?$", re.IGNORECASE)
+from langchain_core.tools import BaseTool
+
+from donewhen.graph.tools.schemas import for_model, parameters_of
+
+_FILE = ("path", "file", "filename", "filepath", "dir", "directory", "folder")
+PATH = frozenset((*_FILE, *(f"{word}s" for word in _FILE), "directories", "cwd"))
+"""Last words of names that mean a path wherever they stand."""
+MAYBE = frozenset(("source", "src", "destination", "dest", "dst", "root", "from", "to", "target", "output"))
+"""Last words that mean a path if the value looks like one, or the tool is about files."""
+LINK = frozenset(("uri", "uris", "url", "urls", "href", "link", "links"))
+"""Last words that mean a path if the value is a `file:` URI."""
+OTHER_PATHS = frozenset(
+    ("json", "x", "xml", "key", "css", "class", "object", "property", "url", "http", "api", "route")
+)
+"""Before `path`, words that make it another kind of path."""
+FORMATS = frozenset(("path", "file-path", "directory-path"))
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
+_ENDINGS = {*mimetypes.MimeTypes().types_map[True], ".md", ".yaml", ".yml", ".toml", ".log", ".ini", ".jsonl", ".env"}
+_MOST_NESTED = 30
 
 
-def paths_of(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """The values of arguments that are named like paths (`path`, `file`, `out_dir`, …), as they were written."""
-    for name, value in arguments.items():
-        if _PATH_NAME.search(name):
-            yield from (item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str))
+def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None) -> Iterator[str]:
+    """The paths among a call's arguments, at any depth, as they were written; of `file:` URIs the path.
+
+    The tool declares them with `metadata["paths"]`: names of arguments, inner ones as `edits.path`; an empty list says
+    that it has none. Otherwise the schema's `format` says so (`path`, `file-path`, `uri`), else the name (`out_dir`,
+    `filePath`, `source`).
+    """
+    declared = (tool.metadata or {}).get("paths") if tool else None
+    if declared is not None:
+        for name in [declared] if isinstance(declared, str) else declared:
+            yield from map(_plain, _texts(_under_name(arguments, name.replace("[]", "").split("."))))
+        return
+    about_files = tool is not None and any(word in PATH for word in _words(tool.name))
+    yield from _found(arguments, _schema(tool), about_files, 0)
 
 
-def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | None:
+def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None) -> str | None:
     """Why a call with these arguments breaks `Profile.allowed_paths`; None if it does not, or all paths are allowed.
 
     Compares the written paths, `..` resolved; where a path really leads is for the tool to confine.
@@ -23,12 +53,95 @@ def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str]) -> str | 
     if not allowed:
         return None
     roots = [posixpath.normpath(path) for path in allowed]
-    outside = [path for path in paths_of(arguments) if not any(_under(path, root) for root in roots)]
+    outside = [path for path in paths_of(arguments, tool) if not any(_under(path, root) for root in roots)]
     return f"{', '.join(outside)[:200]} lies outside of {', '.join(allowed)}" if outside else None
 
 
+def _found(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[str]:
+    """Paths in the properties of an object, or of the objects of a list."""
+    if depth > _MOST_NESTED:
+        return
+    if isinstance(value, list):
+        for each in value:
+            yield from _found(each, _part(schema, "items"), about_files, depth + 1)
+    if not isinstance(value, Mapping):
+        return
+    for name, inner in value.items():
+        part = _part(_part(schema, "properties"), str(name))
+        is_path = _kind(str(name), part, about_files)
+        yield from (_plain(text) for text in _texts(inner) if is_path(text))
+        if isinstance(inner, Mapping) and str(name).lower() in ("files", "paths"):
+            yield from (str(key) for key in inner if _looks_like(str(key)))
+        yield from _found(inner, part, about_files, depth + 1)
+
+
+def _kind(name: str, schema: Any, about_files: bool) -> Any:
+    """A test of whether a text under this name is a path."""
+    words = _words(name)
+    last, before = (words or [""])[-1], (words or [""])[:-1][-1:]
+    form = _part(schema, "format") or _part(_part(schema, "items"), "format")
+    if form in FORMATS:
+        return lambda text: True
+    if last in LINK or form in ("uri", "uri-reference"):
+        return lambda text: text.lower().startswith("file:")
+    if last in PATH and not (last in ("path", "paths") and OTHER_PATHS.intersection(before)):
+        return lambda text: not text.startswith(("$.", "$["))
+    if last in MAYBE:
+        return lambda text: about_files or (_looks_like(text) and not _SCHEME.match(text))
+    return lambda text: False
+
+
+def _looks_like(text: str) -> bool:
+    return "/" in text or "\\" in text or text.startswith((".", "~")) or posixpath.splitext(text)[1] in _ENDINGS
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(name)]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    return (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
+
+
+def _under_name(value: Any, names: Sequence[str]) -> Any:
+    """What stands under the names, of every object of a list on the way."""
+    if isinstance(value, list):
+        found = [_under_name(each, names) for each in value]
+        return [one for each in found for one in (each if isinstance(each, list) else [each])]
+    if not names:
+        return value
+    return _under_name(value[names[0]], names[1:]) if isinstance(value, Mapping) and names[0] in value else None
+
+
+def _schema(tool: BaseTool | None) -> Any:
+    try:
+        return for_model(parameters_of(tool)) if tool else None
+    except ValueError:
+        return None
+
+
+def _part(schema: Any, name: str) -> Any:
+    """A part of a schema, through the alternatives of an optional argument; None where there is none."""
+    if not isinstance(schema, Mapping):
+        return None
+    if name in schema:
+        return schema[name]
+    kinds = [each for key in ("anyOf", "oneOf", "allOf") for each in schema.get(key, ())]
+    return next((found for each in kinds if (found := _part(each, name)) is not None), None)
+
+
+def _plain(path: str) -> str:
+    """The path of a `file:` URI; any other text as it is."""
+    return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
+
+
 def _under(path: str, root: str) -> bool:
+    """Whether a path lies under the root, also if a tool takes `\\` for `/`."""
+    return "\0" not in path and all(_plainly_under(form, root) for form in {path, path.replace("\\", "/")})
+
+
+def _plainly_under(path: str, root: str) -> bool:
     plain = posixpath.normpath(path)
     if root == ".":
-        return not plain.startswith(("/", "..")) and "\0" not in plain
+        return not plain.startswith(("/", "..", "~"))
     return plain == root or plain.startswith(root.rstrip("/") + "/")
