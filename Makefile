@@ -2,8 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 GOAL ?= count the Python files, then total the amount in sales.csv by region, then write a report to report.md
-DIR ?= examples/shop
+DIR ?=
 ARGS ?=
+SHOP := .demo/shop
+export GOAL DIR
 
 .DEFAULT_GOAL := help
 
@@ -27,8 +29,10 @@ help: ## what there is
 
 install: .venv/ready ## set up .venv with everything a run needs
 
-run: .venv/ready ## run the main job: make run GOAL="..." DIR=path
-	@$(BIN)/donewhen run "$(GOAL)" --dir "$(DIR)" $(ARGS)
+run: .venv/ready ## run the main job, in a copy of examples/shop: make run GOAL="..." DIR=path
+	@if [ -z "$$DIR" ]; then rm -rf $(SHOP) && mkdir -p $(SHOP) && cp -R examples/shop/. $(SHOP); fi
+	@echo "Working in $${DIR:-$(SHOP), a fresh copy of examples/shop}" >&2
+	@$(BIN)/donewhen run "$$GOAL" --dir "$${DIR:-$(SHOP)}" $(ARGS)
 
 studio: .venv/ready-dev ## look at it in LangGraph Studio (langgraph dev on 127.0.0.1:2024)
 	@LANGGRAPH_STRICT_MSGPACK=true LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
@@ -61,6 +65,6 @@ faults: .venv/ready-dev ## storages, models, providers and tools that fail: rege
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## remove what was built
-	@rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
+	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
 .PHONY: help install run studio test fuzz format lint typecheck check verification reliability faults clean

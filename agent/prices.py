@@ -9,7 +9,7 @@ from donewhen.agent.providers import is_provider
 from donewhen.state.errors import ConfigError
 
 _MILLION = 1_000_000
-_FREE = frozenset({"demo", "OfflineModel"})
+_FREE = frozenset({"demo", "DemoModel"})
 _DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
 _BEDROCK = re.compile(r"-v\d+:\d+$")
 _RATES = frozenset({"input", "cached", "output"})

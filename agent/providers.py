@@ -67,9 +67,9 @@ def make_model(name: str, connection: Connection | None, timeout: float) -> Base
     base_url = connection.base_url if connection else None
     provider, bare = _split(name, base_url is not None)
     if provider == DEMO:
-        from donewhen.agent.offline import OfflineModel
+        from donewhen.agent.demo import DemoModel
 
-        return OfflineModel()
+        return DemoModel()
     if not bare.strip():
         raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as {DEFAULT_MODEL!r}.")
     if provider == "openai":

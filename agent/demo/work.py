@@ -1,0 +1,252 @@
+"""How the demo works on a step. Its work is written as if every call answered at once, and replayed in each round.
+
+Results are made of what tools returned, and of all of it: a listing that is longer than what is shown says so.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from donewhen.agent.demo.goals import NOUNS, STEPS, Task, is_chinese, read_task
+
+MOST_LINES = 50
+"""Files, lines or groups that are shown."""
+MOST_CHARS = 3000
+"""Of a result: what later steps and the delivery get to see in full."""
+_HEAD = re.compile(r"\A\[(?P<id>[^\]\s]+)\] \S+ (?P<status>ok|error)\b[^\n]*\n?")
+_SAME = (
+    "amount 金额 销售额|region 地区 区域|product 产品 商品|date 日期|quantity 数量|price 价格|category 类别|name 名称"
+)
+"""Column names that mean the same in both languages."""
+
+
+def call(name: str, **arguments: Any) -> AIMessage:
+    """The decision to make one call."""
+    return AIMessage("", tool_calls=[{"type": "tool_call", "name": name, "args": arguments, "id": "1"}])
+
+
+def section(brief: str, tag: str) -> str:
+    """What stands in the first section of this tag; "" where there is none."""
+    found = re.search(rf"^<{tag}(?: [^>\n]*)?>\n?(.*?)\n?</{tag}(?: \w+)?>", brief, re.DOTALL | re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def results(brief: str) -> list[tuple[str, str]]:
+    """Step and text of every result that the brief shows, between tags that carry the run's own word."""
+    found = re.finditer(r'^<result (\w+) step="([^"]+)">\n(.*?)\n</result \1>', brief, re.DOTALL | re.MULTILINE)
+    return [(each[2], each[3]) for each in found]
+
+
+class Decided(Exception):
+    """The work goes no further in this round: a call has to be made first, or it cannot be done."""
+
+
+def stuck(reason: str) -> Decided:
+    """The step is given up."""
+    return Decided(call("give_up", reason=reason, kind="failed"))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a tool returned: the observation's id and its text."""
+
+    id: str
+    text: str
+
+    def cited(self, text: str = "") -> dict[str, str]:
+        """Evidence: this observation, and words of it."""
+        return {"observation": self.id, **({"quote": text} if text else {})}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The step's brief, and the rounds so far: calls made, and what came of them."""
+
+    brief: str
+    rounds: Sequence[BaseMessage]
+    tools: set[str]
+    chinese: bool
+
+    def say(self, english: str, chinese: str) -> str:
+        """The text in the language of the step."""
+        return chinese if self.chinese else english
+
+    def replies(self, name: str) -> list[tuple[dict[str, Any], str]]:
+        """Arguments and reply of the calls of a tool, in order."""
+        told = {m.tool_call_id: str(m.text) for m in self.rounds if isinstance(m, ToolMessage)}
+        made = [one for m in self.rounds if isinstance(m, AIMessage) for one in m.tool_calls if one["name"] == name]
+        return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]
+
+    def call(self, name: str, **arguments: Any) -> Seen:
+        """What a tool returned. Raises Decided where it was not called yet, or failed."""
+        if name not in self.tools:
+            raise stuck(f"The tool {name} is not offered here.")
+        for made, text in self.replies(name):
+            if made == arguments:
+                head = _HEAD.match(text)
+                if not head or head["status"] != "ok":
+                    raise stuck(_body(text).strip().split("\n")[0][:500])
+                return Seen(head["id"], _body(text))
+        raise Decided(call(name, **arguments))
+
+    def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[Seen, str, list[dict[str, str]]]:
+        """What a tool that lists found: how many in all, and those that it lists. Raises Decided if it saw not all."""
+        seen = self.call(name, limit=MOST_LINES, **arguments)
+        try:
+            found = json.loads(seen.text, parse_float=str, parse_int=str)
+        except ValueError:
+            raise stuck(self.say("The demo model cannot read this result.", "演示模型读不懂这个结果。")) from None
+        if found.get("note"):
+            raise stuck(found["note"])
+        return seen, found[count], found[rows]
+
+    def listed(self, title: str, count: str, lines: list[str]) -> str:
+        """A title and the lines below it; it says so where these are not all."""
+        while sum(map(len, lines)) > MOST_CHARS:
+            lines = lines[:-1]
+        if str(len(lines)) != count:
+            title += self.say(f", the first {len(lines)} of {count}", f"，共 {count}，只列前 {len(lines)}")
+        return "\n".join([title + (self.say(":", "：") if lines else ""), *(f"- {line}" for line in lines)])
+
+
+def _body(text: str) -> str:
+    """What the tool returned, without the line above it and the marks around it."""
+    lines = _HEAD.sub("", text).split("\n")
+    if opened := re.match(r"<(\w+)[^>]*>\Z", lines[0]):
+        ends = [n for n, line in enumerate(lines) if line.startswith(f"</{opened[1]}")]
+        lines = lines[1 : ends[-1] if ends else None]
+    return "\n".join(lines)
+
+
+def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
+    """The next call of a step: a tool, a question, its end, or giving up with the reason."""
+    text, asked = section(brief, "step"), section(brief, "done_when")
+    desk, task = Desk(brief, rounds, tools, is_chinese(text)), read_task(text)
+    try:
+        if task is None:
+            raise stuck(desk.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
+        if refused := desk.replies("finish_step"):
+            raise stuck(refused[-1][1][:500])
+        wanted = STEPS[task.kind][desk.chinese][1:]
+        if len(re.findall(r"^\d+\. ", asked, re.MULTILINE)) != len(wanted) or any(text not in asked for text in wanted):
+            raise stuck(desk.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。"))
+        result, *proofs = _WORK[task.kind](task, desk)
+    except Decided as decided:
+        return cast(AIMessage, decided.args[0])
+    checked = [{"criterion": n, "met": True, "evidence": proof} for n, proof in enumerate(proofs, 1)]
+    return call("finish_step", result=result, goal_check=checked)
+
+
+Done = tuple[Any, ...]
+"""The result of a step, and for each of its criteria the evidence."""
+
+
+def _files(task: Task, desk: Desk) -> Done:
+    where = {"path": task.path} if task.path else {}
+    seen, count, rows = desk.found("list_files", "count", "files", pattern=task.what or "**/*", **where)
+    kind, paths = f"{task.what} " if task.what else "", [row["path"] for row in rows]
+    title = desk.say(f"{count} {kind}file{'s' * (count != '1')}", f"{count} 个 {kind}文件")
+    quotes = [f'"count": {count}', *paths[:5]]
+    return desk.listed(title, count, paths), [seen.cited(quote) for quote in quotes]
+
+
+def _search(task: Task, desk: Desk) -> Done:
+    where = {"path": task.path} if task.path else {}
+    seen, count, rows = desk.found("find_text", "matches_total", "matches", query=task.what, **where)
+    title = desk.say(f"{count} line{'s' * (count != '1')} with “{task.what}”", f"{count} 行包含“{task.what}”")
+    lines = [f"{row['path']}:{row['line']}: {row['text'][:200]}" for row in rows]
+    return desk.listed(title, count, lines), [seen.cited(f'"matches_total": {count}')]
+
+
+def _read(task: Task, desk: Desk) -> Done:
+    seen = desk.call("read_file", path=task.path, limit=MOST_CHARS)
+    shown = seen.text.strip("\n")
+    if more := re.search(r"\[more follows, the file has (\d+) bytes;[^\n]*\]\Z", shown):
+        shown = shown[: more.start()] + desk.say(f"(the beginning of {more[1]} bytes)", f"（{more[1]} 字节的开头）")
+    first = next((line.strip() for line in shown.splitlines() if line.strip()), "")
+    return f"{task.path}{desk.say(':', '：')}\n{shown}", [seen.cited(first[:100])]
+
+
+def _report(task: Task, desk: Desk) -> Done:
+    parts = [text for _, text in results(desk.brief)]
+    if not parts or any("characters left out" in text for text in parts):
+        raise stuck(desk.say("The results cannot be seen in full.", "看不到完整的结果。"))
+    goal = " ".join(section(desk.brief, "goal").split())
+    text = "\n\n".join([desk.say("# Report", "# 报告"), f"> {goal}", *parts]) + "\n"
+    written = desk.call("write_file", path=task.path, content=text)
+    seen = desk.call("read_file", path=task.path, limit=len(text) + 1)
+    if seen.text.strip() != text.strip():
+        raise stuck(desk.say("The file is not what was written.", "文件与写入的内容不同。"))
+    quotes = [seen.cited(part.strip().splitlines()[-1]) for part in parts]
+    return desk.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.cited()], quotes
+
+
+def _data(task: Task, desk: Desk) -> Done:
+    """A column's value, or the number of rows, as a whole or by group; empty cells are left out, and it says so."""
+    seen = desk.call("describe_data", path=task.path)
+    known = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
+    by, what = (_column(word, list(known), task, desk) if word else "" for word in (task.by, task.what))
+    if what and ("NOTE:" in known[what] or known[what].startswith("VARCHAR")):
+        raise stuck(f"{what}: {known[what]}"[:300])
+    value = f"{task.operation}({_name(what)}) AS value, count(*) - count({_name(what)}) AS empty" if what else ""
+    value, table = value or "count(*) AS value", "'" + task.path.replace("'", "''") + "'"
+    sql = f"SELECT {value} FROM {table}"
+    if by:
+        sql = f"SELECT {_name(by)} AS key, {value}, count(*) OVER () AS groups FROM {table} GROUP BY 1"
+        sql += f" ORDER BY value DESC NULLS LAST, key LIMIT {MOST_LINES}"
+    seen = desk.call("query_data", sql=sql)
+    rows = _rows(seen, desk)
+    noun = NOUNS[task.operation][desk.chinese] if what else desk.say("rows", "数据行数")
+    title = desk.say(f"{noun} {what}".strip().capitalize(), f"{what}{'的' * bool(what)}{noun}")
+    title += desk.say(f" in {task.path}", f"（{task.path}）") + (desk.say(f" by {by}", f"，按 {by}") if by else "")
+    if any(row.get("empty", "0") != "0" for row in rows):
+        title += desk.say(", without empty cells", "，不含空值")
+    if not by:
+        return f"{title}: {rows[0]['value']}", [seen.cited(rows[0]["value"])]
+    lines = [f"{row['key']}: {row['value']}" for row in rows]
+    quotes = [seen.cited(f"{row['key']} | {row['value']}") for row in rows[:10]]
+    return desk.listed(title, rows[0]["groups"], lines), quotes
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _rows(seen: Seen, desk: Desk) -> list[dict[str, str]]:
+    """The rows of a query's result, all of them."""
+    names, *lines = [line.split(" | ") for line in seen.text.strip().splitlines()]
+    end = lines.pop() if lines else []
+    if not lines or end != [f"({len(lines)} rows)"] or any(len(line) != len(names) for line in lines):
+        raise stuck(desk.say("The demo model cannot read this result.", "演示模型读不懂这个结果。"))
+    return [dict(zip(names, line, strict=True)) for line in lines]
+
+
+def _column(word: str, known: list[str], task: Task, desk: Desk) -> str:
+    """The column that is meant; the user is asked where no name says so."""
+    same = next((names.split() for names in _SAME.split("|") if _folded(word) in names.split()), [])
+    for fits in ([word], [_folded(word)], same):
+        found = [column for column in known if column in fits or _folded(column) in fits]
+        if len(found) == 1:
+            return found[0]
+    question = desk.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
+    told = [reply for made, reply in desk.replies("ask_user") if made.get("question") == question]
+    if not told:
+        raise Decided(call("ask_user", question=question, options=known[:20]))
+    answer = _folded(_body(told[0]))
+    found = [column for column in known if _folded(column) == answer]
+    if not found:
+        raise stuck(desk.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
+    return found[0]
+
+
+def _folded(text: str) -> str:
+    """A name, whatever its case, its plural and what joins its words."""
+    return re.sub(r"[\s_-]+", " ", text).strip().casefold().rstrip("s")
+
+
+_WORK = {"count": _files, "list": _files, "rows": _data, "value": _data, "read": _read, "search": _search}
+_WORK["report"] = _report
