@@ -1,5 +1,6 @@
 """Where the run goes next: pure functions of state. They read what nodes decided and decide nothing themselves."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -12,7 +13,7 @@ from donewhen.graph.people.pauses import typed_reply
 from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_input
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.proof.journal import KNOWN_CHARS, made_by_unfinished, visible_to
+from donewhen.state.proof.journal import KNOWN_CHARS, visible_to
 from donewhen.state.run import Json, Run
 from donewhen.state.settings import Settings
 
@@ -88,14 +89,20 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
         "goal": state["goal"],
         "turn": state.get("turn", 1),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
-        "made": made_by_unfinished(state.get("journal") or (), records, id),
         "brief": step_brief(state, step),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
-        "claimed": list(state.get("claims") or ()),
+        "claimed": [*(state.get("claims") or ()), *_of_others_at_work(records, id)],
         "transcript": transcript,
         "kept": len(transcript),
         "allowance": record.get("allowance") or {},
         "record": {**record, "spent_before": record.get("spent") or {}},
     }
+
+
+def _of_others_at_work(records: Mapping[str, Json], id: str) -> list[str]:
+    """Claims of the writes of other steps that are at work or wait: their attempts may still end well."""
+    at_work = ("running", "waiting", "ready")
+    others = (record for other, record in records.items() if other != id and record.get("status") in at_work)
+    return [claim for record in others for claim in record.get("wrote") or ()]

@@ -62,7 +62,7 @@ class Run(TypedDict, total=False):
     transcripts: Transcripts
     """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
     claims: Claims
-    """Of every write that this branch of the thread's history has made, in all its requests; see `graph/effects.py`."""
+    """Of every write of a step that is done, in all requests of this branch; see `graph/tools/effects.py`."""
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
     pending: Json | None
@@ -124,8 +124,6 @@ class Step(TypedDict, total=False):
     turn: int
     granted_tools: SeldomList
     """What the approved plan allows this step to call without asking."""
-    made: SeldomDict
-    """Writes of steps that were not finished, which nobody should repeat unasked: key of the call → observation."""
     brief: SeldomText
     known: SeldomList
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
@@ -134,7 +132,7 @@ class Step(TypedDict, total=False):
     rejected: SeldomDict
     """Calls that a person refused, in whichever step of this request, and why."""
     claimed: SeldomList
-    """Of the writes that were made before this step was sent off."""
+    """Of the writes that are accounted for: of steps that are done, and of others that are at work or wait."""
     transcript: Transcript
     kept: int
     """How many messages of the transcript the run has already."""
@@ -142,7 +140,10 @@ class Step(TypedDict, total=False):
     record: Json
     decision: Json | None
     """What the last reply decided and nobody acted on yet."""
+    wrote: Claims
+    """Of the writes that the step has made since it was sent off, and whose outcome is known."""
     claims: Claims
+    """What it leaves in the run when it is done."""
     journal: Journal
     spent: Annotated[Amounts, add]
     steps: Records

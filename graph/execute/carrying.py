@@ -169,7 +169,7 @@ def _update(work: Work) -> Step:
     site = work.site
     charged(site.runtime, site.state["step"]["id"], site.spent)
     made: Step = {"journal": work.entries, "transcript": work.results, "spent": site.spent, "files": work.files}
-    return {**made, "claims": site.claims} if site.claims else made
+    return {**made, "wrote": site.claims} if site.claims else made
 
 
 def _finished(work: Work) -> Step:
@@ -189,5 +189,5 @@ def _halted(work: Work, rest: Sequence[Json], change: Json) -> Step:
     """Leave before `rest` is run: what was run stays, the rest is frozen as it will run."""
     update, site = _update(work), work.site
     kept = {**change, "calls": list(rest), "held": work.held, "observed": work.number}
-    left = leave(site.state, site.runtime, kept, work.results, site.spent)
+    left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)
     return {**update, **left}

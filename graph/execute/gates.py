@@ -75,8 +75,6 @@ def stop(call: Json, state: Step, left: Amounts, tools: Tools, settings: Setting
         return None
     if needs_approval(call, state, tools, settings):
         return {"status": "waiting", "waiting": _approval_pause(call, state)}
-    if why := _not_agreed(call, state, tools, settings):
-        return {"status": "waiting", "waiting": _approval_pause(call, state, why)}
     return None
 
 
@@ -87,15 +85,6 @@ def needs_approval(call: Mapping[str, Any], state: Step, tools: Tools, settings:
     if tools.effect(call["name"]) == "read" or settings.approvals == "never":
         return False
     return settings.approvals == "each" or call["name"] not in state.get("granted_tools", ())
-
-
-def _not_agreed(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> str | None:
-    """Why a call that the plan grants is none that a person agreed to when approving it; in words, or None."""
-    effect = tools.effect(call["name"])
-    if effect == "read" or settings.approvals == "never" or call.get("delegated"):
-        return None
-    before = state.get("made", {}).get(call_key(call["name"], call["args"])) if effect == "write" else None
-    return f"This very call took effect before ({before})." if before else None
 
 
 def _approval_pause(call: Json, state: Step, why: str = "") -> Json:
@@ -110,13 +99,13 @@ def _approval_pause(call: Json, state: Step, why: str = "") -> Json:
 
 
 def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
-    """The record's change for a call that may have happened, or that happened in another branch of the history."""
-    shown = f"{call['name']}({canonical(redact_json(call['args']))[:500]})"
-    question = f"The call {shown} was interrupted; it may have taken effect. Did it happen?"
+    """The record's change for a write whose like may have happened, or happened where nobody accounts for it."""
+    shown, who = f"{call['name']}({canonical(redact_json(call['args']))[:500]})", f"step {doubt.step or '?'}"
+    question = f"The call {shown} of {who} was cut off or did not answer; it may have taken effect. Did it happen?"
     if doubt.done:
         question = (
-            f"The call {shown} was already made in another branch of this thread. “it happened” takes it as done here "
-            "too, “it did not” makes it once more. Did it happen?"
+            f"The very call {shown} was already made, by {who}, which did not finish or is in another branch of this "
+            "thread. “it happened” takes it as done here too, “it did not” makes it once more. Did it happen?"
         )
     waiting = {
         **_pause(call, state, "effect"),

@@ -35,7 +35,7 @@ class Site:
     meters: list[Meter] = field(default_factory=list)
     """Of the calls that are being made."""
     claims: list[str] = field(default_factory=list)
-    """Of the writes that were made here."""
+    """Of the writes that were made here and whose outcome is known."""
 
     def left(self) -> Amounts:
         """What the step may still spend, less what it spent here."""
@@ -68,7 +68,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
 
     site.meters.append(meter)
     effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""), takes_key(tool))
-    claims = {*state.get("claims", ()), *state.get("claimed", ()), *site.claims}
+    claims = {*state.get("claimed", ()), *record.get("wrote", ()), *state.get("wrote", ()), *site.claims}
     outcome = await perform(Ledger(store, thread, branch_of(site.config), id, claims), effect, run)
     if isinstance(outcome, Doubt):
         return outcome

@@ -32,12 +32,16 @@ def leave(
     change: Mapping[str, Any],
     new: Sequence[AnyMessage] = (),
     spent: Mapping[str, float] | None = None,
+    wrote: Sequence[str] = (),
 ) -> Step:
     """The update with which a step ends or waits: its record for the run, and its new rounds if it goes on later.
 
-    `spent` is what this node has spent and returns beside this update.
+    `spent` and `wrote` are what this node has spent and written and returns beside this update. The run accounts for
+    the writes of a step that is done; those of any other stay with the attempt that made them.
     """
     record = {**state["record"], **change}
+    claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
+    record["wrote"] = [] if record["status"] == "done" else claims
     before = record.pop("spent_before", {})
     record["spent"] = add(before, add(state.get("spent"), spent))
     id = state["step"]["id"]
@@ -47,6 +51,8 @@ def leave(
         update["transcripts"] = {transcript_key(id, record): fresh}
     if new:
         update["transcript"] = list(new)
+    if record["status"] == "done":
+        update["claims"] = claims
     if record["status"] in FINAL:
         told = {key: record[key] for key in ("status", "result", "reason")}
         emit(runtime, "step_finished", step=id, **told)

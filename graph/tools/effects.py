@@ -1,9 +1,10 @@
 """Effects happen once: the intent is stored before a call that changes something, the outcome after it.
 
-On re-entry a known outcome is replayed. An intent without one is run again where that is harmless: a tool that repeats
-nothing, or one that takes the key. Else the tool's probe is asked, and where there is none, a person. The key comes
-from what the call is, never from a random id. A write that was made where this history does not know of it, in another
-branch or in rounds that a crash lost, is recognised by tool and arguments, in whatever round it is made again.
+On re-entry a known outcome is replayed. The one rule for writes: a write whose like (tool and arguments) nobody can
+account for goes first to its idempotency key, the same one; else to the tool's probe; else to a person. Accounted for
+is what steps that are done have made, and what a step at work has made itself. Not so what was cut off or timed out,
+and what was made by an attempt that did not end `done`, in another branch of the thread's history, or in rounds that a
+crash lost.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from donewhen.state.run import Json
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
 """Seconds that a call which changes something has to end after its run was cancelled."""
-UNSURE = ("timeout", "cancelled")
+UNSURE = ("timeout", "cancelled", "TimeoutError", "ReadTimeout")
 """Errors after which nobody knows what a tool did."""
 
 
@@ -37,7 +38,7 @@ class Outcome:
     whole: bool = True
     """False if the text was replayed and only its head and tail were written down here."""
     claim: str = ""
-    """Of a write: what this history must keep to know that it has made it."""
+    """Of a write whose outcome is known: what the run keeps to account for it."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class Doubt:
     attempt: str
     """Which attempt of the call it is about; "it did not happen" is true of this one, and of no later one."""
     done: bool
-    """Whether it was made, in another branch of the thread's history; else it was cut off and nobody knows."""
+    """Whether it was made; else it was cut off, or did not answer in time, and nobody knows."""
+    step: str = ""
+    """Which step made it."""
 
 
 Run = Callable[[str], Awaitable[Outcome]]
@@ -64,7 +67,7 @@ class Ledger:
     """Where in the thread's history this is; the same on re-entry after a crash, another one after time travel."""
     step: str = ""
     claims: Collection[str] = ()
-    """Of the writes that this history has made: those of all requests, of whichever step."""
+    """Of the writes that are accounted for: those of all requests, of whichever step."""
 
     @property
     def namespace(self) -> tuple[str, ...]:
@@ -92,15 +95,18 @@ class Ledger:
             await self.write(_same(effect), {"keys": [*known, effect.key]})
         await self.write(effect.key, _entry(self, effect, "intent"))
 
-    async def unclaimed(self, effect: "Effect") -> list[tuple[str, Json]]:
-        """Writes of the same tool and arguments that this history does not know of, those of this dispatch first.
+    async def unaccounted(self, effect: "Effect") -> list[tuple[str, Json]]:
+        """Writes of the same tool and arguments that nobody can account for, those of this dispatch first.
 
-        What another step of the same dispatch does at this moment is no other branch.
+        What another step of the same dispatch does at this moment is its own; and what failed for certain elsewhere
+        was not made.
         """
         found = []
         for key in await self.like(effect):
             entry = await self.read(key) if claim(key) not in self.claims else None
-            if entry and (entry["branch"] != self.branch or entry["step"] == self.step):
+            if entry is None or (entry["branch"] == self.branch and entry["step"] != self.step and not _unsure(entry)):
+                continue
+            if entry["branch"] == self.branch or entry["state"] != "done" or entry["result"]["ok"]:
                 found.append((key, entry))
         return sorted(found, key=lambda each: each[1]["branch"] != self.branch)
 
@@ -148,40 +154,42 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | Doubt:
     """Make the call once; a Doubt says why only a person can decide whether it is made."""
     if effect.kind == "read":
         return await run(effect.key)
-    entry = await ledger.read(effect.key)
-    if entry is None and effect.kind == "write" and (others := await ledger.unclaimed(effect)):
+    entry, again = await ledger.read(effect.key), False
+    if entry is None and effect.kind == "write" and (others := await ledger.unaccounted(effect)):
         key, entry = others[0]
-        effect = replace(effect, key=key)
-    outcome = await _performed(ledger, effect, entry, run)
+        effect, again = replace(effect, key=key), True
+    outcome = await _performed(ledger, effect, entry, run, again=again)
     if isinstance(outcome, Doubt) or effect.kind != "write" or effect.known == "skip":
         return outcome
-    return replace(outcome, claim=claim(effect.key))
+    return outcome if outcome.result.error in UNSURE else replace(outcome, claim=claim(effect.key))
 
 
-async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Run) -> Outcome | Doubt:
-    elsewhere = entry is not None and entry["branch"] != ledger.branch
-    if entry and entry["state"] == "done" and (not elsewhere or effect.known == "happened"):
+async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Run, *, again: bool) -> Outcome | Doubt:
+    """`again`: the entry is of another call of the same tool and arguments."""
+    here = entry is not None and entry["branch"] == ledger.branch
+    if entry and entry["state"] != "intent" and here and not (again and _unsure(entry)):
         return _replayed(entry)
     if effect.known == "skip":
         return Outcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if effect.known == "happened":
+        if entry and entry["state"] == "done":
+            return _replayed(entry)
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
-        return await _done(ledger, effect, Outcome(CallResult(True, text, 0.0)))
+        return await _ended(ledger, effect, Outcome(CallResult(True, text, 0.0)))
     attempt = f"{claim(effect.key)}@{entry['branch']}" if entry else ""
     refuted = effect.known == "not_happened" and effect.attempt == attempt
-    if entry and effect.kind == "write" and not refuted:
-        if entry["state"] == "done":
-            return Doubt(attempt, done=True)
-        probed = False if effect.keyed else await ask_probe(effect.tool, effect.arguments, effect.key)
-        if probed is None or (probed and elsewhere):
-            return Doubt(attempt, done=False)
+    if entry and effect.kind == "write" and not refuted and not effect.keyed:
+        probed = await ask_probe(effect.tool, effect.arguments, effect.key)
+        if probed is None:
+            return Doubt(attempt, entry["state"] == "done", entry["step"])
         if isinstance(probed, CallResult):
-            return await _done(ledger, effect, Outcome(probed))
+            return await _ended(ledger, effect, Outcome(probed))
     await ledger.intend(effect)
     outcome = await _uncut(ledger, effect, run)
     if effect.kind == "write" and outcome.result.error in UNSURE:
-        outcome = await _probed(effect, outcome)
-    return await _done(ledger, effect, outcome)
+        probed = await ask_probe(effect.tool, effect.arguments, effect.key)
+        outcome = Outcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
+    return await _ended(ledger, effect, outcome)
 
 
 async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
@@ -192,17 +200,15 @@ async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
     except asyncio.CancelledError:
         await asyncio.wait({call}, timeout=PATIENCE)
         if call.done() and not call.cancelled() and call.exception() is None:
-            await _done(ledger, effect, call.result())
+            await _ended(ledger, effect, call.result())
         elif not call.done():
             call.cancel()
             await asyncio.wait({call}, timeout=PATIENCE)
         raise
 
 
-async def _probed(effect: Effect, outcome: Outcome) -> Outcome:
-    """After a timeout: what the tool's probe says of the call, else what little is known."""
-    probed = await ask_probe(effect.tool, effect.arguments, effect.key)
-    return Outcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
+def _unsure(entry: Mapping[str, Any]) -> bool:
+    return bool(entry["state"] == "unsure")
 
 
 def _replayed(entry: Mapping[str, Any]) -> Outcome:
@@ -211,7 +217,7 @@ def _replayed(entry: Mapping[str, Any]) -> Outcome:
     return Outcome(CallResult(**stored), dict(entry["spent"]), whole=length == len(stored["text"]))
 
 
-async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
+async def _ended(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
     result, length = outcome.result, len(outcome.result.text)
     stored = {
         "ok": result.ok,
@@ -221,7 +227,7 @@ async def _done(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
         "artifact": files_of(result),
         "error": result.error,
     }
-    entry = _entry(ledger, effect, "done")
+    entry = _entry(ledger, effect, "unsure" if result.error in UNSURE else "done")
     await ledger.write(effect.key, {**entry, "result": stored, "spent": outcome.spent})
     return outcome
 
@@ -231,7 +237,7 @@ def short_of(text: str) -> str:
     return str(shortened({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
 
 
-def _entry(ledger: Ledger, effect: Effect, state: Literal["intent", "done"]) -> Json:
+def _entry(ledger: Ledger, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
     return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "step": ledger.step}
 
 

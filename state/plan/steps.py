@@ -40,6 +40,7 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
         "handled": False,
         "finished_task": None,
         "let_go": False,
+        "wrote": [],
         "rejected": dict(earlier.get("rejected") or {}),
     }
 

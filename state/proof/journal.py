@@ -141,20 +141,6 @@ def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit
     return found
 
 
-def made_by_unfinished(
-    journal: Sequence[Mapping[str, Any]], records: Mapping[str, Mapping[str, Any]], step: str
-) -> dict[str, str]:
-    """Key of the call → id, of every write of other steps that did not come to their end."""
-    return {
-        call_key(entry["tool"], entry["arguments"]): entry["id"]
-        for entry in journal
-        if entry["effect"] == "write"
-        and entry["ok"]
-        and entry["step"] != step
-        and records.get(entry["step"], {}).get("status") != "done"
-    }
-
-
 def answered_before(
     journal: Sequence[Mapping[str, Any]], question: str, options: Sequence[str] | None = None
 ) -> Mapping[str, Any] | None:

@@ -66,7 +66,7 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     with pytest.raises(Died):
         await perform(ledger, denied, world.run)
     second = await perform(ledger, denied, world.run)
-    assert second == Doubt("key@execute:1", done=False)
+    assert second == Doubt("key@execute:1", False, "s1")
     assert world.count == 1
     once_more = await perform(ledger, replace(denied, attempt=second.attempt), world.run)
     assert isinstance(once_more, Outcome)
@@ -81,7 +81,7 @@ async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
     denied = effect_of(send, known="not_happened", attempt="key@execute:0")
     assert isinstance(await perform(Ledger(store, "t", "execute:1", "s1"), denied, world.run), Outcome)
     doubt = await perform(Ledger(store, "t", "execute:2", "s1"), denied, world.run)
-    assert doubt == Doubt("key@execute:1", done=True)
+    assert doubt == Doubt("key@execute:1", True, "s1")
     assert world.count == 1
 
 
@@ -118,7 +118,7 @@ async def test_a_write_is_known_again_in_another_round(dispatch: str, step: str,
     later = replace(first, key="later")
     found = await perform(Ledger(store, "t", dispatch, step, claims), later, world.run)
     if made == "asked":
-        assert found == Doubt("first@execute:0", done=True)
+        assert found == Doubt("first@execute:0", True, "s1")
     else:
         assert isinstance(found, Outcome)
         assert found.claim == ("first" if made == "replayed" else "later")

@@ -1,0 +1,141 @@
+"""The one rule for writes: what nobody can account for goes to its key, its probe or a person before it is repeated."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+
+from donewhen import Agent
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from tests.flows import FREE, one_step, play, steps
+from tests.runs import Outbox, last_seen
+
+HELLO = call("send", to="ann", text="hello")
+PAY = call("pay", order="A1")
+SHORT = {**FREE, "tool_seconds": 0.05}
+
+
+def done(messages: Any, tools: Any) -> Any:
+    return finish_step("sent", last_seen(messages))
+
+
+class Bank:
+    """Pays, and does not answer the first time."""
+
+    def __init__(self, **metadata: Any) -> None:
+        self.paid: list[str] = []
+        self.keys: list[str] = []
+        self.metadata = metadata
+
+    async def pay(self, order: str) -> str:
+        """Pay an order."""
+        self.paid.append(order)
+        if len(self.paid) == 1:
+            await asyncio.Event().wait()
+        return f"paid {order}"
+
+    async def pay_once(self, order: str, idempotency_key: str) -> str:
+        """Pay an order, once per key."""
+        self.keys.append(idempotency_key)
+        return await self.pay(order) if idempotency_key not in self.keys[:-1] else f"paid {order}"
+
+    def tool(self, *, keyed: bool = False) -> StructuredTool:
+        """As a write."""
+        work = self.pay_once if keyed else self.pay
+        return StructuredTool.from_function(coroutine=work, name="pay", metadata={"effect": "write", **self.metadata})
+
+
+@pytest.mark.parametrize(
+    ("said", "paid"), [("it happened", 1), ("it did not", 2), ("skip", 1)], ids=["it did", "it did not", "skip"]
+)
+async def test_a_write_that_timed_out_is_not_repeated_unasked(said: str, paid: int) -> None:
+    """W1, X20, R03: nobody knows what it did; the next round has another key, and still it is the same payment."""
+    bank = Bank()
+    last = give_up("not paid") if said == "skip" else done
+    model = one_step([PAY, PAY, last], tools=["pay"], deliver=() if said == "skip" else ("Done.",))
+    flow = await play(model, [bank.tool()], answers=[said], settings={**SHORT, "on_failure": "deliver"})
+    assert [pause["kind"] for pause in flow.pauses] == ["effect"]
+    assert "it may have taken effect" in flow.pauses[0]["question"]
+    assert len(bank.paid) == paid
+
+
+async def test_a_tool_that_takes_the_key_gets_the_same_key_again() -> None:
+    """W1, X20: paid once, and nobody is asked."""
+    bank = Bank()
+    flow = await play(one_step([PAY, PAY, done], tools=["pay"]), [bank.tool(keyed=True)], settings=SHORT)
+    assert (flow.status, flow.pauses, bank.paid) == ("completed", [], ["A1"])
+    assert (len(bank.keys), len(set(bank.keys))) == (2, 1)
+
+
+@pytest.mark.parametrize(("says", "paid"), [(True, 1), (False, 2)])
+async def test_a_probe_is_asked_before_a_person(says: bool, paid: int) -> None:
+    """X20, R03: what it clearly says is taken."""
+    bank = Bank(probe=lambda arguments: says)
+    flow = await play(one_step([PAY, *([PAY] * (not says)), done], tools=["pay"]), [bank.tool()], settings=SHORT)
+    assert (flow.status, flow.pauses, len(bank.paid)) == ("completed", [], paid)
+
+
+AGAIN = submit_plan([{"content": "do it again", "tools": ["send"]}])
+SAME_ID = submit_plan([{"id": "s1", "content": "do it again", "tools": ["send"]}])
+
+
+@pytest.mark.parametrize(("plan", "id"), [(AGAIN, "s2"), (SAME_ID, "s1")], ids=["another id", "the same id"])
+@pytest.mark.parametrize(("said", "times"), [("it did not", 2), ("it happened", 1)])
+async def test_what_an_unfinished_attempt_did_is_not_repeated_unasked(
+    plan: Any, id: str, said: str, times: int
+) -> None:
+    """W2, X20, R03: a replan knows nothing of what the failed attempt had already done, whatever its step is called."""
+    outbox = Outbox()
+    script = {"s1": [HELLO, give_up("it failed")], id: [HELLO, done]}
+    if id == "s1":
+        script = {"s1": [HELLO, give_up("it failed"), HELLO, done]}
+    model = steps([{"content": "do it", "tools": ["send"]}], script, plan=[plan])
+    flow = await play(model, [outbox.tool()], answers=[said])
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["effect"]
+    assert "already made, by step s1, which did not finish" in flow.pauses[0]["question"]
+    assert (flow.status, len(outbox.sent)) == ("completed", times)
+
+
+async def test_equal_writes_of_a_step_that_goes_well_ask_nobody() -> None:
+    """X20, X23: the same reminder twice, because the step says so; and once more in the next step."""
+    outbox = Outbox()
+    plan = [{"content": "remind ann twice", "tools": ["send"]}, {"content": "remind ann", "tools": ["send"]}]
+    flow = await play(steps(plan, {"s1": [[HELLO, HELLO], HELLO, done], "s2": [HELLO, done]}), [outbox.tool()])
+    assert (flow.status, flow.pauses, len(outbox.sent)) == ("completed", [], 4)
+
+
+async def test_a_write_that_failed_for_certain_may_be_tried_again() -> None:
+    """X20, X07: also by the next attempt; it was not made."""
+    tries: list[str] = []
+
+    def send(to: str, text: str) -> str:
+        """Send."""
+        tries.append(to)
+        if len(tries) < 3:
+            raise ValueError("no such address")
+        return "sent"
+
+    model = steps([{"content": "do it", "tools": ["send"]}], {"s1": [HELLO, HELLO, give_up("no")], "s2": [HELLO, done]},
+                  plan=[AGAIN])  # fmt: skip
+    flow = await play(model, [send], effects={"send": "write"})
+    assert (flow.status, flow.pauses, len(tries)) == ("completed", [], 3)
+
+
+@pytest.mark.parametrize("ends", [done, give_up("the disk is full")], ids=["done", "failed"])
+async def test_the_next_request_repeats_what_was_done_and_asks_about_what_failed(ends: Any) -> None:
+    """X20, D04: the same message a day later is another message; what a failed attempt has sent is asked about."""
+    outbox = Outbox()
+    planned = submit_plan([{"content": "send it", "tools": ["send"]}])
+    model = ScriptedModel(
+        roles={"triage": [planned, planned], "execute": [HELLO, ends, HELLO, done], "deliver": ["Sent."] * 2},
+        strict=False,
+    )
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings={**FREE, "on_failure": "deliver"})
+    async with agent:
+        run = await agent.start("Send hello", thread_id="t")
+        assert (await agent.start("Send hello again", thread_id="t")).status == (
+            "completed" if run.status == "completed" else "waiting"
+        )
+    assert len(outbox.sent) == (2 if run.status == "completed" else 1)
