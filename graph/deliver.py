@@ -12,6 +12,7 @@ from donewhen.graph.people.pauses import closing
 from donewhen.prompts import render
 from donewhen.state.ledger import Amounts, add, exhausted, remaining
 from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, what_next
+from donewhen.state.reading.extraction import prose
 from donewhen.state.run import Json, Run, todos
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
@@ -105,10 +106,11 @@ async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Ru
 
 
 def _written(message: AIMessage | None) -> str:
-    """The answer in a reply, which models used to printing their decisions may print as one; "" if there is none."""
-    printed = from_text(whole(str(message.text)) if message else "", ["answer"])
+    """The answer in a reply: its text, or that of an `answer` which is printed and all of it; "" if there is none."""
+    text = whole(str(message.text)) if message else ""
+    printed = from_text(text, ["answer"])
     said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] == "answer"]
-    return (said[0] if said else "" if printed.problems else printed.speech).strip()[:ANSWER_CHARS]
+    return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
 
 
 def _by_code(draft: Json, ending: Json) -> str:

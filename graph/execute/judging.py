@@ -11,7 +11,7 @@ from donewhen.graph.models.briefs import judge_brief
 from donewhen.prompts import render
 from donewhen.state.ledger import Amounts
 from donewhen.state.proof.evidence import Verdict
-from donewhen.state.reading.extraction import extract_json, prose
+from donewhen.state.reading.extraction import extract, prose
 from donewhen.state.settings import Settings
 
 REASON_CHARS = 500
@@ -58,6 +58,6 @@ async def judge(
 
 def _printed(text: str) -> dict[str, Any] | None:
     """A verdict that is the whole reply. One within prose may be evidence repeated, which may say what it likes."""
-    found = extract_json(text, PARAMETERS)
+    found = extract(text, lambda value: isinstance(value, dict) and "reason" in value, keys=("met",))
     alone = found is not None and not prose(text, found) and not text[found.end :].strip()
-    return dict(found.value) if found is not None and alone else None
+    return dict(found.value) if found is not None and found.value and alone else None

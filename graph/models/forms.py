@@ -6,20 +6,19 @@
    "tool_call"}`.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen.state.reading.extraction import Extracted, extract, prose
-from donewhen.state.reading.json_tokens import read_tokens
-from donewhen.state.reading.work import Work
+from donewhen.state.reading.extraction import extract, prose
 
 INNER = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
 NAME = ("action", "name", "tool", "tool_name", "function")
 CALL = ("tool_call", "tool_calls")
 KEYS = ("action", *CALL)
-"""Only decisions have these: an object with one of them that cannot be read is a decision gone wrong."""
+"""Only decisions have these: an object with one of them that is no decision is one gone wrong."""
+HINTS = ("arguments", "action_input")
+"""The same of an object that cannot be read."""
 WORDS = {
     "plan": "submit_plan",
     "make_plan": "submit_plan",
@@ -44,10 +43,9 @@ SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
 RENAMED = {"plan_steps": "steps"}
 WHOLE = frozenset({"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up"})
 """Decisions that call no tool."""
+UNREADABLE = "the JSON of the decision cannot be read for certain; write it again, valid and whole"
 WORDING = {"answer": "text", "ask_user": "question", "finish_step": "result", "finish_task": "result"}
 """Where a single text belongs that came as the whole argument."""
-_GONE_WRONG = re.compile(r"""[{,]\s*+["'“]?(?:action|action_input|arguments|tool_calls?)["'”]?\s*+[:：]""")
-_OBJECT = re.compile(r"""\{\s*+["'“A-Za-z_]""")
 
 
 @dataclass(frozen=True)
@@ -57,87 +55,110 @@ class Printed:
     calls: list[dict[str, Any]] = field(default_factory=list)
     speech: str = ""
     problems: list[str] = field(default_factory=list)
+    whole: bool = False
+    """The decision is the whole text, thinking and a fence aside."""
 
 
 def from_text(text: str, legal: Sequence[str], tools: Sequence[str] = ()) -> Printed:
     """Read the decision in a text; without one, all of it is speech. `legal` and `tools` are what may be called."""
-    names = (*legal, *tools)
-    found = extract(text, lambda value: _is_decision(value, names), keys=KEYS)
+    names = _Names(legal, tools)
+    found = extract(text, names.are_decision, KEYS, HINTS)
     if found is None:
-        return _unread(text)
-    if not found.complete and not _is_whole(text, found):
-        return Printed([], prose(text, found), ["the JSON is cut off: closing brackets are missing; write it whole"])
-    values = found.value if isinstance(found.value, list) else [found.value]
-    calls, problems, said = [], [], [prose(text, found)]
-    for value in values:
-        if isinstance(spoken := value.get("speak"), str) and _word(value) != "submit_plan":
+        return Printed([], prose(text, None))
+    said = [prose(text, found)]
+    if found.value is None:
+        return Printed([], said[0], [UNREADABLE])
+    if not found.complete and (found.open_list or names.tool_in(found.value)):
+        return Printed([], said[0], ["the JSON is cut off: closing brackets are missing; write it whole"])
+    calls, problems = [], []
+    for value in names.decisions(found.value):
+        if isinstance(spoken := value.get("speak"), str) and names.word(value) != "submit_plan":
             said.append(spoken.strip())
         try:
-            calls += list(_calls(value))
+            calls += list(names.calls(value))
         except _Malformed as error:
             problems.append(str(error))
     numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
-    return Printed(numbered, "\n".join(part for part in said if part), problems)
-
-
-def _is_whole(text: str, found: Extracted) -> bool:
-    """Whether all that is missing is braces at the end of the runtime's own decision: no list was open that may have
-    had more items, and it is no call of a tool, of which an argument may be missing."""
-    if not isinstance(found.value, Mapping) or _word(found.value) not in WHOLE:
-        return False
-    marks = read_tokens(text, text.index("{", found.start), Work()).marks
-    return marks.count("[") == marks.count("]")
+    whole = not said[0] and not text[found.end :].strip()
+    return Printed(numbered, "\n".join(part for part in said if part), problems, whole)
 
 
 class _Malformed(ValueError):
     """A decision whose call cannot be made out."""
 
 
-def _unread(text: str) -> Printed:
-    """No decision: speech, unless it was meant to be one. What a user sees ends before such JSON."""
-    said = prose(text, None)
-    opening = _OBJECT.search(said)
-    if not opening or not _GONE_WRONG.search(said, opening.start()):
-        return Printed([], said)
-    before = prose(said, Extracted(None, opening.start(), len(said), repaired=False))
-    return Printed([], before, ["the JSON of the decision cannot be read for certain; write it again, valid and whole"])
+@dataclass(frozen=True)
+class _Names:
+    """What may be called, and how models call it. A tool's own name comes before any other meaning of it."""
+
+    legal: Sequence[str]
+    tools: Sequence[str]
+
+    def word(self, value: Mapping[str, Any]) -> str:
+        """The name of what an object calls; "" if it names nothing."""
+        name = _name(value) or ""
+        return name if name in self.tools or name in self.legal else WORDS.get(name.lower(), name)
+
+    def is_speech(self, word: str) -> bool:
+        return word not in self.tools and word.lower() in SPEAK_WORDS
+
+    def wraps(self, word: str) -> bool:
+        """Whether the word says only that a call is nested in the object."""
+        return word not in self.tools and word.lower() in TOOL_WORDS
+
+    def are_decision(self, value: Any) -> bool:
+        """Whether this is a decision, or a list of them, or a plan without a name."""
+        if isinstance(value, list):
+            return bool(value) and (all(map(self.is_decision, value)) or self.is_plan({"steps": value}))
+        return self.is_decision(value) or self.is_plan(value)
+
+    def is_plan(self, value: Any) -> bool:
+        """A bare plan, where one is expected: steps with contents, or concrete calls."""
+        if "submit_plan" not in self.legal or not isinstance(value, Mapping) or _name(value) in self.legal:
+            return False
+        steps = value.get("steps") or value.get("plan_steps")
+        known = {"content", "done_when", "tool", "name", *INNER}
+        return isinstance(steps, list) and bool(steps) and all(isinstance(s, Mapping) and known & set(s) for s in steps)
+
+    def is_decision(self, value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL):
+            return True
+        if (name := _name(value)) is None:
+            return False
+        word = self.word(value)
+        known = word in (*self.legal, *self.tools, *WORDS.values()) or self.wraps(word) or self.is_speech(word)
+        shaped = "action" in value or any(isinstance(value.get(key), Mapping) for key in INNER)
+        return known or (shaped and len(name) <= 64 and not any(c.isspace() for c in name))
+
+    def decisions(self, value: Any) -> list[Mapping[str, Any]]:
+        """The decisions in a value that is one."""
+        if self.is_plan({"steps": value}) and not any(_name(item) in self.legal for item in value):
+            return [{"action": "submit_plan", "steps": value}]
+        if isinstance(value, list):
+            return value
+        return [{"action": "submit_plan", **value}] if self.is_plan(value) and not self.is_decision(value) else [value]
+
+    def tool_in(self, value: Any) -> bool:
+        """Whether a decision that lacks brackets at its end may lack an argument: all but our own may."""
+        return not isinstance(value, Mapping) or self.word(value) not in WHOLE
+
+    def calls(self, value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The calls of one decision; none if it only speaks."""
+        word = self.word(value)
+        nested = [value[key] for key in CALL if value.get(key)]
+        if self.wraps(word) or (nested and self.is_speech(word)):
+            items = [item for entry in nested for item in (entry if isinstance(entry, list) else [entry])]
+            if not items:
+                raise _Malformed("tool_call needs name and arguments")
+            yield from (_nested_call(item) for item in items)
+        elif not self.is_speech(word):
+            yield {"name": word, "args": _arguments(word, value)}
 
 
 def _name(value: Mapping[str, Any]) -> str | None:
     return next((str(value[key]).strip() for key in NAME if isinstance(value.get(key), str)), None)
-
-
-def _word(value: Mapping[str, Any]) -> str:
-    name = _name(value) or ""
-    return WORDS.get(name.lower(), name)
-
-
-def _is_decision(value: Any, names: Sequence[str]) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(isinstance(item, Mapping) and _is_decision(item, names) for item in value)
-    if not isinstance(value, Mapping):
-        return False
-    if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL):
-        return True
-    if (name := _name(value)) is None:
-        return False
-    word = _word(value)
-    known = word in names or word.lower() in TOOL_WORDS | SPEAK_WORDS or word in WORDS.values()
-    shaped = "action" in value or any(isinstance(value.get(key), Mapping) for key in INNER)
-    return known or (shaped and len(name) <= 64 and not any(c.isspace() for c in name))
-
-
-def _calls(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The calls of one decision; none if it only speaks."""
-    word = _word(value)
-    nested = [value[key] for key in CALL if value.get(key)]
-    if word.lower() in TOOL_WORDS or (nested and word.lower() in SPEAK_WORDS):
-        items = [item for entry in nested for item in (entry if isinstance(entry, list) else [entry])]
-        if not items:
-            raise _Malformed("tool_call needs name and arguments")
-        yield from (_nested_call(item) for item in items)
-    elif word.lower() not in SPEAK_WORDS:
-        yield {"name": word, "args": _arguments(word, value)}
 
 
 def _nested_call(item: Any) -> dict[str, Any]:

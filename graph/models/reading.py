@@ -136,7 +136,9 @@ def _native(message: AIMessage) -> list[_Call]:
         found = extract(raw, lambda value: isinstance(value, dict))
         if not name:
             call.problems = ["a call names no tool"]
-        elif found and found.complete and not (raw[: found.start] + raw[found.end :]).strip():
+        elif (
+            found and found.value is not None and found.complete and not (raw[: found.start] + raw[found.end :]).strip()
+        ):
             call.args = found.value
         else:
             why = "are cut off" if found and not found.complete else "are not valid JSON"

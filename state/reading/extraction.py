@@ -1,7 +1,7 @@
-"""Finds the JSON value in a model's raw text that fits what was asked for, and nothing else.
+"""Finds the JSON value in a model's text that fits what was asked for, and nothing else.
 
 Made for models that print their decision instead of calling a tool. A wrong value is worse than none: whoever gets
-None answers with a correction, and the model writes it again.
+none answers with a correction, and the model writes it again.
 """
 
 import re
@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema.validators import Draft202012Validator, validator_for
+from donewhen.state.reading.almost_json import Candidate, read_candidate
+from donewhen.state.reading.json_strings import Work, WorkExhausted
 
-from donewhen.state.reading.candidates import Candidate, read_candidate
-from donewhen.state.reading.work import Work, WorkExhausted
-
+LONGEST = 1_000_000
+"""Characters of a text in which a value is looked for."""
 _TAG = r"(?:think|thinking|thought|reasoning|reflection|scratchpad)"
 _CLOSE_THINKING = re.compile(rf"</{_TAG}>|\[/THINK\]")
 _OPEN_THINKING = re.compile(rf"<{_TAG}>|\[THINK\]")
@@ -26,7 +26,10 @@ _START = re.compile(
 )
 _FENCE = re.compile(r"(?:(?:```|~~~)[\w+-]*[ \t]*\n?|`)\s*\Z")
 _FENCE_END = re.compile(r"\s*+(?:```|~~~|`)")
-_LABEL = re.compile(r"(?:\A|\n)\W*\w+(?: \w+)?\W*:\W*\Z|<[\w|]+>\s*\Z")
+_LABEL = re.compile(r"(?:\A|\n)\W*\w+(?: \w+)?\W*[:：]\W*\Z|<[\w|]+>\s*\Z")
+_LEAD = re.compile(r"\W*(?:\w+(?: \w+)?\W*[:：]\W*|(?:```|~~~)[\w+-]*\s*|<[\w|]+>\s*)?")
+_SENTENCE_END = re.compile(r"[.!?。！？]\s*\Z")
+_TAIL = re.compile(r"[^\w\n<#/]*+(?:\n|\Z|```|~~~|<|\#|//)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,68 +37,50 @@ class Extracted:
     """A value found in a text, and where."""
 
     value: Any
+    """None if what stands there was meant to fit, and does not or cannot be read for certain."""
     start: int
     """Index of the first character of the value, or of the fence around it."""
     end: int
     """Index behind the last character of the value, or of the fence around it."""
-    repaired: bool
-    """The syntax was not valid JSON and was mended; every string, number and word is still as written."""
     complete: bool = True
     """False when closing brackets were missing. If the model also stopped for length, there may have been more."""
+    open_list: bool = False
+    """A list was among what was not closed."""
 
 
-def extract_json(text: str, schema: dict[str, Any] | None) -> Extracted | None:
-    """The first JSON value in a model's text that is valid under a JSON Schema, or None.
+def extract(
+    text: str, accepts: Callable[[Any], bool], keys: Collection[str] = (), hints: Collection[str] = ()
+) -> Extracted | None:
+    """The first JSON object or list in `text` that `accepts` says yes to; None if nothing was meant to be one.
 
-    With schema None: the first object or list of objects; any list if the text begins with one. See `extract` for
-    what counts as a value; its `keys` are those the schema requires. The schema must be valid (errors of `jsonschema`
-    are raised as they are).
-    """
-    if schema is None:
-        lists = text.lstrip().startswith("[")
-        return extract(text, lambda value: isinstance(value, dict) or lists or _is_list_of_objects(value))
-    kinds = schema.get("type") or ()
-    kinds = {kinds} if isinstance(kinds, str) else set(kinds)
-    validator = validator_for(schema, default=Draft202012Validator)(schema)
+    Read are objects and lists that stand apart: alone, in a fence, in a tag, behind a label or on lines of their own,
+    not within a sentence. Their syntax may be any that `almost_json` reads. Not read, ever: anything between <think>
+    and </think>; values inside other values.
 
-    def accepts(value: Any) -> bool:
-        kind = "object" if isinstance(value, dict) else "array"
-        return (not kinds or kind in kinds) and bool(validator.is_valid(value))
-
-    return extract(text, accepts, keys=_required(schema))
-
-
-def extract(text: str, accepts: Callable[[Any], bool], keys: Collection[str] = ()) -> Extracted | None:
-    """The first JSON object or list in `text` that `accepts` says yes to, or None.
-
-    Read are: JSON alone, in prose and in fences; with comments, trailing or missing commas, single or typographic
-    quotes, bare keys, Python's None/True/False, line breaks in strings, missing brackets at the end. Not read, ever:
-    anything between <think> and </think>; values inside other values; variables, expressions and elisions
-    (`"id": customer_id`); a string or number cut in the middle; brackets missing where a value could have moved.
-
-    The first value that was meant to fit decides: if it does not fit or cannot be read for certain, the answer is
-    None even if another one follows, for what follows was written as if the first had been carried out. Meant to fit
-    is what has one of `keys`; without `keys`, every object that is written like JSON and cannot be read.
-    Of a list that does not fit as a whole its first item is taken, if that is an object that does.
+    The first value that was meant to fit decides: if it does not fit or cannot be read for certain, the value found
+    is None even if another one follows, for what follows was written as if the first had been carried out. Meant to
+    fit is what has one of `keys` or, where it cannot be read, names one of `keys` or `hints`. Of a list that does not
+    fit as a whole its first item is taken, if that is an object that does.
 
     Takes milliseconds for any text: reading stops, with None, when the text is too broken for its size.
     """
     work, position = Work(), 0
+    named = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, (*keys, *hints)))})(?!\w)")
     try:
-        while found := _START.search(text, position):
+        while len(text) <= LONGEST and (found := _START.search(text, position)):
             start = found.start()
             if text[start] == "<" or text.startswith("[THINK]", start):
                 position = _end_of_thinking(text, start)
                 continue
             candidate = read_candidate(text, start, work)
             position = candidate.end
-            fitting = _fitting(candidate.value, accepts)
-            if fitting or _is_meant(candidate, keys):
-                after = _orphan_close(text, position)
-                if not after:
-                    return _located(text, start, candidate, fitting[0]) if fitting else None
-                position = after
             work.charge(8 + (position - start) // 64)
+            fitting = _fitting(candidate.value, accepts)
+            meant = named.search(candidate.broken) if candidate.broken else _has(candidate.value, keys)
+            if (fitting or ((keys or hints) and meant)) and _stands_apart(text, start, candidate):
+                if not (after := _orphan_close(text, position)):
+                    return _located(text, start, candidate, fitting[0] if fitting else None)
+                position = after
     except WorkExhausted:
         return None
     return None
@@ -119,10 +104,8 @@ def _fitting(value: Any, accepts: Callable[[Any], bool]) -> list[Any]:
     return [offer for offer in offers if accepts(offer)][:1]
 
 
-def _is_meant(candidate: Candidate, keys: Collection[str]) -> bool:
-    if candidate.broken:
-        return not keys or any(re.search(rf"(?<!\w){re.escape(key)}(?!\w)", candidate.broken) for key in keys)
-    first = candidate.value[0] if isinstance(candidate.value, list) and candidate.value else candidate.value
+def _has(value: Any, keys: Collection[str]) -> bool:
+    first = value[0] if isinstance(value, list) and value else value
     return isinstance(first, dict) and not {_plain(key) for key in keys}.isdisjoint(map(_plain, first))
 
 
@@ -130,11 +113,13 @@ def _plain(key: str) -> str:
     return re.sub(r"[\W_]", "", key).casefold()
 
 
-def _required(schema: dict[str, Any]) -> set[str]:
-    """The keys without which no object is valid, or that one of the alternatives requires."""
-    keys = set(schema.get("required") or ())
-    parts = [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ()), schema.get("items")]
-    return keys.union(*(_required(part) for part in parts if isinstance(part, dict)))
+def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
+    """No sentence goes on before or behind it on its line; half of an object ends where its text does."""
+    line = max(text.rfind("\n", max(0, start - 200), start) + 1, start - 200, 0)
+    closing = _CLOSE_THINKING.search(text, line, start)
+    before = text[closing.end() if closing else line : start]
+    behind = candidate.broken or not candidate.complete or _TAIL.match(text, candidate.end)
+    return bool(behind and (_LEAD.fullmatch(before) or _SENTENCE_END.search(before)))
 
 
 def _located(text: str, start: int, candidate: Candidate, value: Any) -> Extracted:
@@ -143,11 +128,7 @@ def _located(text: str, start: int, candidate: Candidate, value: Any) -> Extract
         start = margin + fence.start()
         closing = _FENCE_END.match(text, end)
         end = closing.end() if closing else end
-    return Extracted(value, start, end, candidate.repaired, candidate.complete)
-
-
-def _is_list_of_objects(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+    return Extracted(value, start, end, candidate.complete, candidate.open_list)
 
 
 def _end_of_thinking(text: str, start: int) -> int:

@@ -91,6 +91,21 @@ async def test_an_answer_printed_as_a_decision_is_unpacked() -> None:
     assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Put this into the file:\n```json\n{"action": "answer", "text": "x"}\n```\nThen start it.',
+        'The call was {"name": "send", "arguments": {"to": "b"}} and it worked.',
+        '{"action": "deploy", "when": now}\nis what the file holds.',
+    ],
+)
+async def test_an_answer_that_holds_json_is_delivered_whole(text: str) -> None:
+    """B6: an answer is not cut at an object in it."""
+    flow = await run(steps(["a"], {"s1": [finish_step("x", "s1.result")]}, deliver=[text]))
+    assert flow.run.answer == text
+    assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
+
+
 async def test_an_answer_that_breaks_off_is_taken_back() -> None:
     """D02, S02: half an answer that was streamed is retracted before the summary is said."""
     policy = lambda *_: ModelError("broken", code="connection")  # noqa: E731

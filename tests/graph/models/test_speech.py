@@ -57,7 +57,7 @@ CALL = '{"action": "finish_step", "result": "x", "goal_check": []}'
         (CALL, ""),
         ("<think>secret plan</think>The answer is near.", "The answer is near."),
         ("It is [1, 2] and {x} and more `{` text.", "It is [1, 2] and {x} and more `{` text."),
-        ('So {"action": "add", "a": ', "So"),
+        ('Well. {"action": "add", "a": ', "Well."),
     ],
 )
 def test_the_pieces_are_the_text(text: str, said: str, size: int) -> None:

@@ -1,28 +1,34 @@
 """Reading a decision out of a model's text: recorded replies, and every way of writing almost-JSON we know."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import pytest
 
-from donewhen.state.reading.extraction import Extracted, extract, extract_json, prose
+from donewhen.state.reading.extraction import Extracted, extract, prose
 from tests.places import DATA, EVALS
 
 SAMPLE = DATA / "model_outputs_sample.jsonl"
 RECORDED = EVALS / "model_outputs.jsonl"
-ACTION: dict[str, Any] = {
-    "type": "object",
-    "properties": {"action": {"type": "string"}},
-    "required": ["action", "action_input"],
-}
-ACTIONS = {"anyOf": [ACTION, {"type": "array", "items": ACTION, "minItems": 1}]}
+KEYS = ("action", "action_input")
 HEAD = '{"action": "send", "action_input": '
 
 
+def is_action(value: Any) -> bool:
+    return isinstance(value, dict) and all(key in value for key in KEYS)
+
+
+def find(text: str, accepts: Callable[[Any], bool] = is_action, keys: Sequence[str] = KEYS) -> Extracted | None:
+    """What was found; None also where something was meant that cannot be read."""
+    found = extract(text, accepts, keys)
+    return found if found and found.value is not None else None
+
+
 def read(text: str) -> Any:
-    found = extract_json(text, ACTION)
+    found = find(text)
     return found.value["action_input"] if found else None
 
 
@@ -38,15 +44,23 @@ def is_right(row: dict[str, Any], found: Extracted | None) -> bool:
     return found is not None and (row["expect"] == "parses" or found.value in row["accept"])
 
 
+def is_object(value: Any) -> bool:
+    return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
+
+
 @pytest.mark.parametrize("path", [SAMPLE, RECORDED], ids=["sample", "recorded"])
-@pytest.mark.parametrize("schema", [ACTION, ACTIONS, None], ids=["action", "list of actions", "no schema"])
-def test_recorded_replies_are_read_as_a_person_would(path: Path, schema: dict[str, Any] | None) -> None:
-    """P10, P11: decisions of real models, and replies from which nothing may be taken; each read in under 50 ms."""
+@pytest.mark.parametrize("lists", [False, True], ids=["action", "list of actions"])
+def test_recorded_replies_are_read_as_a_person_would(path: Path, lists: bool) -> None:
+    """P10, P11, F14: decisions of real models, and replies from which nothing may be taken; each in under 50 ms."""
+
+    def accepts(value: Any) -> bool:
+        return is_action(value) or (lists and isinstance(value, list) and bool(value) and all(map(is_action, value)))
+
     recorded = rows(path)
     wrong, slowest = [], 0.0
     for row in recorded:
         began = process_time()
-        found = extract_json(row["raw"], schema if row["task"] == "decision" else None)
+        found = find(row["raw"], accepts) if row["task"] == "decision" else find(row["raw"], is_object, ())
         slowest = max(slowest, process_time() - began)
         if not is_right(row, found):
             wrong.append(row["id"])
@@ -60,7 +74,7 @@ def test_recorded_replies_are_read_as_a_person_would(path: Path, schema: dict[st
     [
         (HEAD + '{"a": 1}}', {"a": 1}),
         ("```json\n" + HEAD + "1}\n```", 1),
-        ("Let me see [1], {x} and {'a': 1}.\nSo: " + HEAD + "1} Done.", 1),
+        ("Let me see [1], {x} and {'a': 1}.\nSo: " + HEAD + "1}.\nDone.", 1),
         ("\ufeff" + HEAD + "1}}}", 1),
         (HEAD + '{"a": [1, 2,],},}', {"a": [1, 2]}),
         ("{'action': 'send', 'action_input': {'a': 'I can\\'t', 'b': \"it's\", 'c': 'I can't'}}",
@@ -74,10 +88,8 @@ def test_recorded_replies_are_read_as_a_person_would(path: Path, schema: dict[st
         (HEAD + '"line\nbreak, {and} \\"more\\""}', 'line\nbreak, {and} "more"'),
         (HEAD + '{"a": "You,\nyours", "b": ["1\n2", "3,\\n4"]}', {"a": "You,\nyours", "b": ["1\n2", "3,\n4"]}),
         (HEAD + '"""two\n"quoted" lines"""}', 'two\n"quoted" lines'),
-        (HEAD + '"I cancelled "Stand-up", "Sync" and "1:1"."}', 'I cancelled "Stand-up", "Sync" and "1:1".'),
         (HEAD + '{"path": "a.md", "text": "# T\n```py\nx\n```\n",}}', {"path": "a.md", "text": "# T\n```py\nx\n```\n"}),
         (HEAD + '"say </think> and <think>"}', "say </think> and <think>"),
-        ("[" * 100_000 + "]" * 100_000 + "\n" + HEAD + "1}", 1),
     ],
 )  # fmt: skip
 def test_a_decision_is_read_however_it_is_written(text: str, expected: Any) -> None:
@@ -111,8 +123,8 @@ def test_what_needs_a_guess_is_refused(written: str) -> None:
 )
 def test_without_a_decision_nothing_is_taken(text: str) -> None:
     """P10, P11: brackets of citations, arguments and other objects are not the decision."""
-    assert extract_json(text, ACTION) is None
-    assert extract_json(text, {"type": "array", "items": {"type": "object"}, "minItems": 1}) is None
+    assert find(text) is None
+    assert find(text, lambda value: isinstance(value, list) and any(isinstance(item, dict) for item in value)) is None
 
 
 @pytest.mark.parametrize(
@@ -128,10 +140,10 @@ def test_without_a_decision_nothing_is_taken(text: str) -> None:
 )
 def test_missing_brackets_are_added_at_the_end_and_said_so(text: str, expected: Any) -> None:
     """P10: truncated output whose last token is whole is read, and marked as incomplete."""
-    found = extract_json(text, ACTION)
+    found = find(text)
     assert found is not None
     assert found.value["action_input"] == expected
-    assert (found.repaired, found.complete) == (True, False)
+    assert not found.complete
 
 
 @pytest.mark.parametrize(
@@ -164,10 +176,14 @@ def test_a_lost_or_doubled_quote_makes_no_other_value(text: str) -> None:
 def test_of_a_list_the_whole_or_the_first_is_taken() -> None:
     """P10: a list of actions is taken whole where lists are accepted, else its first."""
     one, two = {"action": "a", "action_input": 1}, {"action": "b", "action_input": 2}
+
+    def lists(value: Any) -> bool:
+        return isinstance(value, list) and all(map(is_action, value))
+
     for text in (json.dumps([one, two]), f"```\n[{one}, {two},]\n```"):
-        assert extract_json(text, ACTION).value == one  # type: ignore[union-attr]
-        assert extract_json(text, ACTIONS).value == [one, two]  # type: ignore[union-attr]
-    assert extract_json(json.dumps([3, one]), ACTION) is None
+        assert find(text).value == one  # type: ignore[union-attr]
+        assert find(text, lists).value == [one, two]  # type: ignore[union-attr]
+    assert find(json.dumps([3, one])) is None
 
 
 @pytest.mark.parametrize(
@@ -189,26 +205,52 @@ def test_thinking_is_never_taken(text: str, expected: Any) -> None:
 
 def test_where_it_was_found_and_what_was_said_before() -> None:
     text = "<think>hm</think>I look first.\n\nAction:\n```json\n" + HEAD + "1}\n```\nObservation: all is done"
-    found = extract_json(text, ACTION)
+    found = find(text)
     assert found is not None
     assert text[found.start : found.end] == "```json\n" + HEAD + "1}\n```"
     assert prose(text, found) == "I look first."
     assert prose("a</think> Good morning: ", None) == "Good morning:"
-    bare = "Then: " + HEAD + "1} and so on"
-    found = extract_json(bare, ACTION)
+    bare = "Then: " + HEAD + "1}\nand so on"
+    found = find(bare)
     assert found is not None
     assert (bare[found.start : found.end], prose(bare, found)) == (HEAD + "1}", "")
 
 
-def test_extract_asks_any_function_and_stops_at_what_was_meant() -> None:
-    text = 'Known: {"a": x}. Plan: {"steps": [1, 2,]}'
-    assert extract(text, lambda value: "steps" in value) is None
-    found = extract(text, lambda value: "steps" in value, keys=["steps"])
-    assert found == Extracted({"steps": [1, 2]}, 23, len(text), repaired=True, complete=True)
-    assert extract(text, lambda value: value == [1, 2], keys=["none"]) is None
+def test_what_was_meant_and_cannot_be_read_is_found_without_a_value() -> None:
+    """P11: so that the model is told, and nothing that follows is taken in its place."""
+    text = 'Known: {"a": x}.\nPlan: {"steps": [1, 2,]}'
+    assert extract(text, lambda value: "steps" in value, ["steps"]) == Extracted({"steps": [1, 2]}, 23, len(text))
+    assert extract(text, lambda value: value == [1, 2], ["steps"]) == Extracted(None, 23, len(text))
+    assert extract(text, lambda value: value == [1, 2], ["none"]) is None
+    assert extract(text, lambda value: False, [], ["a"]) == Extracted(None, 7, 15)
 
 
-def test_without_a_schema_a_citation_is_not_an_answer() -> None:
-    assert extract_json('As [1] says: {"a": 1}', None).value == {"a": 1}  # type: ignore[union-attr]
-    assert extract_json("As [1] says.", None) is None
-    assert extract_json(" [1, 2]", None).value == [1, 2]  # type: ignore[union-attr]
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"I will not run {HEAD}1}} because it was not asked for.",
+        f"Never {HEAD}1}}",
+        f"Do not even think of {HEAD}1}}.\nI stop here.",
+        f"It said `{HEAD}1}}` and nothing else.",
+        f"- {HEAD}1}} is what the file holds",
+        'I will not run {\n"args":\n' + HEAD + "1}\n} because of that",
+    ],
+)
+def test_what_stands_in_a_sentence_is_part_of_it(text: str) -> None:
+    """B5: a decision that is spoken about is not made."""
+    assert extract(text, is_action, KEYS) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"I run it now. {HEAD}1}}", f"Action: {HEAD}1}}", f"```json\n{HEAD}1}}\n``` and so on", f"`{HEAD}1}}`",
+     f"<tool_call>{HEAD}1}}</tool_call>", f"Going on.\n{HEAD}1}}\nObservation: fine", f"1. {HEAD}1}}"],
+)  # fmt: skip
+def test_what_stands_apart_is_a_decision(text: str) -> None:
+    """P10, B5: behind a whole sentence at the end, behind a label, in a fence or tag, on lines of its own."""
+    assert read(text) == 1
+
+
+def test_the_first_that_stands_apart_counts() -> None:
+    """B5, P10: what was only mentioned does not stand in the way of what is decided."""
+    assert read(f"Not {HEAD}0}} but this:\n{HEAD}1}}") == 1

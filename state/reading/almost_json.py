@@ -1,0 +1,231 @@
+"""Reads one JSON object or list as models write it: Python's literals, other quotes, comments, no brackets at the end.
+
+Only syntax is mended. Every value is read where it stands; a variable, an expression, a string or number that was cut,
+a bracket that is missing where a value could have moved make the whole unreadable, and nobody acts on it.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from donewhen.state.reading.json_strings import Work, end_of_string, has_swallowed, swallowed, unescaped
+from donewhen.state.values import DEEPEST, flaw
+
+_SKIP = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_TOKEN = re.compile(
+    r"""(?P<open>[{\[])|(?P<close>[}\]])|(?P<comma>[,，])|(?P<colon>[:：])
+    |(?P<string>\"{3}|'{3}|["'“])
+    |(?P<number>-?(?:0|[1-9][0-9]{0,20}+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]{1,3}+)?)(?![\w.+*/%-])(?!\Z)
+    |(?P<word>[^\W\d][\w-]*+)
+    |(?P<stop>```|</|\Z)
+    |(?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_COLON = re.compile(r"\s*+[:：]")
+_OVER = re.compile(r"\s*+(?:\Z|```|<)|[ \t]*+\n\s*+\w")
+_GOES_ON = re.compile(r"""\s*+[,，]?\s*+["'“][^"'”\n]{0,200}+["'”]\s*+[:：]""")
+_WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+_DECODER = json.JSONDecoder(strict=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What was read at a bracket."""
+
+    value: Any
+    """The object or list, exactly as it was written; None if that is not certain."""
+    end: int
+    """Where to read on."""
+    complete: bool = True
+    """False when closing brackets were missing."""
+    open_list: bool = False
+    """A list was among what was not closed: there may have been more items."""
+    broken: str = ""
+    """The text of what cannot be read, or its first 300 characters."""
+
+
+def read_candidate(text: str, start: int, work: Work) -> Candidate:
+    """Reads the value that begins with the bracket at `start`. Raises WorkExhausted."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except RecursionError:
+        work.charge(1_000)
+        return Candidate(None, start + 1)
+    except ValueError as error:
+        # The decoder counts the lines before an error, which is why a late one costs more than an early one.
+        at = getattr(error, "pos", start)
+        work.charge(4 + (at - start) // 64 + at // 8192)
+    else:
+        if not ("\n" in text[start:end] and has_swallowed(value)):
+            rest = _GOES_ON.match(text, end) if text[start] == "{" else None
+            if rest or flaw(value):  # `}, "key": …` goes on behind its closing bracket
+                end = rest.end() if rest else end
+                return Candidate(None, end, broken=text[start:end])
+            return Candidate(value, end)
+    reader = _Reader(text, start, work)
+    try:
+        value = reader.value()
+        if reader.rest_is_sure(start) and not flaw(value):
+            return Candidate(value, reader.at, reader.complete, reader.open_list)
+    except _Unsure:
+        pass
+    return reader.broken(start)
+
+
+class _Unsure(Exception):
+    """What stands here is no value that can be read for certain."""
+
+
+class _Reader:
+    def __init__(self, text: str, start: int, work: Work) -> None:
+        self.text, self.at, self.work = text, start, work
+        self.complete, self.open_list = True, False
+        self.depth = 0
+        self.after = ""
+        """The kind of the last token."""
+
+    def value(self, in_list: bool = False) -> Any:
+        kind, lexeme = self._next()
+        if kind == "open":
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise _Unsure
+            value = self._object() if lexeme == "{" else self._list()
+            self.depth -= 1
+            return value
+        if kind == "string":
+            return self._string(lexeme, in_list)
+        if kind == "number":
+            return json.loads(lexeme)
+        if kind == "word" and lexeme in _WORDS:
+            return _WORDS[lexeme]
+        raise _Unsure
+
+    def _object(self) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        while not self._closed("}"):
+            if items:
+                self._comma(key=True)
+                if self._closed("}"):
+                    break
+            kind, lexeme = self._next()
+            key = self._string(lexeme) if kind == "string" else lexeme
+            if kind not in ("string", "word") or key in items or self._next()[0] != "colon":
+                raise _Unsure
+            items[key] = self.value()
+        return items
+
+    def _list(self) -> list[Any]:
+        items: list[Any] = []
+        while not self._closed("]"):
+            if items:
+                self._comma(key=False)
+                if self._closed("]"):
+                    break
+            items.append(self.value(in_list=True))
+        return items
+
+    def _closed(self, bracket: str) -> bool:
+        """Whether the object or list ends here: by its bracket, by another's, or with the text, fence or tag."""
+        before, gap = self.at, self._skip()
+        kind, lexeme = self._peek()
+        if kind == "close" and lexeme == bracket:
+            self._take(kind, lexeme)
+            return True
+        over = kind == "stop" and (self.after == "close" or "\n" in gap or self.at == len(self.text))
+        over = over or (kind == "word" and self.after == "close" and gap.endswith("\n"))
+        if kind == "close" or over:
+            outermost = kind == "close" and self.depth < 2
+            if self.after in ("open", "comma", "colon") or (over and gap.strip()) or outermost:
+                raise _Unsure
+            self.complete, self.open_list = False, self.open_list or bracket == "]"
+            self.at = self.at if kind == "close" else before
+            return True
+        if not self.complete:
+            raise _Unsure  # what follows could belong inside or outside
+        return False
+
+    def _comma(self, key: bool) -> None:
+        """A comma, or none where only one can be meant: before a key, between two objects."""
+        kind, lexeme = self._peek()
+        if kind == "comma":
+            self._take(kind, lexeme)
+        elif not (key and self._is_key()) and not (self.after == "close" and lexeme == "{"):
+            raise _Unsure
+
+    def _is_key(self) -> bool:
+        probe = _Reader(self.text, self.at, self.work)
+        try:
+            kind, lexeme = probe._next()
+            if kind == "string":
+                probe._string(lexeme)
+        except _Unsure:
+            return False
+        return kind in ("string", "word") and bool(_COLON.match(self.text, probe.at))
+
+    def _skip(self) -> str:
+        """Go behind white space and comments; what was skipped."""
+        found = _SKIP.match(self.text, self.at)
+        end = found.end() if found else self.at
+        gap, self.at = self.text[self.at : end], end
+        self.work.charge(len(gap) // 64)
+        if gap.count('"') % 2 or (gap[:1] in ("#", "/") and self.after in ("string", "number")):
+            raise _Unsure  # half a string in a comment, or one that touches a value: it was no comment
+        return gap
+
+    def _peek(self) -> tuple[str, str]:
+        found = _TOKEN.match(self.text, self.at)
+        return (str(found.lastgroup), found.group()) if found else ("stop", "")
+
+    def _take(self, kind: str, lexeme: str) -> None:
+        self.work.charge(1)
+        self.after = kind
+        self.at += len(lexeme)
+
+    def _next(self) -> tuple[str, str]:
+        self._skip()
+        kind, lexeme = self._peek()
+        self._take(kind, lexeme)
+        return kind, lexeme
+
+    def _string(self, quote: str, in_list: bool = False) -> str:
+        """The text of the string whose opening quote was just read."""
+        start, close = self.at, end_of_string(self.text, self.at, quote, self.work)
+        if close < 0:
+            self.at = len(self.text)
+            raise _Unsure
+        self.at = close + len(quote)
+        body = self.text[start:close]
+        if len(quote) == 1 and swallowed(body, in_list):
+            raise _Unsure
+        try:
+            self.work.charge(body.count("\\"))
+            return unescaped(body, quote)
+        except ValueError as error:
+            raise _Unsure from error
+
+    def rest_is_sure(self, start: int) -> bool:
+        """Whether nothing behind the value says that it was not the whole."""
+        if self.text[start] == "{" and _GOES_ON.match(self.text, self.at):
+            return False
+        return self.complete or bool(_OVER.match(self.text, self.at))
+
+    def broken(self, start: int) -> Candidate:
+        """The text up to the bracket that closes what cannot be read."""
+        depth, at = 0, start
+        while found := _TOKEN.match(self.text, at):
+            self.work.charge(1)
+            at = found.end()
+            kind = found.lastgroup
+            if kind == "string":
+                close = end_of_string(self.text, at, found.group(), self.work)
+                at = close + len(found.group()) if close >= 0 else at
+            depth += (kind == "open") - (kind == "close")
+            if not depth:
+                rest = _GOES_ON.match(self.text, at)
+                at = rest.end() if rest else at
+                return Candidate(None, at, broken=self.text[start:at])
+            if at == len(self.text):
+                break
+        return Candidate(None, start + 1, broken=self.text[start : start + 300])
