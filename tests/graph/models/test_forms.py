@@ -285,3 +285,40 @@ async def test_a_model_without_tool_calling_does_a_whole_run() -> None:
     assert "You cannot call tools here" not in deliver.text
     assert second.messages[: len(first.messages)] == first.messages
     assert second.messages[-1].text.startswith("[s1.1] add ok")
+
+
+@pytest.mark.parametrize("name", ["reply", "ask", "done", "plan", "finish", "think", "say", "tool", "continue", "fail"])
+def test_a_tool_keeps_its_own_name(name: str) -> None:
+    """B7: a domain tool is called by its exact name, whatever else models mean by that word."""
+    box = Toolbox([StructuredTool.from_function(add, name=name)])
+    found = read(AIMessage(json.dumps({"action": name, "args": {"a": 1}})), EXECUTE, box)
+    assert isinstance(found, Decision)
+    assert (found.kind, [(each["name"], each["args"]) for each in found.calls]) == ("calls", [(name, {"a": 1})])
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"title": "T", "steps": [{"content": "look"}, {"content": "write"}]},
+        {"plan_steps": [{"content": "look"}, {"content": "write"}]},
+        [{"content": "look"}, {"content": "write"}],
+        {"action": "plan", "arguments": {"steps": json.dumps([{"content": "look"}, {"content": "write"}])}},
+    ],
+)
+def test_a_bare_plan_is_a_plan_where_one_is_expected(written: Any) -> None:
+    """M4, H10: steps say what they are, with or without a name around them."""
+    kind, arguments = decided(f"```json\n{json.dumps(written)}\n```", TRIAGE)
+    assert kind == "submit_plan"
+    assert [step["content"] for step in arguments["steps"]] == ["look", "write"]
+
+
+def test_an_array_of_concrete_calls_is_a_plan_where_one_is_expected() -> None:
+    """M4: a planner has no tools of its own, so calls that it prints are the steps it means."""
+    calls = [{"tool": "read_file", "arguments": {"path": "a"}}, {"name": "add", "arguments": {"a": 1}}]
+    assert decided(json.dumps(calls), TRIAGE) == ("submit_plan", {"steps": calls})
+    assert decided(json.dumps([{"name": "answer", "arguments": {"text": "x"}}]), TRIAGE) == ("answer", {"text": "x"})
+
+
+def test_where_no_plan_is_expected_steps_are_text() -> None:
+    """P06: an executor that prints a list of steps speaks."""
+    assert decided(json.dumps([{"content": "look"}])) == ("speak", {})
