@@ -11,7 +11,7 @@ from donewhen.agent.run import Json, Run
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.people.taking import BY_POLICY, OVERDUE
 from donewhen.state.errors import StaleAnswer
-from donewhen.state.people.human import read_answer
+from donewhen.state.people.answers import read_answer
 from donewhen.state.settings import Settings
 from donewhen.state.values import flaw, whole
 

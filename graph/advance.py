@@ -8,12 +8,12 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit
-from donewhen.graph.people.answering import EARLY_OPTIONS, FAILURE_OPTIONS
 from donewhen.graph.people.budget import budget_pause, questions_left, replans_left, run_account, step_account
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
 from donewhen.state.channels import merge_records
 from donewhen.state.ledger import meter
+from donewhen.state.people.texts import shown_options
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
@@ -137,7 +137,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
             "name": "ask_user",
             "tool_call_id": call_id(),
             "question": f"{failure}\nHow should I go on?",
-            "options": FAILURE_OPTIONS,
+            "options": shown_options("en", "failure"),
             "step": None,
             "failed": list(move.steps),
             "failure": failure,
@@ -165,7 +165,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
         "tool_call_id": call_id(),
         "question": f"{', '.join(move.steps)} says that the goal is reached: {_inset(said)}\n"
         f"Go on with the rest of the plan, or leave it out?\n{lines}",
-        "options": EARLY_OPTIONS,
+        "options": shown_options("en", "early"),
         "step": None,
         "early": list(move.steps),
     }

@@ -6,7 +6,7 @@ from langgraph.types import interrupt
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.people.pauses import asked_now, typed_reply
 from donewhen.graph.people.taking import OVERDUE, answered_by_policy, take
-from donewhen.state.people.human import payload
+from donewhen.state.people.payloads import payload
 from donewhen.state.run import Run
 from donewhen.state.settings import Settings
 

@@ -3,7 +3,8 @@
 import copy
 from typing import Any
 
-from donewhen.state.people.human import payload, plan_text
+from donewhen.state.people.payloads import payload
+from donewhen.state.plan.text import plan_text
 
 PLAN: dict[str, Any] = {
     "title": "Total the sales",

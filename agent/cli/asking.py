@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.cli.terminal import Terminal
-from donewhen.state.people.human import Answer, may_replan, plan_text, question_text, read_answer
+from donewhen.state.people.answers import Answer, read_answer
+from donewhen.state.people.grammar import may_replan
+from donewhen.state.people.payloads import question_text, shown_plan
+from donewhen.state.plan.text import plan_text
 
 Read = Callable[[str], str]
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
@@ -58,6 +61,8 @@ class Person:
             if value is None:
                 continue
             meaning = read_answer(value, pending)
+            if isinstance(meaning, Answer) and meaning.kind == "later":
+                raise Later
             if not isinstance(meaning, str):
                 return value
             self.terminal.line(meaning, "yellow")
@@ -89,19 +94,21 @@ class Person:
             raise Later from None
 
     def _edit_plan(self, pending: Mapping[str, Any]) -> Any:
-        shown = plan_text(pending["plan"], limits=pending.get("limits"))
-        text = self._edited(shown, ".md")
-        if text is None:
-            return None
-        value = {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": text}}}
-        meaning = read_answer(value, pending)
-        if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
-            self.terminal.line(plan_text(meaning.plan, limits=pending.get("limits")))
-            return value if self._sure("Run the plan as edited?") else None
-        if isinstance(meaning, Answer) and meaning.kind == "reject":
-            self.terminal.line("This cannot be read as the plan with changes.", "yellow")
-            return value if self._sure("Send it as feedback to the planner?") else None
-        self.terminal.line("Nothing was changed." if isinstance(meaning, Answer) else str(meaning), "yellow")
+        text = str(pending.get("draft") or shown_plan(pending))
+        while edited := self._edited(text, ".md"):
+            text = edited
+            value = {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": text}}}
+            meaning = read_answer(value, pending)
+            if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
+                limits = {**(pending.get("limits") or {}), **meaning.amounts}
+                self.terminal.line(plan_text(meaning.plan, limits=limits))
+                return value if self._sure("Run the plan as edited?") else None
+            if isinstance(meaning, Answer) and meaning.kind == "reject":
+                self.terminal.line(f"Beside the plan stands: {meaning.text}", "yellow")
+                return value if self._sure("Send it as feedback to the planner?") else None
+            self.terminal.line("Nothing was changed." if isinstance(meaning, Answer) else str(meaning), "yellow")
+            if isinstance(meaning, Answer) or not self._sure("Mend it?"):
+                return None
         return None
 
     def _edit_call(self, pending: Mapping[str, Any]) -> Any:

@@ -16,7 +16,7 @@ from donewhen.agent.cli.session import reader
 from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
 from donewhen.agent.config import DEMO
 from donewhen.agent.run import Run, ThreadInfo
-from donewhen.state.people.human import question_text
+from donewhen.state.people.payloads import question_text
 
 
 def list_threads(*, storage: str | None, json: bool) -> int:

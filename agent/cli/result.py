@@ -12,7 +12,7 @@ from donewhen.agent.cli.meter import meter_text
 from donewhen.agent.cli.progress import call_text
 from donewhen.agent.cli.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.run import Run
-from donewhen.state.people.human import question_text
+from donewhen.state.people.payloads import question_text
 from donewhen.state.plan.steps import SILENT_ROUNDS
 
 SCHEMA_VERSION = 1

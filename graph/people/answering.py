@@ -7,7 +7,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.models.transcript import shown
 from donewhen.state.ledger import add
-from donewhen.state.people.human import Answer
+from donewhen.state.people.answers import Answer
+from donewhen.state.people.texts import option_key
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
@@ -15,8 +16,6 @@ from donewhen.state.redaction import redact_json
 from donewhen.state.run import Json
 
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
-EARLY_OPTIONS = ["go on", "leave it out"]
-FAILURE_OPTIONS = ["replan", "retry", "deliver what there is", "stop"]
 
 
 def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str = "user", at: str = "") -> Json:
@@ -121,25 +120,22 @@ def _budget(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, a
 
 
 def _after_early(values: Mapping[str, Any], pending: Json, answer: Answer) -> Json:
-    """Only these very words let the rest of an approved plan go; whatever else is said, it goes on."""
-    leave = answer.kind == "answer" and answer.text.strip().lower() == EARLY_OPTIONS[1]
-    return {"steps": {id: {"let_go": True} if leave else {"finished_task": None} for id in pending["early"]}}
+    change = {"let_go": True} if answer.kind == "leave_out" else {"finished_task": None}
+    return {"steps": dict.fromkeys(pending["early"], change)}
 
 
 def _after_failure(values: Mapping[str, Any], pending: Json, answer: Answer) -> Json:
-    choice = answer.text.strip().lower() if answer.kind == "answer" else "stop"
     failed = {id: {"handled": True} for id in pending["failed"]}
-    if choice == "retry":
+    if answer.kind == "retry":
         again = {"status": "pending", "handled": False, "reason": "", "code": "", "corrections": 0, "refused": 0}
         return {"steps": {**dict.fromkeys(pending["failed"], again), **_unblocked(values)}}
-    if choice == "deliver what there is":
+    if answer.kind == "deliver":
         return {"steps": failed, "ending": {"code": "delivered_early", "reason": "delivered after a failed step"}}
-    if choice == "stop":
+    if answer.kind != "replan":
         return {"steps": failed, "ending": {"code": "cancelled", "reason": "stopped after a failed step"}}
-    feedback = None if choice == "replan" else answer.text
     return {
         "steps": failed,
-        "planning": replanning(values, pending["failure"], feedback),
+        "planning": replanning(values, pending["failure"], None if option_key(answer.text) else answer.text),
         **_replans(pending),
     }
 

@@ -8,14 +8,12 @@ from typing import Any
 from donewhen.graph.people.pauses import call_id
 from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
 from donewhen.state.people.amounts import amount_of, used_of
+from donewhen.state.people.texts import option_key, shown_options
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.plan.steps import standstill
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
-OPTIONS = ["extend", "deliver what there is", "replan cheaper", "stop"]
-UNPLANNED_OPTIONS = [option for option in OPTIONS if option != "replan cheaper"]
-"""While nothing is planned, there is nothing to plan anew."""
 CONTENT_CHARS = 100
 SELDOM = ("questions", "replans", "cached_tokens")
 """What steps do not take as a matter of course."""
@@ -92,7 +90,8 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         "name": "extend_budget",
         "tool_call_id": call_id(),
         "question": _question(account, keys, granted_with_replan),
-        "options": UNPLANNED_OPTIONS if account.unplanned else OPTIONS,
+        # While nothing is planned, there is nothing to plan anew.
+        "options": [o for o in shown_options("en", "budget") if option_key(o) != "replan" or not account.unplanned],
         "step": account.step,
         "exhausted": keys[0] if len(keys) == 1 else list(keys),
         "suggested": suggested,

@@ -7,7 +7,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.people.answering import decision_row
 from donewhen.graph.people.proposal import consent, plan_rules, propose, with_finished
 from donewhen.state.channels import merge_records
-from donewhen.state.people.human import Answer
+from donewhen.state.people.answers import Answer
 from donewhen.state.plan.plan import read_plan, revision
 from donewhen.state.plan.planning import fresh_planning
 from donewhen.state.plan.steps import fresh_records
@@ -31,8 +31,6 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
     if done:
         edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
-    if "limits" in edited and edited["limits"] != pending.get("limits"):
-        return "the edited plan cannot be taken: limits are shown with it, but no edit of a plan changes them"
     plan = read_plan(edited, plan_rules(deps, settings, finished, pending["plan"]))
     if isinstance(plan, list):
         return "the edited plan cannot be taken: " + "; ".join(plan)
@@ -48,7 +46,9 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
         assert plan is not None
         before = approval["plan"] if approval else None
         given = {**consent(plan, by), "before": before}
-        return {"approvals": [{**row, "approved_revision": plan["revision"]}], "plan": plan, "approval": given}
+        limits = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
+        row |= {"approved_revision": plan["revision"]} | ({"limits": answer.amounts} if limits else {})
+        return {"approvals": [row], "plan": plan, "approval": given, "granted": limits}
     if answer.kind == "cancel" or not (approval or answer.text):
         # The receipt is about what was approved before, else about what was not.
         kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
@@ -59,7 +59,9 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
     known = {key: planning[key] for key in ("failure", "finished") if planning.get(key)}
-    again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
+    again = fresh_planning(
+        planning["number"] + 1, feedback=answer.text, proposal=answer.plan or pending["plan"], **known
+    )
     if planning.get("failure"):
         again["phase"] = "draft"
     plan = approval["plan"] if approval else None

@@ -7,8 +7,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
-from donewhen.state.people.human import action_name, payload
-from donewhen.state.people.payloads import OTHER_KEYS
+from donewhen.state.people.payloads import OTHER_KEYS, action_name, payload
 from donewhen.state.run import Json, Run
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
@@ -55,13 +54,16 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     return last.text if isinstance(last, HumanMessage) else None
 
 
-def asked_again(values: Mapping[str, Any], pending: Json, problem: str) -> Run:
-    """The pause stays, and says why the answer was not taken."""
-    again = {**pending, "problem": problem}
+def asked_again(values: Mapping[str, Any], pending: Json, problem: str, draft: str = "") -> Run:
+    """The pause stays, and says why the answer was not taken; "" where the person wants to answer later.
+
+    `draft` is the text of an edit that could not be taken, given back to be mended.
+    """
+    again = {**pending, "problem": problem, "draft": draft or pending.get("draft")}
     messages = values["messages"]
     if typed_reply(messages) is None:
         return {"pending": again}
-    closed = closing(messages, pending, f"Not understood: {problem}")
+    closed = closing(messages, pending, f"Not understood: {problem}" if problem else "Left open.")
     again["tool_call_id"] = call_id()
     return {"pending": again, "messages": [*closed, opening(again)]}
 

@@ -9,7 +9,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.people.answering import apply_answer
 from donewhen.graph.people.consent import decide_plan, edited_plan
 from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
-from donewhen.state.people.human import Answer, Bundle, read_answer
+from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
 from donewhen.state.proof.questions import same_question
 from donewhen.state.run import Json, Run
 from donewhen.state.settings import Settings
@@ -41,9 +41,10 @@ def take(state: Run, pending: Json, value: Any, deps: Deps, settings: Settings) 
             problems.append(one if len(answers) == 1 else f"{id}: {one}")
         else:
             taken.append(one)
-    if problems:
-        return asked_again(state, pending, "; ".join(problems))
-    return _update(state, pending, [*taken, *_same(taken, pauses, answers)])
+    now = [one for one in taken if one[1].kind != "later"]
+    if problems or not now:
+        return asked_again(state, pending, "; ".join(problems), draft_of(answers.get(pending["id"])))
+    return _update(state, pending, [*now, *_same(now, pauses, answers)])
 
 
 def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[str, Any]) -> list[Taken]:
@@ -78,7 +79,7 @@ def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Setti
             return f"the edited arguments cannot be stored: something {unfit}"
         wrong = _edited_problems(pause["tool"], answer.arguments or {}, deps)
         return "; ".join(wrong) if wrong else (pause, answer, "user")
-    if answer.kind == "edit":
+    if answer.plan is not None:
         plan = edited_plan(state, pause, answer, deps, settings)
         return plan if isinstance(plan, str) else (pause, replace(answer, plan=plan), "user")
     return pause, answer, "user"
@@ -125,7 +126,7 @@ def _asking(state: Run, pending: Json, said: Answer | None, *, ended: bool) -> R
     if pending["step"] is not None or pending["kind"] == "budget":
         # Those who were answered go on first; this one is asked again afterwards.
         return {"pending": None, "messages": closing(messages, pending, "Asked again later.")}
-    kept = reopened(messages, {**pending, "problem": ""})
+    kept = reopened(messages, {**pending, "problem": "", "draft": None})
     return {"pending": kept, "messages": [*closing(messages, pending, "Asked again."), opening(kept)]}
 
 

@@ -11,6 +11,7 @@ FRACTIONS = ("cost_usd", "active_seconds")
 ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "seconds": "active_seconds"}
 FILLER = frozenset(["extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ","])
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+MONEY = re.compile(r"(?:us)?\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*\$")
 TWO_WORDS = re.compile(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
 TOKEN = re.compile(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
 
@@ -50,7 +51,10 @@ def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | s
 
 def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
     """(key, number) in either order; a number alone belongs to the exhausted key."""
-    plain = TWO_WORDS.sub(r"\1_", THOUSANDS.sub("", text.casefold().replace("$", " ")))
+    folded = THOUSANDS.sub("", text.casefold())
+    named = re.search("usd|dollar", folded)
+    money = MONEY.sub(lambda found: f" {found[1] or found[2]} {'' if named else 'cost_usd'} ", folded)
+    plain = TWO_WORDS.sub(r"\1_", money)
     words = [word for word in TOKEN.findall(plain) if word not in FILLER]
     names = [word for word in words if not word[0].isdigit()]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(?:\.\d+)?", word)]
@@ -63,16 +67,17 @@ def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
     return list(zip(names, numbers, strict=True))
 
 
-def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, float] | str:
+def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | str:
     amounts: dict[str, float] = {}
     for name, amount in pairs:
         key = _key(name) if isinstance(name, str) else None
         if key not in KEYS:
             return f"“{str(name)[:80]}” is no limit; there are {', '.join(KEYS)}"
-        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
-            return f"{key} must be extended by a positive number"
+        number = isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < math.inf
+        if not number or (positive and not amount):
+            return f"{key} must be {'extended by a positive number' if positive else 'a number'}"
         if key not in FRACTIONS and amount != int(amount):
-            return f"{key} must be extended by a whole number"
+            return f"{key} must be {'extended by ' if positive else ''}a whole number"
         amounts[key] = amount if key in FRACTIONS else int(amount)
     return amounts or "no amount was given"
 
@@ -80,3 +85,14 @@ def _checked(pairs: list[tuple[Any, Any]]) -> dict[str, float] | str:
 def _key(name: str) -> str:
     plural = name if name.endswith("s") or name in KEYS else f"{name}s"
     return ALIASES.get(name) or ALIASES.get(plural) or plural
+
+
+def read_limits(value: Any) -> dict[str, float] | str:
+    """Limits by ledger key, from a mapping or from a text like “rounds 40, cost_usd 0.5”; or a sentence why not."""
+    if not value:
+        return {}
+    pairs = list(value.items()) if isinstance(value, Mapping) else _pairs(str(value), None)
+    if isinstance(pairs, str):
+        return pairs
+    known = [(key, amount) for key, amount in pairs if amount is not None]
+    return _checked(known, positive=False) if known else {}

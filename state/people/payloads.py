@@ -6,7 +6,8 @@
 A `pending` has `id, kind, tool_call_id, question, options, step`, and by kind:
 plan `plan, revision, limits?`; tool `tool, arguments`; effect `tool, arguments`;
 budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}), `done`, `left` (ids), `meter`.
-Any may have `problem` (why the last answer was not understood) and `others` (the other open questions).
+Any may have `problem` (why the last answer was not understood), `draft` (the text of an edit that could not be taken,
+given back to be mended) and `others` (the other open questions).
 """
 
 import json
@@ -14,6 +15,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from donewhen.state.people.texts import shown_options
 from donewhen.state.plan.text import plan_text
 
 ACTIONS = {
@@ -22,10 +24,6 @@ ACTIONS = {
     "tool": ("approve_tool", ["approve", "edit", "reject", "respond"]),
     "budget": ("extend_budget", ["edit", "respond", "reject"]),
     "effect": ("resolve_effect", ["edit", "respond", "reject"]),
-}
-OPTIONS = {
-    "budget": ["extend", "deliver what there is", "replan cheaper", "stop"],
-    "effect": ["it happened", "it did not", "skip"],
 }
 QUESTIONS = {
     "plan": "Approve, edit or reject this plan?",
@@ -74,7 +72,7 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
         "problem": pending.get("problem"),
         "others": [_other(other) for other in pending.get("others") or []],
     }
-    for key in ("plan", "limits", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
+    for key in ("plan", "limits", "draft", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
         if pending.get(key) is not None:
             value[key] = pending[key]
     return value
@@ -82,7 +80,13 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
 
 def options(pending: Mapping[str, Any]) -> list[str]:
     """The answers to choose from; a budget or an effect has its own when none are given."""
-    return [str(option) for option in pending.get("options") or OPTIONS.get(pending["kind"], [])]
+    given, kind = pending.get("options"), pending["kind"]
+    return [str(each) for each in given or (shown_options("en", kind) if kind in ("budget", "effect") else [])]
+
+
+def shown_plan(pending: Mapping[str, Any]) -> str:
+    """The text of the plan that waits, as it is shown."""
+    return plan_text(pending.get("plan") or {}, limits=pending.get("limits"))
 
 
 def question_text(pending: Mapping[str, Any]) -> str:
@@ -90,7 +94,7 @@ def question_text(pending: Mapping[str, Any]) -> str:
     kind = pending["kind"]
     parts = [_question(pending)]
     if kind == "plan":
-        parts.append(plan_text(pending.get("plan") or {}, limits=pending.get("limits")).strip())
+        parts.append(shown_plan(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
         parts.append(_fenced(arguments_text(pending["arguments"])))
     if kind not in ("plan", "tool") and options(pending):
@@ -138,11 +142,12 @@ def _description(pending: Mapping[str, Any]) -> str:
 
 def _arguments(pending: Mapping[str, Any]) -> dict[str, str]:
     kind = pending["kind"]
+    draft = str(pending.get("draft") or "")
     if kind == "plan":
-        return {"plan": plan_text(pending.get("plan") or {}, limits=pending.get("limits"))}
+        return {"plan": draft or shown_plan(pending)}
     if kind == "tool":
         tool = str(pending.get("tool") or pending.get("name"))
-        return {"tool": tool, "arguments": arguments_text(pending.get("arguments") or {})}
+        return {"tool": tool, "arguments": draft or arguments_text(pending.get("arguments") or {})}
     return {"question": question_text(pending), "answer": ""}
 
 

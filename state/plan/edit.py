@@ -1,102 +1,311 @@
 """What a person changed in a plan, applied: the result is a whole plan, still to be validated.
 
-Accepted: a whole plan (`{"steps": [...]}`, or its JSON text); the edited text of `plan_text`; a JSON Patch
-on the plan (`[{"op", "path", "value"}]`); and changes by id, `{"steps": {"s2": {"content": "…"}},
-"remove": ["s3"], "add": [{…}], "title": "…"}`: a string for a step is its new content, null removes it.
+Accepted: a whole plan (`{"steps": [...]}`, or its JSON text), and the edited text of `plan_text` in any language.
+What the person did not touch of that text keeps its value. Sentences above or below the plan are feedback beside the
+edit; a line that cannot be read is named, and nothing is guessed.
 """
 
 import copy
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-import jsonpatch
+from donewhen.state.people.amounts import read_limits
+from donewhen.state.people.shapes import decode_json, looks_like_json
+from donewhen.state.people.texts import LANGUAGES, catalogue
+from donewhen.state.people.words import plain, substance, word
 
-from donewhen.state.people.reply import decode_json
-from donewhen.state.plan.text import plan_text, read_plan_text
-
-MOST_COPIES = 10
-"""Of one JSON Patch; each may double the plan."""
+STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
+CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
+COUNT_LINE = re.compile(r"^_[^_]*\d[^_]*_\s*$")
+HEADING = re.compile(r"^#{1,6}\s+(?P<text>.*)$")
+FIELDS = ("done_when", "check", "judge", "executor", "tools", "after")
 
 
 @dataclass(frozen=True)
 class PlanEdit:
-    """The edited plan without its revision; `changed` is False when it equals the plan that was shown."""
+    """An edit as it was read."""
 
     plan: dict[str, Any]
+    """The edited plan, without its revision."""
     changed: bool
+    """False where it equals the plan that was shown."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """What each limit that was changed should be."""
+    feedback: str = ""
+    """What was written beside the plan."""
+
+
+@dataclass
+class _Written:
+    """One step as it stands in the text; `fields` are (name, text) in their order, `lines` where each begins."""
+
+    id: str | None
+    content: str
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+@dataclass
+class _Sheet:
+    """The text of a plan, line by line."""
+
+    title: str | None = None
+    steps: list[_Written] = field(default_factory=list)
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Schedule and limits: where, and what is said."""
+    beside: list[tuple[int, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
 
 def edit_plan(
-    fields: Mapping[str, Any], plan: Mapping[str, Any], *, limits: Mapping[str, Any] | None = None
+    fields: Mapping[str, Any], plan: Mapping[str, Any], *, shown: str, limits: Mapping[str, Any] | None = None
 ) -> PlanEdit | str | None:
-    """The plan with the edit in `fields`; a sentence if it does not apply; None if it is text but no plan."""
-    edit = decode_json(fields.get("plan", fields.get("patch")))
+    """The plan with the edit in `fields`; a sentence if it does not apply; None if it is text but no plan.
+
+    `shown` is the text of the plan as the person saw it, with `limits`.
+    """
+    edit = decode_json(fields.get("plan"))
     if isinstance(edit, str):
-        return _from_text(edit, plan, limits)
-    if isinstance(edit, list):
-        return _patched(edit, plan)
+        return _from_text(edit, plan, _read(shown), limits)
     if isinstance(edit, Mapping):
         fields = edit
     elif edit is not None:
         return f"a plan cannot be a {type(edit).__name__}"
     if not isinstance(fields.get("steps"), list):
-        return _by_id(fields, plan)
+        return "an edited plan needs `steps`, a list of all its steps"
     revision = fields.get("revision")
     if revision is not None and plan.get("revision") not in (None, revision):
         return "stale: the edited plan is of another revision than the one that waits"
+    asked = _changed_limits(fields.get("limits") or {}, limits)
+    if isinstance(asked, str):
+        return asked
     steps = [{"content": step} if isinstance(step, str) else step for step in fields["steps"]]
-    return _edit({**plan, **fields, "steps": steps}, plan)
+    kept = {key: item for key, item in fields.items() if key != "limits"}
+    return _edit({**plan, **kept, "steps": steps}, plan, asked)
 
 
-def _edit(edited: Mapping[str, Any], plan: Mapping[str, Any]) -> PlanEdit:
+def is_plan_text(text: str, plan: Mapping[str, Any]) -> bool:
+    """Whether a text holds steps of this plan, by their ids."""
+    ids = {step.get("id") for step in plan.get("steps") or []}
+    return any((step := STEP_LINE.match(line)) and step["id"] in ids for line in text.splitlines())
+
+
+def _edit(edited: Mapping[str, Any], plan: Mapping[str, Any], limits: dict[str, float], feedback: str = "") -> PlanEdit:
     result = {key: copy.deepcopy(value) for key, value in edited.items() if key != "revision"}
-    return PlanEdit(result, result != {key: value for key, value in plan.items() if key != "revision"})
+    changed = result != {key: value for key, value in plan.items() if key != "revision"}
+    return PlanEdit(result, changed, limits, feedback)
 
 
-def _from_text(text: str, plan: Mapping[str, Any], limits: Mapping[str, Any] | None) -> PlanEdit | str | None:
+def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | str:
+    """Limits that are not as they were shown; one that is left out stays."""
+    asked = read_limits(given)
+    if isinstance(asked, str):
+        return asked
+    known = {key: amount for key, amount in (shown or {}).items() if amount is not None}
+    if strange := [key for key in asked if key not in known]:
+        return f"there is no limit of {', '.join(strange)} to change; there are {', '.join(known) or 'none'}"
+    return {key: amount for key, amount in asked.items() if amount != known[key]}
+
+
+def _from_text(
+    text: str, plan: Mapping[str, Any], shown: _Sheet, limits: Mapping[str, Any] | None
+) -> PlanEdit | str | None:
     if not text.strip():
         return "the edited plan is empty"
-    if text.split() == plan_text(plan, limits=limits).split():
-        return _edit(plan, plan)
-    edited = read_plan_text(text, plan, limits=limits)
-    return None if edited is None else _edit(edited, plan)
-
-
-def _patched(patch: list[Any], plan: Mapping[str, Any]) -> PlanEdit | str:
-    if sum(isinstance(each, Mapping) and each.get("op") == "copy" for each in patch) > MOST_COPIES:
-        return f"the JSON Patch copies more than {MOST_COPIES} times"
-    try:
-        edited = jsonpatch.apply_patch(dict(plan), patch)
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        return f"the JSON Patch does not apply: {error}"
-    except (TypeError, ValueError, LookupError, AttributeError, RecursionError):
-        return "the JSON Patch does not apply: it is malformed"
-    if not isinstance(edited, dict) or not isinstance(edited.get("steps"), list):
-        return "the JSON Patch leaves no plan with steps"
-    edit = _edit(edited, plan)
-    return edit if edit.changed else "the JSON Patch changes nothing"
-
-
-def _by_id(fields: Mapping[str, Any], plan: Mapping[str, Any]) -> PlanEdit | str:
-    changes, removed, added = fields.get("steps") or {}, fields.get("remove") or [], fields.get("add") or []
-    removed = [removed] if isinstance(removed, str) else removed
-    added = [added] if isinstance(added, str | Mapping) else added
-    if not isinstance(changes, Mapping) or not isinstance(removed, list) or not isinstance(added, list):
-        return "an edited plan needs `steps`: a list of steps, or the changed ones by id"
-    known = [str(step.get("id")) for step in plan.get("steps") or []]
-    unknown = [str(name) for name in [*changes, *removed] if str(name) not in known]
-    if unknown:
-        return f"the plan has no step {', '.join(unknown)}; it has {', '.join(known)}"
+    if looks_like_json(text):
+        return _json_problem(text)
+    sheet = _read(text)
+    if not sheet.steps:
+        return None
+    known: dict[str | None, tuple[_Written, Any]] = {
+        step.id: (step, original) for step, original in zip(shown.steps, plan.get("steps") or [], strict=False)
+    }
     steps = []
-    for step in plan.get("steps") or []:
-        change = changes.get(step.get("id"), {})
-        if change is None or step.get("id") in removed:
+    for step in sheet.steps:
+        before, original = known.get(step.id or "", (None, {}))
+        steps.append(_read_step(step, before, original, sheet.problems))
+    schedule = _read_schedule(sheet, shown, plan.get("schedule"))
+    number, said = sheet.notes.get("limits", (0, ""))
+    asked = _changed_limits(said, limits)
+    if isinstance(asked, str):
+        sheet.problems.append(f"line {number}: {asked}")
+        asked = {}
+    feedback = _beside(sheet, shown.title)
+    if sheet.problems:
+        return "the edited plan cannot be read: " + "; ".join(sheet.problems[:5])
+    title = plan.get("title") if sheet.title in (None, shown.title) else sheet.title
+    return _edit({**plan, "title": title, "steps": steps, "schedule": schedule}, plan, asked, feedback)
+
+
+def _json_problem(text: str) -> str:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return f"the edited plan is no JSON: {error}"
+    return "the edited plan is JSON, but no plan"
+
+
+@cache
+def _labels() -> tuple[re.Pattern[str], re.Pattern[str], dict[str, str]]:
+    """How the lines of a step and of the foot begin in any language, and what each label stands for."""
+    names = {
+        plain(catalogue(language)["plan"][key]): key
+        for language in LANGUAGES
+        for key in (*FIELDS, "schedule", "limits")
+    }
+    inside, below = (
+        "|".join(re.escape(name) for name, key in names.items() if (key in FIELDS) is lines) for lines in (True, False)
+    )
+    field_line = re.compile(rf"^ {{0,4}}[-*•]\s+(?P<name>{inside})\s*[:：]\s*(?P<text>.*)$", re.IGNORECASE)
+    return field_line, re.compile(rf"^\**(?P<name>{below})\s*[:：]\**\s*(?P<text>.*)$", re.IGNORECASE), names
+
+
+def _read(text: str) -> _Sheet:
+    """The lines of the text, each as what it is. Prose between steps belongs to nothing, and is a problem."""
+    sheet, after = _Sheet(), list[tuple[int, str]]()
+    field_line, note_line, names = _labels()
+    for number, line in enumerate(text.replace("\t", "    ").splitlines(), 1):
+        step, entry, note, heading = (kind.match(line) for kind in (STEP_LINE, field_line, note_line, HEADING))
+        if not line.strip() or COUNT_LINE.match(line):
             continue
-        if not isinstance(change, str | Mapping):
-            return f"the change of step {step.get('id')} must be text or an object"
-        steps.append({**step, **({"content": change} if isinstance(change, str) else change)})
-    steps += [{"content": step} if isinstance(step, str) else step for step in added]
-    title = {"title": fields["title"]} if isinstance(fields.get("title"), str) else {}
-    edit = _edit({**plan, **title, "steps": steps}, plan)
-    return edit if edit.changed else "the edit changes nothing"
+        if note:
+            sheet.notes[names[plain(note["name"])]] = (number, note["text"].strip())
+        elif heading and not sheet.steps and sheet.title is None:
+            sheet.title = heading["text"].strip()
+        elif step or (entry and sheet.steps):
+            sheet.problems += [_unread(*each) for each in after]
+            after = []
+            if step:
+                sheet.steps.append(_Written(step["id"], step["text"].strip()))
+            elif entry:
+                sheet.steps[-1].fields.append((names[plain(entry["name"])], entry["text"].strip()))
+                sheet.steps[-1].lines.append(number)
+        elif sheet.steps and not after and not sheet.notes and line.startswith("   "):
+            _continue(sheet.steps[-1], line.strip())
+        elif sheet.steps:
+            after.append((number, line))
+        else:
+            sheet.beside.append((number, line.strip()))
+    sheet.problems += [_unread(*each) for each in after if each[1].lstrip().startswith(("-", "*", "•"))]
+    sheet.beside += [(number, line.strip()) for number, line in after]
+    return sheet
+
+
+def _unread(number: int, line: str) -> str:
+    return f"line {number} “{line.strip()[:80]}” is neither a step nor one of its lines, like “   - done when: …”"
+
+
+def _beside(sheet: _Sheet, title: str | None) -> str:
+    """What stands above and below the plan; words that only agree or thank say nothing beside the edit."""
+    lines = [(number, line) for number, line in sheet.beside if line != title]
+    text = "\n".join(line for _, line in lines)
+    if lines and word(text) != "yes" and not substance(text):
+        sheet.problems.append(f"line {lines[0][0]} “{text[:80]}” belongs to no step, and says too little to plan by")
+    return "" if word(text) == "yes" else text
+
+
+def _continue(step: _Written, line: str) -> None:
+    if step.fields:
+        name, text = step.fields[-1]
+        step.fields[-1] = (name, f"{text}\n{line}")
+    else:
+        step.content = f"{step.content}\n{line}"
+
+
+def _read_schedule(sheet: _Sheet, shown: _Sheet, schedule: Any) -> Any:
+    """The schedule as its line says; without the line, none."""
+    number, said = sheet.notes.get("schedule", (0, ""))
+    if said == shown.notes.get("schedule", (0, ""))[1]:
+        return schedule
+    clock, zone, minutes = re.search(r"\d{1,2}:\d{2}", said), re.search(r"\(([^)]+)\)", said), re.search(r"\d+", said)
+    if clock and zone:
+        return {"at": clock[0], "timezone": zone[1]}
+    if minutes and not clock:
+        return {"every_minutes": int(minutes[0])}
+    if said:
+        sheet.problems.append(f"line {number} “{said[:80]}” is no schedule: every so many minutes, or HH:MM (zone)")
+    return None
+
+
+def _read_step(
+    written: _Written, before: _Written | None, step: Mapping[str, Any], problems: list[str]
+) -> dict[str, Any]:
+    """The step as written. `before` and `step` are the original as shown and as it is; none for a new one."""
+    result = dict(step)
+    if written.id:
+        result["id"] = written.id
+    if before is None or written.content != before.content:
+        result["content"] = written.content
+    if before is not None and written.fields == before.fields:
+        return result
+    result["done_when"] = _read_criteria(written, before, step.get("done_when") or [], problems)
+    for name, key in (("executor", "executor"), ("tools", "tools"), ("after", "depends_on")):
+        values = [text for field_name, text in written.fields if field_name == name]
+        if before is None or values != [text for field_name, text in before.fields if field_name == name]:
+            result[key] = _read_field(name, values)
+    return result
+
+
+def _read_field(name: str, values: list[str]) -> Any:
+    if not values:
+        return None
+    if name == "executor":
+        return values[-1] or None
+    names = [re.sub(r"\s*[(（][^)）]*[)）]", "", part).strip() for part in re.split(r"[,，、]", ",".join(values))]
+    nothing = {plain(catalogue(language)["plan"]["nothing"]) for language in LANGUAGES}
+    return [] if name == "after" and {plain(each) for each in names} <= nothing else [each for each in names if each]
+
+
+def _criteria_lines(written: _Written) -> list[list[tuple[str, str]]]:
+    """The lines of each criterion: its text, then its check and its judge."""
+    groups: list[list[tuple[str, str]]] = []
+    for name, text in written.fields:
+        if name == "done_when" or (name in ("check", "judge") and not groups):
+            groups.append([(name, text)])
+        elif name in ("check", "judge"):
+            groups[-1].append((name, text))
+    return groups
+
+
+def _read_criteria(written: _Written, before: _Written | None, originals: list[Any], problems: list[str]) -> list[Any]:
+    """The criteria; one whose lines are untouched is the original itself."""
+    shown = _criteria_lines(before) if before else []
+    criteria: list[Any] = []
+    for lines in _criteria_lines(written):
+        criterion = originals[shown.index(lines)] if lines in shown else _read_criterion(lines)
+        if criterion is None:
+            wrong = next((line for line in lines if line[0] == "check"), lines[0])
+            said = f"line {written.lines[written.fields.index(wrong)]} “{wrong[1][:80]}” is no check of a criterion"
+            problems.append(f"{said}: write the criterion, then “check: tool {{arguments}} expects …”")
+        criteria.append(criterion)
+    return criteria
+
+
+def _read_criterion(lines: list[tuple[str, str]]) -> dict[str, Any] | None:
+    values = dict(lines)
+    if len(values) != len(lines) or "done_when" not in values:
+        return None
+    criterion: dict[str, Any] = {"text": values["done_when"], "check": None, "judge": "judge" in values}
+    if "check" in values:
+        criterion["check"] = _read_check(values["check"])
+        if criterion["check"] is None:
+            return None
+    return criterion
+
+
+def _read_check(text: str) -> dict[str, Any] | None:
+    found = CHECK_LINE.match(text)
+    if not found:
+        return None
+    decoder = json.JSONDecoder()
+    try:
+        arguments, end = decoder.raw_decode(found["rest"])
+        expects, _, expected = found["rest"][end:].strip().partition(" ")
+        expect = json.loads(expected) if expects == "expects" else None
+    except (ValueError, RecursionError):
+        return None
+    return {"tool": found["tool"], "arguments": arguments, "expect": expect} if expect is not None else None

@@ -70,7 +70,7 @@ async def test_a_replanner_asks_with_finished_steps_around() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("blue", "blue"), (2023, "2023"), (True, "yes"), ({"answer": "blue"}, "blue"), ("cancel", "cancel"),
+        ("blue", "blue"), (2023, "2023"), (True, "yes"), ({"answer": "blue"}, "blue"), ("stop the clock", "stop"),
         ('{"answer": "blue"}', '{"answer"'), ([{"type": "response", "args": "blue"}], "blue"),
         ({"decisions": [{"type": "reject", "message": "blue"}]}, "blue"),
         ({"decisions": [{"type": "edit", "edited_action": {"name": "ask_user", "args": {"answer": "blue"}}}]}, "blue"),
@@ -78,11 +78,21 @@ async def test_a_replanner_asks_with_finished_steps_around() -> None:
     ids=repr,
 )  # fmt: skip
 async def test_answers_in_every_shape(value: Any, text: str) -> None:
-    """X16, C02: what clients send is the answer; a word that is typed is never a command here."""
+    """X16, C02: what clients send is the answer."""
     agent = Agent(asking(), storage="memory:", settings=ALONE)
     run = await agent.resume((await paused(agent)).thread_id, value)
     assert run.status == "completed"
     assert (run.receipt or {})["questions"][0]["answer"].startswith(text)
+
+
+async def test_cancel_and_later_mean_what_they_mean_everywhere() -> None:
+    """C09, Q3: “later” leaves the question open without a complaint; “cancel” ends the run."""
+    agent = Agent(asking(), storage="memory:", settings=ALONE)
+    run = await paused(agent)
+    left = await agent.resume(run.thread_id, "later")
+    assert (left.status, left.problem, left.pending[0]["id"]) == ("waiting", "", run.pending[0]["id"])
+    ended = await agent.resume(run.thread_id, "Cancel, please")
+    assert (ended.status, ended.steps["s1"]["status"]) == ("cancelled", "skipped")
 
 
 async def test_no_answer_is_no_evidence() -> None:

@@ -30,9 +30,17 @@ async def test_a_person_is_asked_before_approved_steps_are_left_out() -> None:
     assert (row["kind"], row["text"], row["by"]) == ("question", "leave it out", "user")
 
 
-@pytest.mark.parametrize("answer", ["go on", "1", "yes", "ok", "whatever you think", {"type": "reject"}])
-async def test_whatever_else_is_said_the_plan_goes_on(answer: Any) -> None:
-    """C04, F13: fails closed: the approved plan is what runs."""
+@pytest.mark.parametrize("answer", ["no", "yes", "whatever you think", {"type": "reject"}])
+async def test_neither_is_guessed(answer: Any) -> None:
+    """C09, F13: a "no" neither drops the rest nor starts it; the question stays."""
+    model = steps(PLAN, {"s1": [EARLY]}, deliver=[])
+    flow = await play(model, settings=ASKED, answers=["approve", answer])
+    assert (flow.status, bool(flow.run.problem)) == ("waiting", True)
+
+
+@pytest.mark.parametrize("answer", ["go on", "1", "weitermachen", "继续"])
+async def test_the_plan_goes_on(answer: Any) -> None:
+    """C04: the approved plan is what runs."""
     model = steps(PLAN, {"s1": [EARLY], **REST})
     flow = await play(model, settings=ASKED, answers=["approve", answer])
     model.assert_exhausted()

@@ -23,7 +23,7 @@ from donewhen.state.errors import (
     ThreadWaiting,
     UnknownThread,
 )
-from donewhen.state.people.human import plan_text
+from donewhen.state.plan.text import plan_text
 from donewhen.testing import (
     ScriptedModel,
     WireServer,

@@ -13,7 +13,7 @@ from donewhen.agent.cli.meter import meter_text, table
 from donewhen.agent.cli.progress import Progress, call_text
 from donewhen.agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, shorten
 from donewhen.agent.cli.views import open_view
-from donewhen.state.people.human import Answer, read_answer
+from donewhen.state.people.answers import Answer, read_answer
 from tests.pauses import PLAN, pending
 
 
@@ -280,7 +280,7 @@ def test_the_arguments_of_a_call_in_the_editor(tmp_path: Path) -> None:
     """X15: edited arguments are JSON; anything else is asked again."""
     changed = script(tmp_path, 'sed -i "s/out.txt/in.txt/" "$1"')
     assert asked("tool", "e", editor=changed)[0] == Answer("edit", arguments={"path": "in.txt", "content": "7"})
-    assert asked("tool", "e", "r", "no", editor=script(tmp_path, 'echo "{" > "$1"'))[0] == Answer("reject", "no")
+    assert asked("tool", "e", "r", "no", editor=script(tmp_path, 'echo "{" > "$1"'))[0] == Answer("reject")
 
 
 def test_a_plan_with_everything_is_listed() -> None:

@@ -20,7 +20,8 @@ from donewhen.graph.people.pauses import (
     put_away,
     reopened,
 )
-from donewhen.state.people.human import Answer
+from donewhen.state.people.answers import Answer
+from donewhen.state.people.grammar import AnswerKind
 from donewhen.state.updates import REDUCERS, applied, persisting, together
 from tests.pauses import KINDS, pending
 
@@ -100,13 +101,18 @@ def test_budgets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("retry", "pending"), ("stop", "cancelled"), ("deliver what there is", "delivered_early"), ("use a fax", "fax")],
+    ("kind", "text", "expected"),
+    [
+        ("retry", "retry", "pending"),
+        ("stop", "no", "cancelled"),
+        ("deliver", "deliver what there is", "delivered_early"),
+        ("replan", "use a fax", "fax"),
+    ],
 )
-def test_after_a_failure(text: str, expected: str) -> None:
+def test_after_a_failure(kind: AnswerKind, text: str, expected: str) -> None:
     """X10: again, stop, deliver, or another plan with what the person says."""
     about = {"about": "failure", "failed": ["s1"], "failure": "s1 failed", "step": None}
-    update = change("question", Answer("answer", text), **about)
+    update = change("question", Answer(kind, text), **about)
     found = update.get("ending", {}).get("code") or update["steps"]["s1"].get("status")
     assert (found or update["planning"]["feedback"]).endswith(expected)
     assert update["approvals"][0]["text"] == text

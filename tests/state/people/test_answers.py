@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.people.human import Answer, Bundle, read_answer
+from donewhen.state.people.answers import Answer, Bundle, read_answer
 from tests.pauses import hitl, pending
 
 
@@ -28,8 +28,9 @@ from tests.pauses import hitl, pending
         ([{"type": "edit", "args": {"action": "ask_user", "args": {"question": "?", "answer": "x"}}}], "x"),
         (True, "yes"),
         ("no", "no"),
-        ("cancel", "cancel"),
-        ("stop it", "stop it"),
+        ("stop the clock", "stop the clock"),
+        ("leave it", "leave it"),
+        ("yes, please", "yes, please"),
         ({"resume": "2022"}, "2022"),
         ([1, 2], "2022, 2023"),
         ('{"type": "object"}', '{"type": "object"}'),
@@ -43,7 +44,7 @@ from tests.pauses import hitl, pending
     ids=repr,
 )
 def test_answers_to_a_question(value: Any, text: str) -> None:
-    """C02, X16: options by text or number; a rejection with words is the answer; typed words never cancel."""
+    """C02, X16: options by text or number; a rejection with words is the answer."""
     assert read_answer(value, pending("question")) == Answer("answer", text)
 
 
@@ -86,10 +87,11 @@ def test_declined_cancelled_and_empty_questions() -> None:
             Answer("approve"),
         ),
         ({"type": "reject", "message": "wrong file"}, Answer("reject", "wrong file")),
-        ("use another file", Answer("reject", "use another file")),
+        ("no, use another file", Answer("reject", "no, use another file")),
+        ("don't send that", Answer("reject", "don't send that")),
         ("no", Answer("reject")),
         (False, Answer("reject")),
-        ("stop", Answer("reject", "stop")),
+        ("stop", Answer("cancel")),
         ({"type": "respond", "message": "it is done already"}, Answer("respond", "it is done already")),
         ({"type": "cancel"}, Answer("cancel")),
         ([{"type": "ignore", "args": None}], Answer("reject")),
@@ -149,15 +151,21 @@ def test_a_tool_call_cannot_become_another(value: Any) -> None:
         ("stop", Answer("stop")),
         ("no", Answer("stop")),
         (False, Answer("stop")),
-        ({"type": "cancel"}, Answer("stop")),
+        ({"type": "cancel"}, Answer("cancel")),
         ({"type": "reject"}, Answer("stop")),
         ({"type": "reject", "message": "deliver"}, Answer("deliver")),
-        ("取消", Answer("stop")),
+        ("取消", Answer("cancel")),
+        ("extend $5", Answer("extend", amounts={"cost_usd": 5})),
+        ("$0.50 more", Answer("extend", amounts={"cost_usd": 0.5})),
+        ("5$", Answer("extend", amounts={"cost_usd": 5})),
+        ("US$1,000", Answer("extend", amounts={"cost_usd": 1000})),
+        ("cost_usd $2 and 3 rounds", Answer("extend", amounts={"cost_usd": 2, "rounds": 3})),
+        ("erweitern 5", Answer("extend", amounts={"rounds": 5})),
     ],
     ids=repr,
 )
 def test_answers_to_a_budget(value: Any, answer: Answer) -> None:
-    """C02, D03: extend by so much, deliver what there is, replan, stop."""
+    """C02, D03, Q6: extend by so much (a dollar sign is money), deliver what there is, replan, stop."""
     assert read_answer(value, pending("budget")) == answer
 
 
@@ -203,7 +211,6 @@ def test_extend_without_a_suggestion_needs_an_amount() -> None:
         (True, Answer("happened")),
         ("It did not.", Answer("not_happened")),
         (2, Answer("not_happened")),
-        ("no", Answer("not_happened")),
         ("it didn’t", Answer("not_happened")),
         ("skip", Answer("skip")),
         (3, Answer("skip")),
@@ -219,7 +226,9 @@ def test_answers_to_an_unknown_effect(value: Any, answer: Answer) -> None:
     assert read_answer(value, pending("effect")) == answer
 
 
-@pytest.mark.parametrize("value", ["maybe it happened", {"type": "approve"}, "", 9, {"happened": "perhaps"}], ids=repr)
+@pytest.mark.parametrize(
+    "value", ["perhaps it did", {"type": "approve"}, "", 9, "no", False, {"happened": "?"}], ids=repr
+)
 def test_an_effect_is_not_guessed(value: Any) -> None:
     """C02: a button that does not say whether it happened decides nothing."""
     assert isinstance(read_answer(value, pending("effect")), str)

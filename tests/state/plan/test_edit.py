@@ -1,4 +1,4 @@
-"""Edited plans: as JSON, as a patch, by id, and as the text that was shown with a line changed."""
+"""Edited plans: as JSON, and as the text that was shown with lines changed."""
 
 import json
 from typing import Any
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from donewhen.state.people.human import Answer, plan_text, read_answer
+from donewhen.state.people.answers import Answer, draft_of, read_answer
 from donewhen.state.plan.plan import Rules, read_plan
+from donewhen.state.plan.text import plan_text
 from tests.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
 
 CHANGED = with_step(1, content="Write the sum to out.txt")
@@ -23,10 +24,7 @@ CHANGED = with_step(1, content="Write the sum to out.txt")
         json.dumps(CHANGED),
         {"plan": json.dumps(CHANGED)},
         {"type": "approve", "plan": CHANGED},
-        {"type": "edit", "steps": {"s2": {"content": "Write the sum to out.txt"}}},
-        {"steps": {"s2": "Write the sum to out.txt"}},
-        [{"op": "replace", "path": "/steps/1/content", "value": "Write the sum to out.txt"}],
-        {"patch": [{"op": "replace", "path": "/steps/1/content", "value": "Write the sum to out.txt"}]},
+        edited_text("Write the total - to", "Write the sum to"),
         hitl("plan", plan=json.dumps(CHANGED)),
         hitl("plan", plan=edited_text("Write the total - to", "Write the sum to")),
         {"decisions": [{"type": "edit", "editedAction": {"name": "confirm_plan", "args": {"plan": CHANGED}}}]},
@@ -116,33 +114,69 @@ def test_a_step_written_by_hand_is_new() -> None:
     assert "id" not in answer.plan["steps"][3]
 
 
+def edited(text: str) -> Any:
+    return read_answer(hitl("plan", plan=text), pending("plan"))
+
+
+SHOWN = plan_text(PLAN, limits=LIMITS)
+DAILY = "**Schedule:** every day at 08:30 (Europe/Berlin)\n"
+SAME = {key: item for key, item in PLAN.items() if key != "revision"}
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "expected"),
     [
-        "Please make it shorter",
-        edited_text("rounds 40", "rounds 400"),
-        edited_text("08:30", "09:30"),
-        edited_text("3. [s3]", "and then\n3. [s3]"),
-        edited_text('list_files {"path": "."} expects', "list_files everything"),
+        ("Please make it shorter", Answer("reject", "Please make it shorter")),
+        (
+            f"Please skip the drafts.\n\n{edited_text('# Total', '# Total')}",
+            Answer("reject", "Please skip the drafts."),
+        ),
+        (edited_text("cost_usd 0.5", "cost_usd 0.5\n\nAnd mail it to Ann."), Answer("reject", "And mail it to Ann.")),
+        (
+            edited_text("Write the total - to", "Write the sum to") + "Mail it as well.",
+            Answer("reject", "Mail it as well.", plan=CHANGED),
+        ),
+        (f"Looks good!\n\n{SHOWN}", Answer("approve")),
+        (edited_text("# Total the sales", "## Total the sales"), Answer("approve")),
+        (edited_text("# Total the sales", "Total the sales"), Answer("approve")),
+        (edited_text("**Limits:** rounds 40, cost_usd 0.5\n", ""), Answer("approve")),
+        (edited_text("   - tools: write_file", "- tools: write_file"), Answer("approve")),
+        (edited_text("rounds 40", "rounds 10"), Answer("edit", plan=SAME, amounts={"rounds": 10})),
+        (edited_text("rounds 40, cost_usd 0.5", "cost_usd $1"), Answer("edit", plan=SAME, amounts={"cost_usd": 1})),
+        (
+            edited_text("08:30", "09:30"),
+            Answer("edit", plan={**SAME, "schedule": {"at": "09:30", "timezone": "Europe/Berlin"}}),
+        ),
+        (
+            edited_text("**Schedule:** every day at 08:30 (Europe/Berlin)\n", ""),
+            Answer("edit", plan={**SAME, "schedule": None}),
+        ),
     ],
 )
-def test_text_that_is_no_plan_is_feedback(text: str) -> None:
-    """C02: a limit or schedule changed in the text is never taken for an approval."""
-    assert read_answer(hitl("plan", plan=text), pending("plan")) == Answer("reject", text.strip())
+def test_natural_edits_in_a_text_box(text: str, expected: Answer) -> None:
+    """Q2, U3, C03: sentences around a plan are feedback beside the edit; limits are changed as the line says."""
+    assert edited(text) == expected
 
 
-def test_changes_by_id() -> None:
-    value = {
-        "steps": {"s1": None, "s2": {"depends_on": []}},
-        "remove": ["s3"],
-        "add": ["Mail it"],
-        "title": "Less",
-    }
-    answer = read_answer(value, pending("plan"))
-    assert isinstance(answer, Answer)
-    assert answer.plan is not None
-    assert answer.plan["title"] == "Less"
-    assert answer.plan["steps"] == [{**PLAN["steps"][1], "depends_on": []}, {"content": "Mail it"}]
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (edited_text("3. [s3]", "and then\n3. [s3]"), "line 20 “and then”"),
+        (edited_text("3. [s3] Tell the user", "3. [s3] Tell the user\n- mail it"), "line 21 “- mail it”"),
+        (edited_text('list_files {"path": "."} expects', "list_files everything"), "line 11 “list_files everything"),
+        (edited_text("rounds 40", "rouns 40"), "line 23: “rouns” is no limit"),
+        (edited_text("rounds 40", "model_calls 40"), "no limit of model_calls to change"),
+        (edited_text("every day at 08:30 (Europe/Berlin)", "now and then"), "line 22 “now and then” is no schedule"),
+        (f"Hm\n\n{SHOWN}", "line 1 “Hm”"),
+        ('{"title": "x", "steps": [}', "line 1 column 26"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(text: str, named: str) -> None:
+    """Q2, C03: the pause is kept, no planner is paid, and the text is there to be given back."""
+    problem = edited(text)
+    assert isinstance(problem, str)
+    assert named in problem
+    assert draft_of(hitl("plan", plan=text)) == text
 
 
 TEXT = st.text(min_size=1, max_size=60).filter(lambda text: text.strip())

@@ -215,11 +215,13 @@ async def test_a_difference_rejected_with_words_is_planned_again() -> None:
 async def test_a_finished_step_cannot_be_edited_away() -> None:
     """C03, P17: a person's edit of the difference keeps what is done as it was done."""
     agent, run = await at_the_difference(replanned(FAX))
-    for edit in ({"remove": ["s1"]}, {"steps": {"s1": "something that was never done"}}):
-        again = await agent.resume(run.thread_id, {"type": "edit", **edit})
+    first, *rest = run.pending[0]["plan"]["steps"]
+    for steps in (rest, [{**first, "content": "something that was never done"}, *rest]):
+        again = await agent.resume(run.thread_id, {"type": "edit", "steps": steps})
         assert "finished steps stay" in again.problem
         assert again.plan == run.plan
-    ended = await agent.resume(run.thread_id, {"type": "edit", "steps": {"s4": "by hand"}})
+    by_hand = [{**step, "content": "by hand"} if step["id"] == "s4" else step for step in rest]
+    ended = await agent.resume(run.thread_id, {"type": "edit", "steps": [first, *by_hand]})
     assert [row["content"] for row in (ended.receipt or {})["steps"]] == ["work on s1", "work on s3", "by hand"]
 
 

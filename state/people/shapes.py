@@ -1,4 +1,4 @@
-"""What a person said, read from the shapes that clients send. What it means is decided in `state.human`.
+"""What a person said, read from the shapes that clients send. What it means is decided in `answers`.
 
 Read here: strings, booleans and numbers; JSON in a string or a fenced block; `{"decisions": [one]}` and a
 bare decision (LangChain, agent-chat-ui, deep-agents-ui, ACP); `[{"type", "args"}]` (agent-inbox);
@@ -9,12 +9,13 @@ and `{"type" | "decision" | "action": word}`.
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "text", "list", "other"]
+from donewhen.state.people.words import plain
+
+Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "later", "text", "list", "other"]
 
 VERBS: dict[str, Verb] = {
     "approve": "approve", "approved": "approve", "accept": "approve", "accepted": "approve",
@@ -23,17 +24,18 @@ VERBS: dict[str, Verb] = {
     "respond": "respond", "response": "respond", "answer": "respond",
     "ignore": "ignore",
     "cancel": "cancel", "cancelled": "cancel", "canceled": "cancel", "abort": "cancel",
+    "later": "later", "postpone": "later",
 }  # fmt: skip
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
-EDIT_KEYS = ("plan", "patch", "steps", "remove", "add", "title", "arguments")
+EDIT_KEYS = ("plan", "steps", "arguments")
 FENCE = re.compile(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
 PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision", "limits")
 NESTING = 4
 
 
 @dataclass(frozen=True)
-class Reply:
-    """One reply, whatever its shape was."""
+class Given:
+    """One answer as it was given, whatever its shape was."""
 
     verb: Verb
     """What the button said; `text` for something typed, `list` for several values, `other` for own keys."""
@@ -45,7 +47,7 @@ class Reply:
     """The action or tool name an edit says it is for."""
     items: list[Any] = field(default_factory=list)
     ids: frozenset[str] = frozenset()
-    """Every question id the reply says it answers."""
+    """Every question id the answer says it answers."""
     revisions: frozenset[str] = frozenset()
 
 
@@ -69,18 +71,18 @@ def looks_like_json(text: str) -> bool:
     return (fenced["body"] if fenced else text).lstrip().startswith(("{", "["))
 
 
-def read_reply(value: Any, nesting: int = 0) -> Reply | str:
-    """The reply in `value`, or a sentence that says why there is none."""
+def read_shape(value: Any, nesting: int = 0) -> Given | str:
+    """What was given in `value`, or a sentence that says why there is none."""
     if nesting > NESTING:
         return "the answer is wrapped too often"
     if value is None:
         return "nothing was answered"
     if isinstance(value, bool | int | float):
         words = scalar_text(value)
-        return Reply("text", words) if words else f"{value} is no answer"
+        return Given("text", words) if words else f"{value} is no answer"
     if isinstance(value, str):
         decoded = decode_json(value)
-        return Reply("text", value.strip()) if decoded is value else read_reply(decoded, nesting + 1)
+        return Given("text", value.strip()) if decoded is value else read_shape(decoded, nesting + 1)
     if isinstance(value, list | tuple):
         return _read_list(list(value), nesting)
     if isinstance(value, Mapping):
@@ -88,46 +90,46 @@ def read_reply(value: Any, nesting: int = 0) -> Reply | str:
     return f"a {type(value).__name__} is no answer"
 
 
-def _read_list(items: list[Any], nesting: int) -> Reply | str:
+def _read_list(items: list[Any], nesting: int) -> Given | str:
     if not items:
         return "the list is empty"
     if all(isinstance(item, Mapping) for item in items):
         if all("op" in item for item in items):
-            return Reply("edit", fields={"patch": items})
+            return "a JSON Patch is no answer; send the whole plan, or its edited text"
         if all(item.get("type") == "text" and isinstance(item.get("text"), str) for item in items):
-            return read_reply("\n".join(item["text"] for item in items), nesting + 1)
+            return read_shape("\n".join(item["text"] for item in items), nesting + 1)
         if len(items) > 1:
             return f"{len(items)} decisions came for one question"
-        return read_reply(items[0], nesting + 1)
+        return read_shape(items[0], nesting + 1)
     if all(isinstance(item, str | int | float) for item in items):
-        return Reply("list", items=items)
-    return "the list holds neither one decision nor a JSON Patch"
+        return Given("list", items=items)
+    return "the list holds no decision"
 
 
-def _read_mapping(value: dict[str, Any], nesting: int) -> Reply | str:
+def _read_mapping(value: dict[str, Any], nesting: int) -> Given | str:
     if value.get("__agui_cancelled__"):
-        return Reply("cancel")
+        return Given("cancel")
     if "decisions" in value:
         decisions = decode_json(value["decisions"])
         inner = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
-        if isinstance(inner, Reply) and inner.verb not in VERBS.values():
+        if isinstance(inner, Given) and inner.verb not in VERBS.values():
             return "the decision has no known `type`"
         return _claimed(inner, value)
     if set(value) == {"resume"}:
-        return read_reply(value["resume"], nesting + 1)
+        return read_shape(value["resume"], nesting + 1)
     return _claimed(_read_decision(value), value)
 
 
-def _claimed(reply: Reply | str, value: Mapping[str, Any]) -> Reply | str:
-    """The reply with the ids and revisions that `value` says it is about."""
-    if isinstance(reply, str):
-        return reply
+def _claimed(given: Given | str, value: Mapping[str, Any]) -> Given | str:
+    """What was given, with the ids and revisions that `value` says it is about."""
+    if isinstance(given, str):
+        return given
     named = {key: {str(value[key])} if value.get(key) is not None else set() for key in ("id", "revision")}
-    ids, revisions = reply.ids | named["id"], reply.revisions | named["revision"]
-    return Reply(reply.verb, reply.text, reply.fields, reply.action, reply.items, ids, revisions)
+    ids, revisions = given.ids | named["id"], given.revisions | named["revision"]
+    return Given(given.verb, given.text, given.fields, given.action, given.items, ids, revisions)
 
 
-def _read_decision(value: dict[str, Any]) -> Reply | str:
+def _read_decision(value: dict[str, Any]) -> Given | str:
     words = [plain(value[key]) for key in ("type", "decision", "action") if isinstance(value.get(key), str)]
     verbs = _flags(value)
     verbs.update(VERBS[word] for word in words if word in VERBS)
@@ -135,14 +137,14 @@ def _read_decision(value: dict[str, Any]) -> Reply | str:
         return f"the answer contradicts itself: {', '.join(sorted(verbs))}"
     text, (action, fields) = _text(value), _edits(value)
     if verbs:
-        return Reply(verbs.pop(), text, fields, action)
+        return Given(verbs.pop(), text, fields, action)
     if words:
-        return Reply("other", words[0], value)
+        return Given("other", words[0], value)
     if fields:
-        return Reply("edit", text, fields, action)
+        return Given("edit", text, fields, action)
     if text and set(value) - {"id", "revision"} <= set(TEXT_KEYS):
-        return Reply("reject" if "feedback" in value else "text", text)
-    return Reply("other", "", value)
+        return Given("reject" if "feedback" in value else "text", text)
+    return Given("other", "", value)
 
 
 def _flags(value: Mapping[str, Any]) -> set[Verb]:
@@ -187,9 +189,3 @@ def _edits(value: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     if isinstance(value.get("steps"), list) and "plan" not in value:
         return None, {"plan": {key: value[key] for key in PLAN_KEYS if key in value}}
     return None, {key: value[key] for key in EDIT_KEYS if key in value}
-
-
-def plain(text: str) -> str:
-    """Text folded for comparing with a word: width, case, outer blanks, quotes and full stops. Never "?"."""
-    folded = " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
-    return folded.strip(" .!,;:。、\"'`*_“”‘")

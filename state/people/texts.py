@@ -1,0 +1,61 @@
+"""What the runtime says to people, by language: one catalogue per language in `catalogues/`, strict keys and places.
+
+An option is understood in every language that there is a catalogue of, whatever language it was shown in.
+"""
+
+import tomllib
+import unicodedata
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from donewhen.state.people.words import plain
+
+LANGUAGES = ("en", "zh", "de", "fr", "es", "ja")
+_GAP = " \t\n:,;-–—"
+
+
+@cache
+def catalogue(language: str) -> Mapping[str, Any]:
+    """The texts of one language: sections of key → text; options may have several words, the first one is shown."""
+    found = files("donewhen.state.people") / "catalogues" / f"{language}.toml"
+    return tomllib.loads(found.read_text("utf-8"))
+
+
+def shown_options(language: str, about: str) -> list[str]:
+    """The options of a pause as they are shown, in their order."""
+    return [_words(said)[0] for said in catalogue(language)["options"][about].values()]
+
+
+def chosen(text: str, about: str) -> tuple[Any, str]:
+    """The key of the option that a text names or begins with, and what follows it; `(None, "")` if it names none."""
+    folded = unicodedata.normalize("NFKC", text).strip()
+    for words, key in _options(about):
+        if plain(folded) == words:
+            return key, ""
+        if folded.casefold().startswith(words) and folded[len(words)] in _GAP:
+            return key, folded[len(words) :].strip(_GAP)
+    return None, ""
+
+
+def option_key(text: str) -> str | None:
+    """The key of an option by its words, of whichever pause."""
+    pairs = (pair for about in catalogue("en")["options"] for pair in _options(about))
+    return next((key for words, key in pairs if words == plain(text)), None)
+
+
+@cache
+def _options(about: str) -> list[tuple[str, str]]:
+    """(words, key) in every language, the longest words first."""
+    found = {
+        plain(words): key
+        for language in LANGUAGES
+        for key, said in catalogue(language)["options"][about].items()
+        for words in _words(said)
+    }
+    return sorted(found.items(), key=lambda pair: -len(pair[0]))
+
+
+def _words(said: str) -> list[str]:
+    return [words.strip() for words in said.split("|")]

@@ -1,0 +1,87 @@
+"""One grammar in whole runs: what people type at a failure, beside a plan, into a plan, and at a call."""
+
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, Settings
+from donewhen.testing import ScriptedModel, call, give_up, submit_plan
+from tests.flows import play, steps
+from tests.runs import Outbox, config, said, scripted, sending, step
+
+ASKED = Settings(confirm="never", on_failure="ask")
+
+
+def failing(**more: Any) -> ScriptedModel:
+    return steps([step("s1")], {"s1": [give_up("it is locked")], **more.pop("execute", {})}, **{"deliver": (), **more})
+
+
+@pytest.mark.parametrize("text", ["cancel", "no", "don't do anything more", "Nein, danke", "算了", "stop"])
+async def test_a_refusal_after_a_failure_ends_the_run(text: str) -> None:
+    """W3: nobody is asked for another plan, and nothing more is done."""
+    model = failing()
+    flow = await play(model, settings=ASKED, answers=[text])
+    assert flow.status == "cancelled"
+    assert len(flow.pauses) == 1
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize("text", ["yes", "hm", "please leave it as it is, no more work"])
+async def test_what_is_unclear_after_a_failure_is_asked_again(text: str) -> None:
+    """W3, C09: the pause stays and says why."""
+    model = failing()
+    flow = await play(model, settings=ASKED, answers=[text])
+    assert flow.status == "waiting"
+    assert "stop" in flow.run.problem
+    model.assert_exhausted()
+
+
+async def test_words_after_a_failure_are_planned_with() -> None:
+    """W3: what should be done instead reaches the planner."""
+    fax = [submit_plan([step("s2", "fax it")])]
+    model = failing(plan=fax, execute={"s2": [said("s2")]}, deliver=["Done."])
+    flow = await play(model, settings=ASKED, answers=["use the fax in the hall"])
+    assert flow.status == "completed"
+    assert any("use the fax in the hall" in request.text for request in model.requests if request.role == "plan")
+
+
+async def test_a_plan_edit_that_cannot_be_read_is_given_back() -> None:
+    """Q2, C03: no planner is paid for a typo; the line is named, and the text stands there to be mended."""
+    model = scripted(submit_plan([step("s1", "count")]), {"s1": [said("s1")]})
+    agent = Agent(model, storage="memory:")
+    run = await agent.start("do it")
+    value = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0].value
+    shown = value["action_requests"][0]["args"]["plan"]
+    typo = shown.replace("\n\n**Limits", "\n- and sum up\n\n**Limits")
+    edit = {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": typo}}}]}
+    kept = await agent.resume(run, edit)
+    assert (kept.status, len(model.requests)) == ("waiting", 1)
+    assert "“- and sum up” is neither a step" in kept.problem
+    value = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0].value
+    assert value["action_requests"][0]["args"]["plan"] == value["draft"] == typo
+    assert (await agent.resume(kept, {"plan": typo.replace("\n- and sum up", " and sum up")})).status == "completed"
+
+
+async def test_a_limit_lowered_in_the_text_holds() -> None:
+    """Q2, U3: the limits line is read like every other line; the receipt says what it was changed to."""
+    model = scripted(submit_plan([step("s1"), step("s2")]), {"s1": [said("s1")]}, ())
+    agent = Agent(model, storage="memory:")
+    run = await agent.start("do it")
+    asked = await agent.resume(run, {"plan": "1. [s1] one\n2. [s2] two\n**Limits:** rounds 1"})
+    assert (asked.pending[0]["kind"], asked.pending[0]["exhausted"]) == ("budget", "rounds")
+    assert asked.spent["rounds"] == 1
+    ended = await agent.resume(asked, "cancel")
+    assert ended.status == "cancelled"
+    assert next(row["limits"] for row in (ended.receipt or {})["approvals"] if "limits" in row) == {"rounds": 1}
+
+
+async def test_a_call_runs_for_nothing_but_consent() -> None:
+    """C09, Q1: an unclear word keeps the call waiting; “Yes, please” runs it."""
+    model, outbox = sending(call("send", to="ann", text="hi")), Outbox()
+    agent = Agent(model, [outbox.tool()], storage="memory:", settings={"confirm": "never"})
+    run = await agent.start("do it")
+    for text in ("send it to Bob", "maybe", "yes, but to Bob", "ok?"):
+        run = await agent.resume(run, text)
+        assert (run.status, bool(run.problem), outbox.sent) == ("waiting", True, [])
+    assert (await agent.resume(run, "Yes, please")).status == "completed"
+    assert len(outbox.sent) == 1
