@@ -4,6 +4,7 @@ import io
 import itertools
 import os
 import re
+from collections.abc import Iterator
 from typing import IO, Annotated, Any
 
 from langchain_core.tools import ToolException
@@ -18,6 +19,8 @@ MAX_READ = 200_000
 MAX_EDIT_BYTES = 5_000_000
 MAX_SHOWN = 100_000
 SKIP_CHARS = 65_536
+PAGE = 19_500
+TRASH = ".trash"
 
 FilePath = Annotated[str, Field(description="file, relative to the workspace, e.g. 'reports/summary.md'")]
 Content = Annotated[str, Field(description="the text", max_length=MAX_EDIT_BYTES)]
@@ -26,7 +29,7 @@ Length = Annotated[int, Field(ge=1, le=MAX_READ, description="characters to read
 Written = tuple[str, dict[str, Any]]
 
 
-def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = 20_000) -> str:
+def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = PAGE) -> str:
     """Read a text file. A note at the end says when there is more and how to read on."""
     with root.open(path) as file, open_text(file, path) as text:
         _skip(text, path, offset)
@@ -38,7 +41,8 @@ def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = 20
     if not chunk:
         notes.append("end of the file" if offset else "the file is empty")
     if more:
-        notes.append(f"more follows, the file has {size} bytes; read on with offset={offset + len(chunk)}")
+        end = offset + len(chunk)
+        notes.append(f"more follows, the file has {size} bytes; shown are {offset} to {end}, read on with offset={end}")
     if encoding in ("gb18030", "cp1252"):
         notes.append(f"not UTF-8, read as {encoding}")
     if not notes:
@@ -100,6 +104,33 @@ def edit_file(
         root.replace(parts, encode(after, encoding))
     line = before[: before.index(old)].count("\n") + 1
     return f"Replaced 1 passage at line {line} of {shown(parts)}", _artifact(parts, after)
+
+
+def move_file(root: Root, source: FilePath, destination: FilePath) -> str:
+    """Move or rename a file or folder. Missing folders are made; fails where the destination exists already."""
+    before, after = root.file_parts(source), root.file_parts(destination)
+    with root.writing:
+        root.move(before, after)
+    return f"Moved {shown(before)} to {shown(after)}"
+
+
+def delete_file(root: Root, path: FilePath) -> str:
+    """Delete a file or folder: it is moved into the folder .trash, from where move_file brings it back."""
+    parts = root.file_parts(path)
+    if parts[0] == TRASH:
+        raise ToolException(f"{shown(parts)} is deleted already; only a person empties {TRASH}.")
+    with root.writing:
+        kept = next(name for name in _free_names((TRASH, *parts)) if root.kind(name) is None)
+        root.move(parts, kept)
+    return f"Deleted {shown(parts)}; it is kept as {shown(kept)}"
+
+
+def _free_names(parts: Parts) -> Iterator[Parts]:
+    """The name, and then the name with a number: `a.txt`, `a (2).txt`, …"""
+    yield parts
+    stem, ending = os.path.splitext(parts[-1])
+    for number in itertools.count(2):
+        yield (*parts[:-1], f"{stem} ({number}){ending}")
 
 
 def _keep_secrets(root: Root, path: str, content: str) -> None:

@@ -23,6 +23,7 @@ from donewhen.state.errors import ConfigError
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+FILE_KIND = "a file"
 KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a symbolic link",
@@ -138,6 +139,26 @@ class Root:
                 raise ToolException(f"{shown(parts)} has several names (hard links); use write_file to replace it.")
             yield file
 
+    def move(self, source: Parts, destination: Parts) -> None:
+        """Give a file or folder another name. Raises ToolException where that name is taken; nothing is replaced."""
+        refuse_history(source)
+        refuse_history(destination)
+        kind = self.kind(source)
+        if kind is None:
+            raise self.missing(source)
+        if kind not in (KINDS[stat.S_IFDIR], FILE_KIND):
+            raise ToolException(f"{shown(source)} is {kind}, not a file or a folder.")
+        if destination[: len(source)] == source:
+            raise ToolException(f"{shown(source)} cannot become {shown(destination)}: that is itself, or inside of it.")
+        with self.folder(source[:-1]) as before, self.folder(destination[:-1], create=True) as after:
+            if (taken := self.kind(destination)) is not None:
+                hint = f"; name the file too: {shown((*destination, source[-1]))}" if taken != FILE_KIND else ""
+                raise ToolException(f"{shown(destination)} exists already, as {taken}; nothing was moved{hint}.")
+            if kind == FILE_KIND and _linked(before, source[-1], after, destination[-1]):
+                os.unlink(source[-1], dir_fd=before)
+            else:
+                os.rename(source[-1], destination[-1], src_dir_fd=before, dst_dir_fd=after)
+
     def walk(self, path: str) -> Walk:
         """The regular files below a folder, or the one file that `path` names."""
         parts = self.parts(path)
@@ -191,5 +212,16 @@ def open_regular(parent: int, name: str, access: int) -> int:
     return descriptor
 
 
+def _linked(before: int, old: str, after: int, new: str) -> bool:
+    """Give a file a second name, which cannot replace another file; False where the file system has none."""
+    try:
+        os.link(old, new, src_dir_fd=before, dst_dir_fd=after, follow_symlinks=False)
+    except FileExistsError:
+        raise ToolException(f"{new} exists already; nothing was moved.") from None
+    except (OSError, NotImplementedError):
+        return False
+    return True
+
+
 def _kind(mode: int) -> str:
-    return KINDS.get(stat.S_IFMT(mode), "a file")
+    return KINDS.get(stat.S_IFMT(mode), FILE_KIND)

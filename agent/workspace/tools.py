@@ -14,7 +14,7 @@ from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.columns import describe_csv
 from donewhen.agent.workspace.commands import Programs, run_command
 from donewhen.agent.workspace.data import describe_data, query_data
-from donewhen.agent.workspace.files import append_file, edit_file, read_file, write_file
+from donewhen.agent.workspace.files import append_file, delete_file, edit_file, move_file, read_file, write_file
 from donewhen.agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.root import Root
 from donewhen.agent.workspace.search import find_text, list_files
@@ -45,6 +45,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     if write:
         tools.append(_tool(write_file, folder, "idempotent", artifact=True))
         tools.extend(_tool(function, folder, "write", artifact=True) for function in (append_file, edit_file))
+        tools.append(_tool(move_file, folder, "write", target=["source", "destination"]))
+        tools.append(_tool(delete_file, folder, "write"))
     if commands:
         tools.append(_run_command(folder, Programs(commands)))
     return tools
@@ -58,8 +60,9 @@ def _tool(
     check: bool = False,
     artifact: bool = False,
     schema: dict[str, Any] | None = None,
+    target: Sequence[str] = ("path",),
 ) -> BaseTool:
-    metadata: dict[str, Any] = {"effect": effect, "target": ["path"]}
+    metadata: dict[str, Any] = {"effect": effect, "target": [*target], "paths": [*target]}
     if check:
         metadata["check"] = True
     return _structured(function, functools.partial(function, root), metadata, artifact=artifact, schema=schema)

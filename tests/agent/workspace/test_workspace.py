@@ -23,6 +23,7 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
     metadata = {name: tool.metadata or {} for name, tool in tools.items()}
     effects = {name: metadata[name]["effect"] for name, tool in tools.items()}
     writes = {"append_file": "write", "edit_file": "write", "run_command": "write", "write_file": "idempotent"}
+    writes |= {"move_file": "write", "delete_file": "write"}
     reads = [
         "list_files",
         "find_text",
@@ -38,7 +39,8 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
     assert [name for name, tool in tools.items() if metadata[name].get("check")] == checks
     for name, tool in tools.items():
         schema = convert_to_openai_tool(tool)["function"]["parameters"]
-        assert metadata[name].get("target") == (["path"] if "path" in schema["properties"] else None), name
+        paths = [one for one in ("path", "source", "destination") if one in schema["properties"]] or None
+        assert metadata[name].get("target") == metadata[name].get("paths") == paths, name
         assert not {"root", "programs"} & set(schema["properties"]), name
         assert 40 < len(tool.description) < 500, name
         assert all(argument.get("description") for argument in schema["properties"].values() if "enum" not in argument)
@@ -46,7 +48,9 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
 
 def test_what_was_not_asked_for_does_not_exist(tmp_path: Path) -> None:
     assert "run_command" not in by_name(tmp_path)
-    assert not {"write_file", "append_file", "edit_file"} & set(by_name(tmp_path, write=False))
+    assert not {"write_file", "append_file", "edit_file", "move_file", "delete_file"} & set(
+        by_name(tmp_path, write=False)
+    )
 
 
 async def test_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_reading_on_from_an_offset_gives_the_whole(tools: Tools, tmp_path: Path)
     (tmp_path / "long.txt").write_text(content, encoding="utf-8")
     first = tools["read_file"].invoke({"path": "long.txt", "limit": 1000})
     assert first.startswith("行 0 🎉\n")
-    assert first.endswith(f"[more follows, the file has {len(content.encode())} bytes; read on with offset=1000]")
+    assert first.endswith("; shown are 0 to 1000, read on with offset=1000]")
     assert tools["read_file"].invoke({"path": "long.txt", "offset": 1000}) == content[1000:]
     assert tools["read_file"].invoke({"path": "long.txt", "offset": len(content)}) == "[end of the file]"
     assert f"has {len(content)} characters" in said(tools["read_file"], path="long.txt", offset=len(content) + 1)
@@ -222,3 +222,62 @@ def test_any_text_survives(tmp_path_factory: pytest.TempPathFactory, content: st
     tools["append_file"].invoke({"path": "any.txt", "content": text[cut:]})
     assert (tmp_path_factory.getbasetemp() / "any.txt").read_bytes().decode() == text
     assert tools["read_file"].invoke({"path": "any.txt"}) == text
+
+
+def test_files_and_folders_move_and_nothing_is_replaced(tools: Tools, tmp_path: Path) -> None:
+    """D2: also into folders that are not there yet."""
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "b.txt").write_text("b")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "c.txt").write_text("c")
+    move = tools["move_file"]
+    assert move.invoke({"source": "a.txt", "destination": "new/deep/a.md"}) == "Moved a.txt to new/deep/a.md"
+    assert (tmp_path / "new" / "deep" / "a.md").read_text() == "a"
+    assert not (tmp_path / "a.txt").exists()
+    move.invoke({"source": "old", "destination": "new/old"})
+    assert (tmp_path / "new" / "old" / "c.txt").read_text() == "c"
+    assert "b.txt exists already" in said(move, source="new/deep/a.md", destination="b.txt")
+    assert "name the file too: new/b.txt" in said(move, source="b.txt", destination="new")
+    assert "inside of it" in said(move, source="new", destination="new/x/new")
+    assert "inside of it" in said(move, source="b.txt", destination="b.txt")
+    assert "Not found: 'gone.txt'" in said(move, source="gone.txt", destination="x")
+    assert (tmp_path / "b.txt").read_text() == "b"
+
+
+def test_what_is_deleted_lies_in_the_trash(tools: Tools, tmp_path: Path) -> None:
+    """D2: nothing there is written over, listings leave it out, and a move brings it back."""
+    delete = tools["delete_file"]
+    for text, kept in (("one", "a.txt"), ("two", "a (2).txt"), ("three", "a (3).txt")):
+        (tmp_path / "sub").mkdir(exist_ok=True)
+        (tmp_path / "sub" / "a.txt").write_text(text)
+        assert delete.invoke({"path": "sub/a.txt"}) == f"Deleted sub/a.txt; it is kept as .trash/sub/{kept}"
+        assert (tmp_path / ".trash" / "sub" / kept).read_text() == text
+    assert delete.invoke({"path": "sub"}) == "Deleted sub; it is kept as .trash/sub (2)"
+    assert '"count": 0' in tools["list_files"].invoke({})
+    assert '"matches_total": 0' in tools["find_text"].invoke({"query": "one"})
+    assert "deleted already" in said(delete, path=".trash/sub/a.txt")
+    assert "deleted already" in said(delete, path=".trash")
+    tools["move_file"].invoke({"source": ".trash/sub/a.txt", "destination": "back.txt"})
+    assert (tmp_path / "back.txt").read_text() == "one"
+
+
+def test_moving_and_deleting_stay_inside(tools: Tools, tmp_path: Path) -> None:
+    """F12: no links, no `..`, no history of version control."""
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (outside / "secret").write_text("s")
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "config").write_text("c")
+    (tmp_path / "link").symlink_to(outside)
+    for path in ("link/secret", "../x", str(outside / "secret"), ".git/config", ".git", ".", "link"):
+        said(tools["delete_file"], path=path)
+        said(tools["move_file"], source=path, destination="b.txt")
+        said(tools["move_file"], source="a.txt", destination=path)
+    assert (outside / "secret").read_text() == "s"
+    assert (tmp_path / ".git" / "config").read_text() == "c"
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "a.txt").read_text() == "a"
+    (tmp_path / ".trash").symlink_to(outside)
+    said(tools["delete_file"], path="a.txt")
+    assert [path.name for path in outside.iterdir()] == ["secret"]
