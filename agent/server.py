@@ -20,7 +20,7 @@ _config = read_config()
 graph = build_graph(
     ModelSource(_config.model or DEMO, config=_config),
     workspace_tools(_config.folder, commands=_config.commands),
-    pricing=Prices(_config.prices).cost,
+    prices=Prices(_config.prices).cost,
     secrets=_config.secrets,
 ).compile()
 

@@ -11,7 +11,7 @@ from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
 from donewhen.graph.binding import Route, bound
 from donewhen.graph.confirm import confirm
-from donewhen.graph.context import Deps, Executor, ModelSource, Pricing
+from donewhen.graph.context import Deps, Executor, ModelSource, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.execute import build_execute
 from donewhen.graph.plan import build_plan
@@ -30,7 +30,7 @@ def build_graph(
     models: Mapping[str, BaseChatModel] | None = None,
     executors: Mapping[str, Executor] | None = None,
     effects: Mapping[str, Effect] | None = None,
-    pricing: Pricing | None = None,
+    prices: PriceOf | None = None,
     secrets: Sequence[str] = (),
 ) -> StateGraph[Run, Settings, Input, Output]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
@@ -43,7 +43,7 @@ def build_graph(
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     toolbox, private = _toolbox(tools, executors or {}, effects)
-    deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, pricing, tuple(secrets))
+    deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, prices, tuple(secrets))
     graph = StateGraph(Run, context_schema=Settings, input_schema=Input, output_schema=Output)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))

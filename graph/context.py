@@ -9,13 +9,14 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
+from donewhen.graph.models.adapter import Adapter
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings
 
 ModelSource = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""
-Pricing = Callable[[str, Mapping[str, float]], float | None]
+PriceOf = Callable[[str, Mapping[str, float]], float | None]
 """(model name, usage) → US dollars, or None if the price is unknown."""
 
 
@@ -63,11 +64,11 @@ class Deps:
     executors: Mapping[str, Executor] = field(default_factory=dict)
     private: Collection[str] = frozenset()
     """Names of tools that only executors were given."""
-    pricing: Pricing | None = None
+    prices: PriceOf | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What no result may hold, beside what certainly is a credential."""
-    mute: set[str] = field(default_factory=set)
-    """Names of models whose servers refuse to report what a streamed reply used."""
+    adapter: Adapter = field(default_factory=Adapter)
+    """How models are asked, and what was learnt about them."""
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """The tools an executor may use: its own, else those that are everybody's; less what the profile forbids."""

@@ -127,7 +127,7 @@ def _question(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Questi
         *state.get("transcript", ()),
     ]
     tools, say, retract = control_tools(phase.legal), sayer(runtime, None), retracter(runtime, None)
-    return Question(phase.role, messages, tools, allowance=_left(state), say=say, retract=retract)
+    return Question(phase.role, messages, tools, allowance=_left(state), say=say, retract=retract, must_call=True)
 
 
 def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps) -> Planning:

@@ -9,7 +9,7 @@ from langgraph.types import Overwrite
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit
 from donewhen.graph.models.briefs import conversation
-from donewhen.graph.models.pricing import unpriced
+from donewhen.graph.models.cost import unpriced
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.people.proposal import plan_rules, propose
 from donewhen.state.ledger import meter

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -12,6 +13,8 @@ from donewhen.state.plan.plan import said_by
 
 LIMITS = Limits(rounds=100, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=15)
+ROLES = ("triage", "plan", "execute", "judge", "deliver")
+"""What models are asked for."""
 ConfirmPolicy = Literal["always", "complex", "never"]
 AtLimit = Literal["ask", "deliver", "stop"]
 Verification = Literal["claimed", "grounded", "judged"]
@@ -76,7 +79,14 @@ class Settings(BaseModel):
     )
     language: str | None = Field(default=None, description="language of plan and speech; default: the user's")
     models: dict[str, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
-    model_seconds: float = Field(default=120, gt=0, description="one model call, and the longest silence in a stream")
+    model_seconds: float = Field(
+        default=120,
+        gt=0,
+        description="the longest silence of a model; a reply that streams five times as long is cut off",
+    )
+    max_tokens: dict[str, int] = Field(
+        default={}, description="role → the most tokens a reply may have, thoughts included; else what its model allows"
+    )
     model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="one tool call")
     observation_chars: int = Field(
@@ -93,6 +103,15 @@ class Settings(BaseModel):
         """Who limits the money has not said that a run may replan without end."""
         default = LIMITS if info.field_name == "limits" else STEP_LIMITS
         return default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
+
+    @field_validator("models", "max_tokens")
+    @classmethod
+    def _of_roles(cls, given: dict[str, Any], info: Any) -> dict[str, Any]:
+        for role in given:
+            check_role(role)
+        if wrong := [role for role, most in given.items() if info.field_name == "max_tokens" and most < 1]:
+            raise ValueError(f"{wrong[0]} must be at least 1")
+        return given
 
     @field_validator("deadline")
     @classmethod
@@ -114,6 +133,14 @@ class Settings(BaseModel):
     def late(self, now: datetime | None = None) -> bool:
         """Whether the deadline has passed."""
         return self.deadline is not None and (now or datetime.now(UTC)) >= moment(self.deadline)
+
+
+def check_role(role: str) -> None:
+    """ValueError, with a near match, for a role that no model is asked for."""
+    if role not in ROLES:
+        close = get_close_matches(role, ROLES, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(ROLES)}."
+        raise ValueError(f"There is no role {role!r}; {hint}")
 
 
 def moment(text: str) -> datetime:

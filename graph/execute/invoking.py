@@ -52,7 +52,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
     key = effect_key(
         thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
     )
-    meter = Meter(site.left, site.deps.pricing)
+    meter = Meter(site.left, site.deps.prices)
     config = metered(site.config, meter)
     tagged: RunnableConfig = {
         **config,

@@ -40,7 +40,7 @@ async def judge(
 ) -> tuple[Verdict, str, Amounts]:
     """The verdict, why, and what it cost. The caller sees to it that the allowance has a model call."""
     messages = [SystemMessage(render("judge")), HumanMessage(judge_brief(criterion, evidence, fence))]
-    reply = await ask(deps, settings, Question("judge", messages, [VERDICT], allowance=allowance))
+    reply = await ask(deps, settings, Question("judge", messages, [VERDICT], allowance=allowance, must_call=True))
     if reply.message is None:
         return "unverified", f"the judge failed: {reply.error}", reply.spent
     calls = [call["args"] for call in reply.message.tool_calls if call["name"] == "verdict"]

@@ -5,20 +5,20 @@ import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from donewhen.graph.context import Deps
+from donewhen.graph.models.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
+from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.failures import classify
 from donewhen.graph.models.joining import joined, length
-from donewhen.graph.models.pricing import cost_of, is_priced, model_name, no_price
-from donewhen.graph.models.requesting import as_asked
 from donewhen.graph.models.speech import Speech
-from donewhen.prompts import render
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -32,6 +32,8 @@ LONGEST_WAIT = 120.0
 """Seconds; a provider that asks for more gets its error passed on."""
 LONGEST_REPLY = 1_000_000
 """Characters; a model that runs on is stopped there, and its reply counts as cut off."""
+LONGEST_STREAM = 5
+"""Times `model_seconds`, which is the longest silence: a reply that streams for longer is cut off there."""
 Say = Callable[[str], None]
 
 
@@ -42,11 +44,14 @@ class Question:
     role: str
     messages: Sequence[BaseMessage]
     tools: Sequence[dict[str, Any]] = ()
+    """Definitions that are never changed: what is bound is kept by their identity."""
     executor: str | None = None
     allowance: Mapping[str, float] = field(default_factory=dict)
     say: Say | None = None
     retract: Callable[[], None] | None = None
     """Told when something that was said is void; what is to be said comes again from the start."""
+    must_call: bool = False
+    """A text alone decides nothing here; a provider that can see to it that a tool is called is asked to."""
 
 
 @dataclass(frozen=True)
@@ -67,37 +72,36 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
     message, failure = None, None
     try:
         model = deps.model(question.role, settings, question.executor)
-        asking = _Asking(deps, model, question, settings.model_seconds, speech, spent, started)
+        asking = _Asking(deps, model, question, settings, speech, spent, started)
         asking.check_price()
         message = await _attempts(asking, settings)
     except DoneWhenError as error:
         failure = error if isinstance(error, ModelError) else ModelError(str(error), code="config")
+    except Exception as error:  # of a model that cannot even be made, or have its tools bound
+        failure = classify(error)
     seconds = {"active_seconds": round_seconds(time.monotonic() - started)}
     return Reply(message, add(spent, seconds), failure, speech if message else None)
 
 
 async def _attempts(asking: "_Asking", settings: Settings) -> AIMessage:
-    retrying = AsyncRetrying(
-        retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.retryable),
-        stop=lambda state: (
-            state.attempt_number > settings.model_retries or settings.late() or asking.spent_up(state.upcoming_sleep)
-        ),
-        wait=_wait,
-        reraise=True,
-    )
-    async for attempt in retrying:
-        with attempt:
+    number = 1
+    while True:
+        try:
             return await asking.once()
-    raise AssertionError("unreachable: tenacity re-raises")
+        except ModelError as error:
+            wait = _wait(error, number)
+            if not error.retryable or number > settings.model_retries or settings.late() or asking.spent_up(wait):
+                raise
+        await asyncio.sleep(wait)
+        number += 1
 
 
-def _wait(state: RetryCallState) -> float:
+def _wait(error: ModelError, number: int) -> float:
     """As long as the provider asks for; if it names no time, longer each time."""
-    error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, ModelError) else None
+    asked = error.retry_after
     if asked is None:
-        return min(FIRST_WAIT * 2.0 ** (state.attempt_number - 1), MOST_WAIT) + random.uniform(0, FIRST_WAIT)
-    if asked > LONGEST_WAIT and isinstance(error, ModelError):
+        return min(FIRST_WAIT * 2.0 ** (number - 1), MOST_WAIT) + random.uniform(0, FIRST_WAIT)
+    if asked > LONGEST_WAIT:
         raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
     return max(asked, 0.0)
 
@@ -109,17 +113,33 @@ class _Asking:
     deps: Deps
     model: BaseChatModel
     question: Question
-    seconds: float
+    settings: Settings
     speech: Speech
     spent: Amounts
     started: float
 
     async def once(self) -> AIMessage:
-        """One attempt. Raises ModelError."""
+        """One attempt, repeated at once without what a server does not take. Raises ModelError."""
+        question, adapter = self.question, self.deps.adapter
+        most = self.settings.max_tokens.get(question.role) or _most(self.model, question.role)
+        while True:
+            prepared = await adapter.prepare(self.model, question.tools, must_call=question.must_call, most=most)
+            try:
+                message = await self._answer(prepared)
+            except ModelError as error:
+                lasting = not error.retryable and not self.spent_up(0)
+                if lasting and adapter.refused(self.model, prepared, error.__cause__ or error):
+                    continue
+                raise
+            if "tools" in prepared.sent:
+                adapter.habits(self.model).learn(message)
+            return message
+
+    async def _answer(self, prepared: Prepared) -> AIMessage:
         self._charge({"model_calls": 1})
         chunks: list[BaseMessage] = []
         try:
-            await self._collect(chunks)
+            await self._collect(prepared, chunks)
             if not chunks:
                 raise ModelError(
                     "The model's answer was empty: not even its end came.", code="connection", retryable=True
@@ -128,51 +148,50 @@ class _Asking:
         except Exception as error:
             self.speech.restart()
             if chunks:
-                self._charge(self._cost(joined(chunks)))  # what was written before it broke off was paid for
-            raise self._read(error) from error
+                with suppress(Exception):  # what came last may be what could not be joined
+                    self._charge(self._cost(joined(chunks)))  # what was written before it broke off was paid for
+            raise classify(error) from error
         self._charge(self._cost(message))
         return message
 
-    def _read(self, error: Exception) -> ModelError:
-        """What went wrong. A server that does not know how to report usage is asked again without."""
-        found, name = classify(error), model_name(self.model)
-        if found.retryable or "stream_options" not in str(error) or name in self.deps.mute:
-            return found
-        self.deps.mute.add(name)
-        return ModelError(str(found), code=found.code, retryable=True, retry_after=0.0)
-
-    async def _collect(self, chunks: list[BaseMessage]) -> None:
-        """Gather a streamed reply; a silence longer than `seconds` is a timeout."""
-        model, messages = _bound(as_asked(self.model, self.deps.mute), self.question)
-        stream: AsyncIterator[BaseMessage] = aiter(model.astream(messages, config={"tags": TAGS}))
-        size = 0
+    async def _collect(self, prepared: Prepared, chunks: list[BaseMessage]) -> None:
+        """Gather a streamed reply; silence is a timeout, and a reply without end is cut off."""
+        messages, seconds, size = list(self.question.messages), self.settings.model_seconds, 0
+        if prepared.printing:
+            messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
+        ends = time.monotonic() + seconds * LONGEST_STREAM
+        stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config={"tags": TAGS}))
         try:
-            while size <= LONGEST_REPLY:
-                async with asyncio.timeout(self.seconds):
+            while size <= LONGEST_REPLY and (left := ends - time.monotonic()) > 0:
+                async with asyncio.timeout(min(seconds, left)):
                     chunk = await anext(stream, None)
                 if chunk is None:
                     return
                 chunks.append(chunk)
                 size += length(chunk)
                 self.speech.feed(chunk.text)
-            chunks[-1].response_metadata["finish_reason"] = "length"
+        except TimeoutError:
+            if time.monotonic() < ends or not chunks:
+                raise
         except ValueError as error:
             if "no generation" not in str(error).lower():
                 raise
+            return
         finally:
             if aclose := getattr(stream, "aclose", None):
                 await aclose()
+        chunks[-1].response_metadata["finish_reason"] = "length"
 
     def _charge(self, amounts: Mapping[str, float]) -> None:
         self.spent.update(add(self.spent, amounts))
 
     def _cost(self, message: AIMessage) -> Amounts:
-        return cost_of(message, _prompt_text(self.question), model_name(self.model), self.deps.pricing)
+        return cost_of(message, partial(_prompt_text, self.question), model_name(self.model), self.deps.prices)
 
     def check_price(self) -> None:
         """Under a limit of money, a model whose price is unknown is an error before the first call."""
         name = model_name(self.model)
-        if "cost_usd" in self.question.allowance and not is_priced(name, self.deps.pricing):
+        if "cost_usd" in self.question.allowance and not is_priced(name, self.deps.prices):
             raise ModelError(no_price(name), code="unpriced")
 
     def spent_up(self, seconds: float) -> bool:
@@ -182,17 +201,12 @@ class _Asking:
         return exhausted(left, ("model_calls",)) is not None
 
 
-def _bound(model: BaseChatModel, question: Question) -> tuple[Any, list[BaseMessage]]:
-    """The model with the tools; one that cannot call tools is told to print its call."""
-    messages = list(question.messages)
-    if not question.tools:
-        return model, messages
-    try:
-        return model.bind_tools(list(question.tools)), messages
-    except NotImplementedError:
-        functions = [json.dumps(tool["function"], ensure_ascii=False) for tool in question.tools]
-        printed = render("print_calls", functions="\n".join(functions))
-        return model, [SystemMessage(f"{messages[0].text}\n\n{printed}"), *messages[1:]]
+def _most(model: BaseChatModel, role: str) -> int | None:
+    """The most tokens a role may write where nobody set it; None for what the model's owner set."""
+    known = (getattr(model, "profile", None) or {}).get("max_output_tokens")
+    own = next((most for name in TOKENS if (most := getattr(model, name, None))), known)
+    most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))
+    return None if own != known else min(most, known or most)
 
 
 def _prompt_text(question: Question) -> str:

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
-from donewhen.graph.context import Pricing
-from donewhen.graph.models.pricing import cost_of, is_priced, no_price
+from donewhen.graph.context import PriceOf
+from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.state.errors import ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 
@@ -42,10 +42,10 @@ class Meter(BaseCallbackHandler):
     raise_error = True
     run_inline = True
 
-    def __init__(self, left: Callable[[], Mapping[str, float]], pricing: Pricing | None) -> None:
+    def __init__(self, left: Callable[[], Mapping[str, float]], prices: PriceOf | None) -> None:
         self.spent: Amounts = {}
         self._left = left
-        self._pricing = pricing
+        self._prices = prices
         self._open: dict[UUID, _Flying] = {}
         self._closed = False
 
@@ -84,7 +84,7 @@ class Meter(BaseCallbackHandler):
             for generation in row[:1]:
                 said = generation.message if isinstance(generation, ChatGeneration) else None
                 message = said if isinstance(said, AIMessage) else AIMessage(generation.text)
-                self._add(cost_of(message, call.size, call.name, self._pricing))
+                self._add(cost_of(message, call.size, call.name, self._prices))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed; the call was made and counts."""
@@ -94,7 +94,7 @@ class Meter(BaseCallbackHandler):
         """Charge what was called where nobody here could count, in a remote graph, as far as its messages report it."""
         replies = [message for message in messages if isinstance(message, AIMessage) and message.usage_metadata]
         for reply in [] if self.spent.get("model_calls") else replies:
-            self._add({"model_calls": 1, **cost_of(reply, 0, "", self._pricing)})
+            self._add({"model_calls": 1, **cost_of(reply, 0, "", self._prices)})
 
     def _start(self, run_id: UUID, size: int, facts: Mapping[str, Any]) -> None:
         with _ONE_AT_A_TIME:
@@ -104,9 +104,9 @@ class Meter(BaseCallbackHandler):
             if key := exhausted(left, ("model_calls",)):
                 raise ModelError(f"The limit of {key} is reached; no model may be called any more.", code="budget")
             name = _name(facts)
-            if "cost_usd" in left and not is_priced(name, self._pricing):
+            if "cost_usd" in left and not is_priced(name, self._prices):
                 raise ModelError(no_price(name), code="unpriced")
-            self._open[run_id] = _Flying(size, name, cost_of(AIMessage(""), size, name, self._pricing))
+            self._open[run_id] = _Flying(size, name, cost_of(AIMessage(""), size, name, self._prices))
             self._add({"model_calls": 1})
 
     def _add(self, amounts: Amounts) -> None:

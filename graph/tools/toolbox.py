@@ -75,8 +75,8 @@ class Toolbox:
         return copy.deepcopy(self._entries[name].schema)
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """The definitions of the named tools (default: all) in OpenAI's form, ready for `bind_tools`."""
-        return [copy.deepcopy(self._entries[name].definition) for name in (self.names if names is None else names)]
+        """The named tools (default: all) as models bind them; the same objects each time, not to be changed."""
+        return [self._entries[name].definition for name in (self.names if names is None else names)]
 
     def one_line(self, name: str) -> str:
         """The first sentence of the tool's description, at most 120 characters."""

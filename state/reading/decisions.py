@@ -1,6 +1,5 @@
 """The control tools: names and arguments by which a model decides. A public protocol, beside the domain tools."""
 
-import copy
 from collections.abc import Collection
 from typing import Any
 
@@ -170,8 +169,8 @@ NAMES = frozenset(_ALL)
 
 
 def control_tools(names: Collection[str]) -> list[dict[str, Any]]:
-    """The definitions in the form every chat model binds, in the order given (stable, so prompts stay cached)."""
-    return [copy.deepcopy(_ALL[name]) for name in names]
+    """The definitions as chat models bind them, in the order given; the same objects each time, not to be changed."""
+    return [_ALL[name] for name in names]
 
 
 def arguments_schema(name: str) -> dict[str, Any]:

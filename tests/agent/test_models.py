@@ -12,8 +12,8 @@ import pytest
 from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 
+from donewhen import Agent
 from donewhen.agent.models import ROLES, ModelSource
-from donewhen.agent.thinking import Level, needs_responses, reasoning_effort, thinking_fields
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, WireServer
 
@@ -48,48 +48,37 @@ async def test_triage_is_quick_and_the_plan_thinks_on_the_wire() -> None:
         "judge": "minimal",
         "deliver": "minimal",
     }
-    assert bodies["triage"]["max_completion_tokens"] == 8192
-    assert "max_completion_tokens" not in bodies["plan"]
     assert all(body["model"] == "gpt-5-mini" for body in bodies.values())
     assert all(body["stream_options"] == {"include_usage": True} for body in bodies.values())
 
 
-async def test_a_compatible_server_is_told_to_think_or_not() -> None:
-    """P01, P03: the switch of vLLM, SGLang and llama.cpp; no key is needed."""
-    with WireServer(["x"] * 3) as server:
-        models = ModelSource(config=Connection("qwen3:8b", None, server.base_url))
-        triage, plan, execute = [await sent(models, server, role) for role in ("triage", "plan", "execute")]
+async def test_a_compatible_server_is_told_nothing_that_nobody_said() -> None:
+    """K9: strict servers refuse unknown fields; what only this one knows is said by its user. No key is needed."""
+    own = {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}
+    with WireServer(["x"] * 2) as server:
+        models = ModelSource(thinking={"triage": own}, config=Connection("qwen3:8b", None, server.base_url))
+        triage, plan = [await sent(models, server, role) for role in ("triage", "plan")]
         assert server.requests[0].headers["authorization"]
     assert triage["model"] == "qwen3:8b"
     assert triage["chat_template_kwargs"] == {"enable_thinking": False}
-    assert plan["chat_template_kwargs"] == {"enable_thinking": True}
-    assert "chat_template_kwargs" not in execute
-    assert not any("reasoning_effort" in body for body in (triage, plan, execute))
+    assert set(plan) == {"model", "messages", "stream", "stream_options", "tools"}
 
 
 async def test_fields_of_one_s_own_are_sent_and_merged() -> None:
-    """P03: `thinking` takes any field; an extra_body is laid over the model's own; the length is per role."""
-    with WireServer(["x"] * 4) as server:
+    """P03: `thinking` takes any field; an extra_body is laid over the model's own."""
+    with WireServer(["x"] * 2) as server:
         own = ChatOpenAI(
             base_url=server.base_url,
             api_key="test",
             model="local",
             extra_body={"top_k": 20, "chat_template_kwargs": {"preserve": 1}},
         )
-        models = ModelSource(
-            own,
-            thinking={"plan": {"extra_body": {"enable_thinking": True}, "temperature": 0.5}, "execute": "high"},
-            max_tokens={"plan": 9000},
-        )
-        triage, plan, execute, judge = [await sent(models, server, r) for r in ("triage", "plan", "execute", "judge")]
-    off = {"preserve": 1, "enable_thinking": False}
-    assert (triage["top_k"], triage["chat_template_kwargs"]) == (20, off)
+        body = {"enable_thinking": True, "chat_template_kwargs": {"more": 2}}
+        models = ModelSource(own, thinking={"plan": {"extra_body": body, "temperature": 0.5}})
+        triage, plan = [await sent(models, server, role) for role in ("triage", "plan")]
+    assert (triage["top_k"], triage["chat_template_kwargs"]) == (20, {"preserve": 1})
     assert (plan["top_k"], plan["enable_thinking"], plan["temperature"]) == (20, True, 0.5)
-    assert plan["chat_template_kwargs"] == {"preserve": 1}
-    assert plan["max_completion_tokens"] == 9000
-    assert "max_completion_tokens" not in triage
-    assert execute["chat_template_kwargs"] == {"preserve": 1, "enable_thinking": True}
-    assert judge["chat_template_kwargs"] == {"preserve": 1}, "what its owner set stays, save for triage"
+    assert plan["chat_template_kwargs"] == {"preserve": 1, "more": 2}
     assert own.extra_body == {"top_k": 20, "chat_template_kwargs": {"preserve": 1}}
 
 
@@ -100,14 +89,48 @@ async def test_roles_and_names_choose_the_model() -> None:
         names = [await sent(models, server, *which) for which in (("plan",), ("judge",), ("judge", "openai:other"))]
     assert [body["model"] for body in names] == ["main", "strict", "other"]
     assert models("plan") is models("plan")
-    assert models("plan") is not models("triage")
 
 
 def test_another_kind_of_model_is_left_untouched() -> None:
     """P01"""
     given = ScriptedModel(["x"])
-    models = ModelSource(given, thinking={"plan": "high"}, max_tokens={"plan": 5})
-    assert all(models(role) is given for role in ROLES)
+    assert all(ModelSource(given)(role) is given for role in ROLES)
+
+
+@pytest.mark.parametrize("model", [ScriptedModel(["x"]), ChatOpenAI(model="qwen3-32b", api_key="test")], ids=type)
+def test_thinking_that_nobody_can_be_told_is_an_error(model: BaseChatModel) -> None:
+    """L10: an explicit level for a model that is not known to take one is never ignored; by name, at the first call."""
+    with pytest.raises(ConfigError, match=r"thinking\['plan'\] is 'high'.*extra_body"):
+        ModelSource(model, thinking={"plan": "high"})
+    by_name = ModelSource("local", thinking={"plan": "high"}, config=Connection(base_url="http://127.0.0.1:1/v1"))
+    assert by_name("triage")
+    with pytest.raises(ConfigError, match="'local' is not known to take a level"):
+        by_name("plan")
+
+
+PROVIDERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("openai:gpt-5.4-mini", {"reasoning_effort": "none"}, {"reasoning_effort": "high"}),
+    ("openai:gpt-5-mini", {"reasoning_effort": "minimal"}, {"reasoning_effort": "high"}),
+    ("openai:o3", {"reasoning_effort": "low"}, {"reasoning_effort": "high"}),
+    ("anthropic:claude-opus-4-6", {"reasoning_effort": None}, {"reasoning_effort": "high"}),
+    ("anthropic:claude-sonnet-4-5", {"thinking": None}, {"thinking": {"type": "enabled", "budget_tokens": 24576}}),
+    ("google_genai:gemini-3-flash-preview", {"reasoning_effort": "minimal"}, {"reasoning_effort": "high"}),
+    ("google_genai:gemini-2.5-pro", {"thinking_budget": 0}, {"thinking_budget": 24576}),
+    ("ollama:qwen3:8b", {"reasoning": False}, {"reasoning": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "off", "high"), PROVIDERS)
+def test_every_provider_is_told_in_its_own_words(
+    name: str, off: Mapping[str, Any], high: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L10: by LangChain's own parameters and profiles; what nobody asked for is left to the provider, save OpenAI's."""
+    pytest.importorskip(f"langchain_{name.partition(':')[0]}")
+    for variable in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(variable, "test")
+    models = ModelSource(name, thinking={"triage": "off", "execute": "high"}, config=Connection(api_key="test"))
+    assert {key: getattr(models("triage"), key) for key in off} == off
+    assert {key: getattr(models("execute"), key) for key in high} == high
 
 
 def test_a_model_s_own_decision_is_kept_except_for_triage() -> None:
@@ -143,82 +166,7 @@ async def test_new_openai_models_think_and_call_tools_on_the_responses_api() -> 
     assert [request.url.path for request in seen] == ["/v1/responses"] * 2
     assert [body["reasoning"] for body in bodies] == [{"effort": "none"}, {"effort": "medium"}]
     assert [body["store"] for body in bodies] == [False, False]
-    assert [body.get("max_output_tokens") for body in bodies] == [8192, None]
     assert bodies[0]["tools"][0]["name"] == "look"
-
-
-EFFORTS: list[tuple[str, str | None, str | None]] = [
-    ("gpt-5", "minimal", "medium"),
-    ("openai/gpt-5-nano-2025-08-07", "minimal", "medium"),
-    ("gpt-5.1", "none", "medium"),
-    ("gpt-5.4-mini", "none", "medium"),
-    ("gpt-5.1-codex-max", "low", "medium"),
-    ("gpt-6-sol", "none", "medium"),
-    ("gpt-6-astra", "low", "medium"),
-    ("gpt-7-new", "low", "medium"),
-    ("o3", "low", "medium"),
-    ("o4-mini-2025-04-16", "low", "medium"),
-    ("gpt-oss:20b", "low", "medium"),
-    ("gpt-5-pro", None, None),
-    ("gpt-5-chat-latest", None, None),
-    ("o1-mini", None, None),
-    ("gpt-4o-mini", None, None),
-    ("gpt-4.1", None, None),
-    ("qwen3:8b", None, None),
-    ("olmo-3", None, None),
-]
-
-
-@pytest.mark.parametrize(("model", "off", "medium"), EFFORTS)
-def test_reasoning_effort_by_family(model: str, off: str | None, medium: str | None) -> None:
-    """P01, P03: off is the least a family accepts; models that do not reason get no parameter."""
-    assert (reasoning_effort(model, "off"), reasoning_effort(model, "medium")) == (off, medium)
-
-
-LOCAL = "http://127.0.0.1:8000/v1"
-PLACES: list[tuple[str, str | None, Level, Mapping[str, Any]]] = [
-    ("gpt-4o", None, "off", {}),
-    ("my-deployment", "https://x.openai.azure.com/openai/v1", "off", {}),
-    ("gpt-4o", LOCAL, "off", {}),
-    ("claude-sonnet-4-5", "https://proxy.example.org/v1", "high", {}),
-    ("qwen3-32b", LOCAL, "off", {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}),
-    (
-        "qwen3-32b",
-        "https://gpu.example.org/v1",
-        "high",
-        {"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}},
-    ),
-    ("qwen3-32b", LOCAL, "low", {}),
-    ("qwen3:8b", "http://localhost:11434/v1", "off", {"reasoning_effort": "none"}),
-    ("llama3.1", "http://localhost:11434/v1", "medium", {}),
-    (
-        "qwen-plus",
-        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-        "off",
-        {"extra_body": {"enable_thinking": False}},
-    ),
-    ("deepseek-chat", "https://api.deepseek.com", "off", {"extra_body": {"thinking": {"type": "disabled"}}}),
-    ("glm-5", "https://api.z.ai/api/paas/v4", "high", {"extra_body": {"thinking": {"type": "enabled"}}}),
-    ("qwen/qwen3-32b", "https://openrouter.ai/api/v1", "off", {"extra_body": {"reasoning": {"effort": "minimal"}}}),
-    ("llama-3.3-70b-versatile", "https://api.groq.com/openai/v1", "off", {}),
-    ("gemini-2.5-pro", "https://generativelanguage.googleapis.com/v1beta/openai", "off", {}),
-    ("x", "http://[bad", "low", {}),
-]
-
-
-@pytest.mark.parametrize(("model", "base_url", "level", "fields"), PLACES)
-def test_every_server_is_told_in_its_own_way(
-    model: str, base_url: str | None, level: Level, fields: Mapping[str, Any]
-) -> None:
-    """P01, P03: and servers that refuse unknown fields get none."""
-    assert thinking_fields(model, base_url, level) == fields
-
-
-def test_which_models_need_the_responses_api() -> None:
-    assert needs_responses("gpt-5.4-mini", None)
-    assert needs_responses("gpt-6-sol", "https://api.openai.com/v1")
-    assert not needs_responses("gpt-5.4-mini", LOCAL)
-    assert not any(needs_responses(name, None) for name in ("gpt-5-mini", "gpt-5.1", "gpt-4o", "o3", "ft:gpt-4o:x"))
 
 
 @pytest.mark.parametrize("name", ["openai:gpt-5-mini", "gpt-5-mini", "ft:gpt-4o:org::id"])
@@ -234,7 +182,7 @@ def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
     [
         (None, Connection(), "DONEWHEN_MODEL"),
         (None, None, "DONEWHEN_MODEL"),
-        ("anthropic:claude-sonnet-4-5", Connection(), "pip install langchain langchain-anthropic"),
+        ("mistralai:mistral-large", Connection(), "pip install langchain langchain-mistralai"),
         ("anthopic:claude-sonnet-4-5", Connection(), "Did you mean 'anthropic'"),
         ("nobody:x", Connection(), "OPENAI_BASE_URL"),
         ("openai:", Connection(api_key="key"), "no name"),
@@ -248,12 +196,18 @@ def test_what_is_wrong_is_named(model: str | None, connection: Connection | None
 
 
 def test_wrong_roles_and_levels_are_told_at_once() -> None:
+    """S5: roles, levels and providers, when the agent is made."""
     with pytest.raises(ConfigError, match="did you mean 'execute'"):
         ModelSource("x", {"exceute": "y"})
     with pytest.raises(ConfigError, match="off, low, medium, high"):
         ModelSource("x", thinking={"plan": "hard"})  # type: ignore[dict-item]
-    with pytest.raises(ConfigError, match="triage, plan, execute, judge, deliver"):
-        ModelSource("x", max_tokens={"draft": 5})
+    with pytest.raises(ConfigError, match="did you mean 'plan'"):
+        Agent("demo", storage="memory:", models={"planner": "x"})
+    for wrong in ({"models": {"planner": "x"}}, {"max_tokens": {"planner": 5}}):
+        with pytest.raises(ConfigError, match="did you mean 'plan'"):
+            Agent("demo", storage="memory:", settings=wrong)
+    with pytest.raises(ConfigError, match="Did you mean 'openai'"):
+        Agent("opnai:gpt-5", storage="memory:")
     models = ModelSource("x", thinking={"plan": {"extra_boddy": {}}}, config=Connection(api_key="key"))
     with pytest.raises(ConfigError, match="did you mean 'extra_body'"):
         models("plan")
@@ -274,22 +228,15 @@ def test_other_providers_are_made_by_langchain(tmp_path: Path, monkeypatch: pyte
         "    return FakeListChatModel(responses=[model_provider, name])\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    model = ModelSource("anthropic:claude-x")("plan")
+    model = ModelSource("cohere:command-x")("plan")
     monkeypatch.delitem(sys.modules, "langchain.chat_models")
     monkeypatch.delitem(sys.modules, "langchain")
-    assert getattr(model, "responses", None) == ["anthropic", "claude-x"]
+    assert getattr(model, "responses", None) == ["cohere", "command-x"]
     with pytest.raises(ConfigError, match="could not be set up") as caught:
         ModelSource("groq:x")("plan")
     assert "secret123" not in str(caught.value)
     monkeypatch.delitem(sys.modules, "langchain.chat_models")
     monkeypatch.delitem(sys.modules, "langchain")
-
-
-async def test_a_connection_does_not_outlive_its_event_loop() -> None:
-    """R01: the next `asyncio.run` of a script must not meet a connection of the last one."""
-    with WireServer(["x"]) as server:
-        await sent(ModelSource("local", config=Connection(base_url=server.base_url)), server, "plan")
-        assert server.requests[0].headers["connection"] == "close"
 
 
 def test_importing_costs_no_provider_s_library() -> None:

@@ -35,7 +35,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def asked(model: Any, *, settings: Settings | None = None, prices: Any = None, **more: Any) -> Reply:
     """The reply to one question."""
-    deps = Deps(lambda *_: model, Toolbox([]), pricing=Prices(prices).cost)
+    deps = Deps(lambda *_: model, Toolbox([]), prices=Prices(prices).cost)
     return await ask(deps, settings or Settings(model_seconds=5), Question("triage", PROMPT, **more))
 
 

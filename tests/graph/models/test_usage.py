@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
 from donewhen.agent.prices import Prices
-from donewhen.graph.models.usage import estimate_tokens, usage_of
+from donewhen.graph.models.cost import estimate_tokens, usage_of
 from donewhen.state.errors import ConfigError
 from donewhen.testing import WireServer, call, reply
 
