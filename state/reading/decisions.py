@@ -1,6 +1,8 @@
 """The control tools: names and arguments by which a model decides. A public protocol, beside the domain tools."""
 
+import copy
 from collections.abc import Collection
+from functools import cache
 from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -173,6 +175,7 @@ def control_tools(names: Collection[str]) -> list[dict[str, Any]]:
     return [_ALL[name] for name in names]
 
 
+@cache
 def arguments_schema(name: str) -> dict[str, Any]:
     """JSON Schema of a control tool's arguments, whole where a model is only told that it is as in another tool."""
     schema = copy.deepcopy(_ALL[name]["function"]["parameters"])
