@@ -29,7 +29,7 @@ _THINKING: Mapping[str, Level] = {
     "deliver": "off",
 }
 NO_MODEL = (
-    f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set DONEWHEN_MODEL, or a key as OPENAI_API_KEY; "
+    f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set OPENAI_API_KEY or DONEWHEN_MODEL; "
     "the model 'demo' needs no key and shows how a run goes."
 )
 
