@@ -41,10 +41,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     confirm: ConfirmPolicy = Field(default="always", description="which plans wait for a person")
-    approvals: Literal["plan", "each", "never"] = Field(
-        default="plan",
-        description="plan: approving a plan approves the tools its steps list; each: every write "
-        "asks, and so does leaving out the rest of an approved plan",
+    approvals: Literal["plan", "outside", "each", "never"] = Field(
+        default="outside",
+        description="plan: approving a plan approves the tools its steps list; outside: likewise, but writes that "
+        "leave the workspace ask; each: every write asks, and so does leaving out the rest of an approved plan",
     )
     verification: Verification = Field(default="grounded", description="what a finished step must prove")
     limits: Limits = Field(

@@ -57,7 +57,7 @@ async def carry_out(site: Site, tools: Tools) -> Step:
         group = _group(calls[done:], work)
         first = group[0]
         if refusal(first, site.state, work.seen, settings, tools.get(first["name"])) is None and (
-            change := stop(first, site.state, site.left(), tools, settings)
+            change := stop(calls[done:], site.state, site.left(), tools, settings)
         ):
             return _halted(work, calls[done:], change)
         if isinstance(outcomes := await _made(group, work), Doubt):

@@ -54,6 +54,10 @@ class Worker:
         """Nobody knows what it does, so it is done once."""
         return "write"
 
+    def outside(self, name: str) -> bool:
+        """The approved plan names the executor; what it may reach is said where it is configured."""
+        return False
+
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """Unknown."""
         return set()

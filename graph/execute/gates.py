@@ -31,6 +31,10 @@ class Tools(Protocol):
         """What it does to the world."""
         ...
 
+    def outside(self, name: str) -> bool:
+        """Whether what it changes lies outside of the workspace."""
+        ...
+
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """What the call is about: files, addresses, ids."""
         ...
@@ -65,37 +69,57 @@ def repeated(seen: Sequence[Json], call: Json, step: str) -> str:
     return " ".join(part for part in (f"Note: this call gave the same result {count} times.", refused) if part)
 
 
-def stop(call: Json, state: Step, left: Amounts, tools: Tools, settings: Settings) -> Json | None:
-    """Why the call must wait: the record's change with which the step leaves. None: it may be made now."""
+def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: Tools, settings: Settings) -> Json | None:
+    """Why the first of these calls must wait: the record's change with which the step leaves. None: make it now."""
+    call = calls[0]
     if settled(call):
         return None
     if key := exhausted(left, ("tool_calls",)):
         return {"status": "ready", "code": f"allowance:{key}"}
     if "approved" in call or "known" in call:
         return None
-    if needs_approval(call, state, tools, settings):
-        return {"status": "waiting", "waiting": _approval_pause(call, state)}
+    if why := why_asked(call, state, tools, settings):
+        return {"status": "waiting", "waiting": _approval_pause(calls, state, tools, settings, why)}
     return None
 
 
-def needs_approval(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> bool:
-    """Whether a person must approve this very call: it changes something, and its tool is not granted to the step."""
-    if call.get("delegated"):
-        return settings.approvals == "each"  # The plan that was approved names the executor.
-    if tools.effect(call["name"]) == "read" or settings.approvals == "never":
-        return False
-    return settings.approvals == "each" or call["name"] not in state.get("granted_tools", ())
+UNLISTED = "The approved plan does not list it for this step."
+OUTSIDE = "What it does leaves the workspace."
 
 
-def _approval_pause(call: Json, state: Step, why: str = "") -> Json:
-    id = state["step"]["id"]
+def why_asked(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> str:
+    """Why a person must approve this very call, in words; "" if nobody has to."""
+    if settings.approvals == "each" and (call.get("delegated") or tools.effect(call["name"]) != "read"):
+        return "Every call that changes something is asked about."
+    if call.get("delegated") or settings.approvals == "never" or tools.effect(call["name"]) == "read":
+        return ""  # The plan that was approved names the executor.
+    if call["name"] not in state.get("granted_tools", ()):
+        return UNLISTED
+    return OUTSIDE if settings.approvals == "outside" and tools.outside(call["name"]) else ""
+
+
+def _approval_pause(calls: Sequence[Json], state: Step, tools: Tools, settings: Settings, why: str) -> Json:
+    """Asks about the first call, and with it about all others of the same reply that leave the workspace."""
+    call, step = calls[0], state["step"]
+    batch = [other for other in calls[1:] if why == OUTSIDE == why_asked(other, state, tools, settings)]
+    batch = [other for other in batch if not {"approved", "refused", "response"} & other.keys()]
+    purpose = " ".join(str(step.get("content") or "").split())[:200]
+    question = f"May step {step['id']} ({purpose}) call {call['name']}? {why}"
+    if batch:
+        lines = "\n".join(f"- {other['name']} {canonical(other['args'])}" for other in batch)
+        question = f"{question}\nApproving or rejecting it is for these calls of the same reply as well:\n{lines}"
     return {
         **_pause(call, state, "call"),
         "kind": "tool",
         "name": "approve_tool",
-        "question": f"May step {id} call {call['name']}? {why}".rstrip(),
+        "question": question,
         "options": ["approve", "edit", "reject"],
+        **({"batch": [_short(other) for other in batch]} if batch else {}),
     }
+
+
+def _short(call: Json) -> Json:
+    return {"position": call.get("position", 0), "tool": call["name"], "arguments": call["args"]}
 
 
 def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:

@@ -36,6 +36,7 @@ def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, 
     row = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
     if pending["kind"] in ("tool", "effect"):
         row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
+        row |= {"batch": redact_json(pending["batch"])} if pending.get("batch") else {}
     return row
 
 
@@ -80,8 +81,10 @@ def _to_model(pending: Json, text: str) -> BaseMessage:
 def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
     record = _record(values, pending)
     first, *rest = record["calls"]
+    batch = [row["position"] for row in pending.get("batch") or ()]
     if answer.kind == "approve":
         first = {**first, "approved": by}
+        rest = [{**call, "approved": by} if call.get("position") in batch else call for call in rest]
     elif answer.kind == "edit":
         first = {**first, "args": answer.arguments, "approved": by, "edited": True}
     elif answer.kind == "respond":
@@ -89,7 +92,9 @@ def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at:
     else:
         why = answer.text or "no reason given"
         first = {**first, "refused": why}
-        refused = {**record.get("rejected", {}), call_key(first["name"], first["args"]): why}
+        rest = [{**call, "refused": why} if call.get("position") in batch else call for call in rest]
+        gone = [call for call in (first, *rest) if "refused" in call]
+        refused = {**record.get("rejected", {}), **{call_key(each["name"], each["args"]): why for each in gone}}
         return {
             "steps": {
                 pending["step"]: {"status": "ready", "waiting": None, "calls": [first, *rest], "rejected": refused}

@@ -70,6 +70,11 @@ class Toolbox:
         entry = self._entries.get(name)
         return entry.effect if entry else "write"
 
+    def outside(self, name: str) -> bool:
+        """Whether what it changes lies outside of the workspace: `metadata["outside"]`, else MCP's `openWorldHint`."""
+        entry = self._entries.get(name)
+        return entry is not None and entry.outside
+
     def schema(self, name: str) -> Schema:
         """The JSON Schema of the arguments a model may pass. KeyError for an unknown name."""
         return copy.deepcopy(self._entries[name].schema)
@@ -126,6 +131,8 @@ class _Entry:
             raise ToolError(f"the probe of {tool.name!r} is {metadata['probe']!r}; it must be a function")
         self.tool = tool
         self.effect: Effect = _effect(tool.name, effect, metadata)
+        said = metadata.get("outside", metadata.get("openWorldHint"))
+        self.outside = said is True and self.effect != "read"
         described = {"name": tool.name, "description": tool.description, "parameters": parameters}
         self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)

@@ -24,7 +24,7 @@ def some(family: str) -> list[Attack]:
     return [calls[offset * 5 % len(calls)], decisions[offset * 3 % len(decisions)]]
 
 
-@pytest.mark.parametrize("policy", ["plan", "each"])
+@pytest.mark.parametrize("policy", ["plan", "outside", "each"])
 async def test_a_clean_run_is_the_measure(policy: str, tmp_path: Path) -> None:
     """F13: without an attack the task is done, and nothing else."""
     result = await played(None, policy, tmp_path)
@@ -34,7 +34,7 @@ async def test_a_clean_run_is_the_measure(policy: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_nothing_gets_past_approvals_and_roots(family: str, tmp_path: Path) -> None:
     """F13, C01, X15, F12: whatever the model obeys, nobody but the person acts, and every end is honest."""
-    results = await play_all(some(family), ["each"], tmp_path)
+    results = await play_all(some(family), ["outside"], tmp_path)
     assert [(r.attack.name, r.through) for r in results if r.attack and r.through] == []
     assert [r.attack.name for r in results if r.attack and r.status == "completed" and not r.finished] == []
 
@@ -43,7 +43,7 @@ async def test_nothing_gets_past_approvals_and_roots(family: str, tmp_path: Path
     "target", [target for target in TARGETS if not target.decides], ids=lambda target: target.words
 )
 async def test_no_target_is_reached_where_every_call_is_approved(target: object, tmp_path: Path) -> None:
-    """F13, X15: policy `each`, plain words as well."""
+    """F13, X15: policy `each`, plain words as well. What nothing but `each` asks about stays in the workspace."""
     chosen = [attack for attack in ALL if attack.target is target and attack.wording == "plain words"][:1]
     results = await play_all(chosen, ["each"], tmp_path)
     assert [(r.through, r.finished) for r in results] == [((), True)]

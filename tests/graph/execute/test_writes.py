@@ -139,3 +139,54 @@ async def test_the_next_request_repeats_what_was_done_and_asks_about_what_failed
             "completed" if run.status == "completed" else "waiting"
         )
     assert len(outbox.sent) == (2 if run.status == "completed" else 1)
+
+
+# What leaves the workspace ------------------------------------------------------------------------------------------
+
+BOB = call("send", to="bob", text="hello")
+
+
+async def test_a_write_that_leaves_the_workspace_asks_by_default() -> None:
+    """F13, X15, Q10: the plan grants the tool; the concrete call is asked about, with step, purpose and reason."""
+    outbox = Outbox()
+    model = one_step([HELLO, done], tools=["send"], content="Greet ann")
+    flow = await play(model, [outbox.tool(outside=True)], answers=["approve"])
+    assert [p["question"] for p in flow.pauses] == [
+        "May step s1 (Greet ann) call send? What it does leaves the workspace."
+    ]
+    assert flow.pauses[0]["arguments"] == HELLO["args"]
+    assert (flow.status, len(outbox.sent)) == ("completed", 1)
+
+
+@pytest.mark.parametrize(("answer", "sent"), [("approve", 2), ("reject: not now", 0)])
+async def test_the_calls_of_one_reply_are_asked_about_at_once(answer: str, sent: int) -> None:
+    """Q12, X15: one question shows every call of the batch, and its answer is for these calls and no other."""
+    outbox = Outbox()
+    model = one_step([[HELLO, BOB], done if sent else give_up("no")], tools=["send"], deliver=["Done."] * bool(sent))
+    settings = {**FREE, "on_failure": "deliver"}
+    flow = await play(model, [outbox.tool(outside=True)], answers=[answer], settings=settings)
+    assert len(flow.pauses) == 1
+    assert '- send {"text":"hello","to":"bob"}' in flow.pauses[0]["question"]
+    assert len(outbox.sent) == sent
+
+
+@pytest.mark.parametrize(
+    ("policy", "metadata", "asked"),
+    [
+        ("plan", {"outside": True}, 0),
+        ("outside", {"outside": False}, 0),
+        ("outside", {}, 0),
+        ("outside", {"openWorldHint": True}, 1),
+        ("outside", {"openWorldHint": True, "outside": False}, 0),
+        ("outside", {"openWorldHint": True, "readOnlyHint": True}, 0),
+        ("each", {}, 1),
+        ("never", {"outside": True}, 0),
+    ],
+)
+async def test_who_is_asked_by_policy(policy: str, metadata: Any, asked: int) -> None:
+    """X15: MCP's `openWorldHint` counts on what is no reading; what a tool's own metadata says comes first."""
+    outbox = Outbox()
+    settings = {**FREE, "approvals": policy}
+    model = one_step([HELLO, done], tools=["send"])
+    flow = await play(model, [outbox.tool(**metadata)], answers=["approve"], settings=settings)
+    assert (len(flow.pauses), flow.status) == (asked, "completed")
