@@ -1,39 +1,28 @@
 """The public face: an Agent starts runs, resumes them, streams them, and reads what became of them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Self
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
-from langgraph.store.base import BaseStore
-from langgraph.types import Command
 
 from donewhen.agent.config import Config, read_config
-from donewhen.agent.events import last, terminal, told
+from donewhen.agent.legs import MISSING, Goal, Legs, configured_for, requested
 from donewhen.agent.models import ModelSource, Thinking
 from donewhen.agent.prices import Price, Prices
-from donewhen.agent.resuming import overdue_command, resume_command
-from donewhen.agent.run import Json, Run, ThreadInfo, known, run_of, unfinished
+from donewhen.agent.run import Run, ThreadInfo, known, list_threads, run_of, thread_info, thread_settings
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.thread_graph import Compiled, ThreadGraph, found, on_saver
-from donewhen.agent.threads import list_threads, note_thread, thread_info, thread_settings
+from donewhen.agent.stream import OnLeave, RunStream, Session
+from donewhen.agent.thread_graph import Compiled, ThreadGraph, on_saver
 from donewhen.agent.tools import Tools, as_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Executor
-from donewhen.graph.people.pauses import put_away
-from donewhen.graph.receive import goal_problem
 from donewhen.graph.tools.toolbox import Effect
-from donewhen.state.errors import GoalError
-from donewhen.state.settings import Settings, read_settings
-
-_MISSING: Any = object()
-_TRIES = 3
-_PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
+from donewhen.state.proof.receipt import Receipt
+from donewhen.state.run import Json
+from donewhen.state.settings import Given, Settings, merged
 
 
 class Agent:
@@ -52,7 +41,7 @@ class Agent:
         tools: Tools = (),
         *,
         storage: str | Storage | None = None,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Given = None,
         models: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
         executors: Mapping[str, Executor] | None = None,
@@ -63,7 +52,7 @@ class Agent:
     ) -> None:
         config = config or read_config()
         self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
-        self.settings = read_settings(settings)
+        self.settings = merged(Settings(), settings)
         self.storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
@@ -76,7 +65,8 @@ class Agent:
             secrets=config.secrets,
         )
         self._compiled: Compiled = self._builder.compile()
-        self._controls: dict[str, RunControl] = {}
+        self._sessions: set[Session] = set()
+        self._legs = Legs(self._compiled, self.storage, self.settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,13 +75,13 @@ class Agent:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Let running threads stop at their next clean point."""
-        self.drain()
+        """Let what runs stop at its next clean point and wait for it; what takes longer than 10 seconds is cut off."""
+        await asyncio.gather(*(session.stopped() for session in list(self._sessions)))
 
     def drain(self) -> None:
         """Ask everything this agent runs to stop at a clean point; `resume` goes on from there."""
-        for control in list(self._controls.values()):
-            control.request_drain("drain")
+        for session in list(self._sessions):
+            session.drain()
 
     @property
     def graph(self) -> ThreadGraph:
@@ -105,29 +95,32 @@ class Agent:
 
     async def start(
         self,
-        goal: str,
+        goal: Goal,
         *,
         thread_id: str | None = None,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Given = None,
         restart: bool = False,
-        extra: Json | None = None,
+        metadata: Json | None = None,
         config: RunnableConfig | None = None,
     ) -> Run:
         """Work on a goal until it ends or waits for a person.
 
-        On a thread that has run before, the conversation goes on with a fresh plan and budget. Raises GoalError for
-        a blank or huge goal, ThreadWaiting if the thread is not finished (`restart` puts that away), ThreadBusy.
+        `goal`: a text, content blocks, or messages of which the last one is the request. `settings` go over those of
+        the agent, field by field; what the agent's profile forbids stays forbidden. `metadata`: whatever the starter
+        wants to remember, in `info` and `threads`; never secrets. On a thread that has run before, the conversation
+        goes on with a fresh plan and budget. Raises GoalError for a blank or huge goal, ThreadWaiting if the thread
+        is not finished (`restart` puts that away), ThreadBusy.
         """
-        return await last(
-            self.stream(goal, thread_id=thread_id, settings=settings, restart=restart, extra=extra, config=config)
-        )
+        return await self.stream(
+            goal, thread_id=thread_id, settings=settings, restart=restart, metadata=metadata, config=config
+        ).result()
 
     async def resume(
         self,
         thread_id: str | Run,
-        answer: Any = _MISSING,
+        answer: Any = MISSING,
         *,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Given = None,
         config: RunnableConfig | None = None,
     ) -> Run:
         """Answer what a thread waits for, or go on after a crash.
@@ -137,45 +130,46 @@ class Agent:
         with a thread's id is for what is asked now, so that its second delivery answers the next question.
         Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
         that is not understood keeps the pause: `Run.problem` says why.
-        The settings are those of the start, whichever agent goes on, unless others are given here; these then stay.
+        The settings are those of the start, whichever agent goes on; those given here go over them and stay.
         Raises UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
-        return await last(self.stream_resume(thread_id, answer, settings=settings, config=config))
+        return await self.stream_resume(thread_id, answer, settings=settings, config=config).result()
 
-    async def stream(
+    def stream(
         self,
-        goal: str,
+        goal: Goal,
         *,
         thread_id: str | None = None,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Given = None,
         restart: bool = False,
-        extra: Json | None = None,
+        metadata: Json | None = None,
         config: RunnableConfig | None = None,
-    ) -> AsyncGenerator[Json, None]:
-        """As `start`, giving events as they happen: dicts with `type`, the last one `waiting`, `outcome` or `error`."""
-        if problem := goal_problem(goal.strip()):
-            raise GoalError(problem)
-        thread_id = thread_id or str(uuid4())
-        chosen = self.settings if settings is None else read_settings(settings)
-        async with aclosing(told(self._started(goal, thread_id, chosen, restart, extra, config))) as events:
-            async for event in events:
-                yield event
+        on_leave: OnLeave = "stop",
+    ) -> RunStream:
+        """As `start`, giving events as they happen; `on_leave` says what becomes of a run whose stream is left."""
+        messages = requested(goal)
+        return self._stream(
+            thread_id or str(uuid4()),
+            lambda session: self._legs.start(session, messages, settings, restart, metadata, config),
+            on_leave,
+        )
 
-    async def stream_resume(
+    def stream_resume(
         self,
         thread_id: str | Run,
-        answer: Any = _MISSING,
+        answer: Any = MISSING,
         *,
-        settings: Settings | Mapping[str, Any] | None = None,
+        settings: Given = None,
         config: RunnableConfig | None = None,
-    ) -> AsyncGenerator[Json, None]:
+        on_leave: OnLeave = "stop",
+    ) -> RunStream:
         """As `resume`, giving events as they happen."""
         shown = thread_id if isinstance(thread_id, Run) else None
-        id = shown.thread_id if shown else str(thread_id)
-        chosen = None if settings is None else read_settings(settings)
-        async with aclosing(told(self._resumed(id, answer, shown, chosen, config))) as events:
-            async for event in events:
-                yield event
+        return self._stream(
+            shown.thread_id if shown else str(thread_id),
+            lambda session: self._legs.resume(session, answer, shown, settings, config),
+            on_leave,
+        )
 
     # Reading -----------------------------------------------------------------------------------------------------
 
@@ -183,10 +177,10 @@ class Agent:
         """What became of a thread. Raises UnknownThread."""
         async with self.storage.reader() as session:
             graph, settings = on_saver(self._compiled, *session), await thread_settings(session[1], thread_id)
-            snapshot = await graph.aget_state(_configured(thread_id, None), subgraphs=True)
+            snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
             return run_of(thread_id, known(thread_id, snapshot), settings)
 
-    async def receipt(self, thread_id: str) -> Json | None:
+    async def receipt(self, thread_id: str) -> Receipt | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
         return (await self.get(thread_id)).receipt
 
@@ -205,90 +199,12 @@ class Agent:
 
     # Inside ------------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _session(self, thread_id: str) -> AsyncIterator[tuple[Compiled, BaseStore]]:
-        async with self.storage.session(thread_id) as (saver, store):
-            yield on_saver(self._compiled, saver, store), store
+    def _stream(self, thread_id: str, work: Callable[[Session], Awaitable[Run]], on_leave: OnLeave) -> RunStream:
+        async def begin() -> Session:
+            for other in [session for session in self._sessions if session.thread_id == thread_id]:
+                await other.yielded()
+            session = Session(thread_id, work, on_leave, self._sessions.discard)
+            self._sessions.add(session)
+            return session
 
-    async def _started(
-        self,
-        goal: str,
-        thread_id: str,
-        settings: Settings,
-        restart: bool,
-        extra: Json | None,
-        config: RunnableConfig | None,
-    ) -> AsyncGenerator[Json, None]:
-        async with self._session(thread_id) as (graph, store):
-            configured = _configured(thread_id, config)
-            snapshot = await graph.aget_state(configured)
-            run = run_of(thread_id, snapshot)
-            if snapshot.created_at and run.status in ("waiting", "running"):
-                if not restart:
-                    raise unfinished(run)
-                await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
-            await note_thread(store, thread_id, goal=goal, extra=extra, settings=settings)
-            yield {"type": "started", "thread_id": thread_id, "goal": goal}
-            given = {"messages": [HumanMessage(goal)]}
-            async with aclosing(self._driven(graph, store, thread_id, given, settings, configured)) as events:
-                async for event in events:
-                    yield event
-
-    async def _resumed(
-        self, thread_id: str, answer: Any, shown: Run | None, chosen: Settings | None, config: RunnableConfig | None
-    ) -> AsyncGenerator[Json, None]:
-        async with self._session(thread_id) as (graph, store):
-            configured = _configured(thread_id, config)
-            settings = chosen or await thread_settings(store, thread_id) or self.settings
-            run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)), settings)
-            given: Command[Any] | None = None
-            if answer is not _MISSING:
-                given = resume_command(run, answer, shown)
-            elif run.status == "waiting":
-                given = overdue_command(run, settings)
-            yield {"type": "started", "thread_id": thread_id, "goal": run.goal}
-            if given is None and run.status != "running":
-                yield terminal(run)
-                return
-            await note_thread(store, thread_id, goal=run.goal, settings=chosen)
-            async with aclosing(self._driven(graph, store, thread_id, given, settings, configured)) as events:
-                async for event in events:
-                    yield event
-
-    async def _driven(
-        self,
-        graph: Compiled,
-        store: BaseStore,
-        thread_id: str,
-        given: Any,
-        settings: Settings,
-        config: RunnableConfig,
-    ) -> AsyncGenerator[Json, None]:
-        """Run the graph to its next pause or end and pass its events on; the last one is terminal."""
-        control = self._controls[thread_id] = RunControl()
-        modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync", "control": control}
-        try:
-            for _ in range(_TRIES):
-                stream: Any = graph.astream(given, config, context=settings, **modes)
-                async with aclosing(stream):
-                    async for _, event in stream:
-                        yield event
-                if not await found(graph, config):
-                    break
-                given = None
-        except GraphDrained:
-            pass
-        finally:
-            del self._controls[thread_id]
-        run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings)
-        await note_thread(store, thread_id, status=run.status)
-        yield terminal(run)
-
-
-def _configured(thread_id: str, config: RunnableConfig | None) -> RunnableConfig:
-    """The caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
-    given: RunnableConfig = config or {}
-    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
-    own = {"thread_id": thread_id, "__pregel_strict_resume": True}
-    metadata = {"session_id": thread_id, **(given.get("metadata") or {})}
-    return {**given, "configurable": {**kept, **own}, "metadata": metadata}
+        return RunStream(thread_id, begin)

@@ -7,11 +7,12 @@ from typing import Any
 
 from langgraph.types import Command
 
-from donewhen.agent.run import Json, Run
+from donewhen.agent.run import Run
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.people.taking import BY_POLICY, OVERDUE
 from donewhen.state.errors import StaleAnswer
 from donewhen.state.people.answers import read_answer
+from donewhen.state.run import Json, Pause
 from donewhen.state.settings import Settings
 from donewhen.state.values import flaw, whole
 
@@ -48,7 +49,7 @@ def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
     return _command(run.pending[0], dict.fromkeys(late, OVERDUE)) if late else None
 
 
-def _command(first: Json, answers: Json) -> Command[Any]:
+def _command(first: Pause, answers: Json) -> Command[Any]:
     given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
     return Command(resume={first["interrupt_id"]: given})
 
@@ -60,7 +61,7 @@ def _storable(value: Any) -> Any:
     return {"unreadable": problem} if (problem := flaw(value)) else value
 
 
-def _meant(first: Json, shown: Run | None) -> str:
+def _meant(first: Pause, shown: Run | None) -> str:
     if shown is None:
         return str(first["id"])
     return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
@@ -75,7 +76,7 @@ def _by_id(answer: Any, run: Run) -> Json | None:
     return dict(answer) if named else None
 
 
-def _check_fresh(value: Any, pause: Json, open_ids: list[str]) -> None:
+def _check_fresh(value: Any, pause: Pause, open_ids: list[str]) -> None:
     """Raise StaleAnswer if the answer itself says that it is for another question, or another revision of the plan."""
     named = value.get("interrupt_id") if isinstance(value, Mapping) else None
     if named is not None and named != pause.get("interrupt_id"):

@@ -1,24 +1,30 @@
-"""A run as its caller sees it: what was read from a thread's last checkpoint."""
+"""A run as its caller sees it, read from its last checkpoint; and what is remembered about threads beside that."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
 
+from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 
+from donewhen.agent.storage import Storage
 from donewhen.graph.people.pauses import open_pauses
+from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, allowed
-from donewhen.state.settings import Settings
+from donewhen.state.plan.plan import PlanJson
+from donewhen.state.proof.receipt import Outcome, Receipt
+from donewhen.state.run import Json, Pause, StepRecord
+from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.versions import migrated
 
-Json = dict[str, Any]
 RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running"]
 
 
 @dataclass(frozen=True)
 class Run:
-    """The state of one thread.
+    """The state of one thread; `to_dict` gives it as JSON.
 
     `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (cut off: `resume` goes on).
     """
@@ -26,18 +32,28 @@ class Run:
     thread_id: str
     status: RunStatus
     goal: str = ""
-    plan: Json | None = None
-    steps: Mapping[str, Json] = field(default_factory=dict)
-    pending: tuple[Json, ...] = ()
-    """Open questions, the one asked now first: `{id, kind, question, options, step, …}`; it also has `interrupt_id`."""
+    plan: PlanJson | None = None
+    steps: Mapping[str, StepRecord] = field(default_factory=dict)
+    """By id of the step, once the plan is approved."""
+    pending: tuple[Pause, ...] = ()
+    """Open questions, the one asked now first; that one also has `interrupt_id`."""
     answer: str = ""
-    outcome: Json | None = None
-    receipt: Json | None = None
+    outcome: Outcome | None = None
+    receipt: Receipt | None = None
     spent: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
     problem: str = ""
     """Why the last answer was not taken; "" if it was."""
+
+    def to_dict(self) -> Json:
+        """All fields by name, in plain JSON."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            **values,
+            **{key: dict(values[key]) for key in ("steps", "spent", "limits")},
+            "pending": list(self.pending),
+        }
 
 
 def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None) -> Run:
@@ -77,12 +93,13 @@ def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
     return spent
 
 
-def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Json, ...]:
+def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     """What is open; all of it hangs on the one interrupt of the question asked now."""
     if not snapshot.interrupts:
         return ()
     first, *rest = open_pauses(values)
-    return ({"asked_at": snapshot.created_at, **first, "interrupt_id": snapshot.interrupts[0].id}, *rest)
+    asked = {"asked_at": snapshot.created_at, **first, "interrupt_id": snapshot.interrupts[0].id}
+    return cast(tuple[Pause, ...], (asked, *rest))
 
 
 def known(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
@@ -108,5 +125,69 @@ class ThreadInfo:
     goal: str
     status: str
     updated: str
-    extra: Json = field(default_factory=dict)
+    metadata: Json = field(default_factory=dict)
     """What whoever started it wants to remember, such as folder and model; never secrets."""
+
+    def to_dict(self) -> Json:
+        """All fields by name, in plain JSON."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+GOAL_CHARS = 500
+
+
+def _namespace(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "threads", label(thread_id))
+
+
+async def note_thread(
+    store: BaseStore,
+    thread_id: str,
+    *,
+    goal: str | None = None,
+    status: str = "running",
+    metadata: Json | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """Write down what changed about a thread."""
+    item = await store.aget(_namespace(thread_id), "info")
+    value: dict[str, Any] = dict(item.value) if item else {"goal": "", "metadata": {}}
+    if goal is not None:
+        value["goal"] = goal.strip()[:GOAL_CHARS]
+    if metadata is not None:
+        value["metadata"] = metadata
+    if settings is not None:
+        value["settings"] = settings.model_dump(mode="json")
+    value |= {"status": status, "updated": datetime.now(UTC).isoformat(timespec="seconds")}
+    await store.aput(_namespace(thread_id), "info", value, index=False)
+
+
+async def thread_info(store: BaseStore, thread_id: str) -> ThreadInfo:
+    """What is remembered about one thread. Raises UnknownThread."""
+    item = await store.aget(_namespace(thread_id), "info")
+    if item is None:
+        raise UnknownThread(f"there is no thread {thread_id!r}")
+    value = item.value
+    return ThreadInfo(
+        thread_id, value["goal"], value["status"], value["updated"], value.get("metadata") or value.get("extra") or {}
+    )
+
+
+async def thread_settings(store: BaseStore, thread_id: str) -> Settings | None:
+    """The settings with which the thread's request was started, or resumed last; None where none are remembered."""
+    item = await store.aget(_namespace(thread_id), "info")
+    found = item.value.get("settings") if item else None
+    return None if found is None else stored_settings(found)
+
+
+async def list_threads(storage: Storage, limit: int) -> list[ThreadInfo]:
+    """All threads with a checkpoint, the one changed last first."""
+    found = []
+    ids = await storage.thread_ids(limit)
+    async with storage.reader() as (_, store):
+        for thread_id in ids:
+            try:
+                found.append(await thread_info(store, thread_id))
+            except UnknownThread:
+                found.append(ThreadInfo(thread_id, "", "unknown", ""))
+    return found

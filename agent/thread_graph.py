@@ -13,11 +13,10 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from donewhen.agent.resuming import resume_command
-from donewhen.agent.run import known, run_of
+from donewhen.agent.run import known, note_thread, run_of, thread_settings
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.direct import direct, lent
 from donewhen.agent.storage.storage import Opened
-from donewhen.agent.threads import note_thread, thread_settings
 from donewhen.graph.sync import opened, wait
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrated

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from donewhen.agent.agent import Agent
     from donewhen.agent.run import Run, ThreadInfo
+    from donewhen.agent.stream import RunStream
     from donewhen.graph.build import build_graph
     from donewhen.graph.context import Executor
+    from donewhen.graph.events import Event, event_schema
     from donewhen.graph.sync import wait
     from donewhen.state.errors import (
         ConfigError,
@@ -24,21 +26,30 @@ if TYPE_CHECKING:
         UnknownThread,
     )
     from donewhen.state.ledger import Limits
+    from donewhen.state.plan.plan import PlanJson
+    from donewhen.state.proof.receipt import Outcome, Receipt
+    from donewhen.state.run import Pause, StepRecord
     from donewhen.state.settings import Profile, Settings
 
 __all__ = [
-    "Agent", "ConfigError", "DoneWhenError", "Executor", "GoalError", "Limits", "ModelError", "PlanError",
-    "Profile", "ResumeError", "Run", "Settings", "StaleAnswer", "StorageError", "ThreadBusy", "ThreadInfo",
-    "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "wait",
+    "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "GoalError", "Limits", "ModelError", "Outcome",
+    "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream", "Settings",
+    "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError",
+    "UnknownThread", "build_graph", "event_schema", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
     **dict.fromkeys(("Run", "ThreadInfo"), "agent.run"),
+    "RunStream": "agent.stream",
     "Executor": "graph.context",
+    **dict.fromkeys(("Event", "event_schema"), "graph.events"),
     "build_graph": "graph.build",
     "wait": "graph.sync",
     "Limits": "state.ledger",
+    "PlanJson": "state.plan.plan",
+    **dict.fromkeys(("Outcome", "Receipt"), "state.proof.receipt"),
+    **dict.fromkeys(("Pause", "StepRecord"), "state.run"),
     **dict.fromkeys(("Profile", "Settings"), "state.settings"),
 }
 

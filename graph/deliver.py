@@ -12,6 +12,7 @@ from donewhen.graph.people.pauses import closing
 from donewhen.prompts import render
 from donewhen.state.ledger import Amounts, add, exhausted, remaining
 from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, what_next
+from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.extraction import prose
 from donewhen.state.run import Json, Run, todos
 from donewhen.state.settings import Settings
@@ -68,7 +69,9 @@ def _ended(records: Json, ending: Json) -> Json:
     }
 
 
-async def _text(values: Json, ending: Json, draft: Json, deps: Deps, runtime: Runtime[Settings]) -> tuple[str, Amounts]:
+async def _text(
+    values: Json, ending: Json, draft: Receipt, deps: Deps, runtime: Runtime[Settings]
+) -> tuple[str, Amounts]:
     """What the user reads, and what writing it cost."""
     settings, anything = settings_of(runtime), any(row["status"] == "done" for row in draft["steps"])
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending)) if part)
@@ -113,7 +116,7 @@ def _written(message: AIMessage | None) -> str:
     return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
 
 
-def _by_code(draft: Json, ending: Json) -> str:
+def _by_code(draft: Receipt, ending: Json) -> str:
     """What became of the steps, in words made by code; "" where there were none and all is said."""
     first, reason = WHY.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
     why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason
@@ -126,7 +129,7 @@ def _said(runtime: Runtime[Settings], text: str) -> str:
     return text
 
 
-def _unsaid(draft: Json) -> list[str]:
+def _unsaid(draft: Receipt) -> list[str]:
     """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
     lines = [*not_asked(draft), *left_over(draft)]
     return ["", *lines, *what_next(draft)] if lines else []

@@ -2,23 +2,39 @@
 
 import asyncio
 import contextvars
+import os
 import sys
 import threading
 from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
-from functools import cache
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
 
-@cache
+_lock = threading.Lock()
+_loops: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
+"""By process: a child has its parent's memory, and none of its threads."""
+
+
 def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="donewhen-sync", daemon=True)
-    thread.start()
-    return loop, thread
+    with _lock:
+        if os.getpid() not in _loops:
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=loop.run_forever, name="donewhen-sync", daemon=True)
+            thread.start()
+            _loops[os.getpid()] = (loop, thread)
+        return _loops[os.getpid()]
+
+
+def _forked() -> None:
+    """Whoever held the lock is not there any more."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:

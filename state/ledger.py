@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
+from typing_extensions import TypedDict
 
 Amounts = dict[str, float]
 
@@ -24,6 +24,14 @@ class Limits(BaseModel):
     active_seconds: FiniteFloat | None = Field(default=None, ge=0, description="work, not waiting for people")
     questions: int | None = Field(default=None, ge=0, description="questions put to a person")
     replans: int | None = Field(default=None, ge=0)
+
+
+class MeterRow(TypedDict):
+    """What was spent of one key, and its limit."""
+
+    key: str
+    spent: float
+    limit: float | None
 
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
@@ -107,9 +115,7 @@ def _split(amount: float, parts: int) -> list[float]:
     return [amount] if parts == 1 else [math.nextafter(amount / parts, 0.0)] * parts
 
 
-def meter(
-    spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None
-) -> list[dict[str, Any]]:
+def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[MeterRow]:
     """Rows `{key, spent, limit}` of everything spent or limited, and of calls whose cost is not really known."""
     total, used = allowed(limits, granted), spent or {}
     return [

@@ -1,8 +1,9 @@
 """Run-scoped settings: the graph's `context_schema`. Defaults for everything, no secrets, nothing live."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -38,7 +39,7 @@ class Profile(BaseModel):
 class Settings(BaseModel):
     """What one run may do and how it behaves. Every field has a default; `None` for a context means all defaults."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     confirm: ConfirmPolicy = Field(default="always", description="which plans wait for a person")
     approvals: Literal["plan", "outside", "each", "never"] = Field(
@@ -102,7 +103,9 @@ class Settings(BaseModel):
     def _with_defaults(cls, given: Limits, info: Any) -> Limits:
         """Who limits the money has not said that a run may replan without end."""
         default = LIMITS if info.field_name == "limits" else STEP_LIMITS
-        return default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
+        whole = default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
+        whole.__pydantic_fields_set__.intersection_update(given.model_fields_set)  # what `merged` goes by
+        return whole
 
     @field_validator("models", "max_tokens")
     @classmethod
@@ -152,11 +155,69 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def read_settings(given: Settings | Mapping[str, Any] | None) -> Settings:
-    """The settings in `given`, None for all defaults. Raises ConfigError for values that cannot be."""
+Given = Settings | Mapping[str, Any] | None
+"""Settings as people give them."""
+
+
+def read_settings(given: Given) -> Settings:
+    """The settings in `given`, None for all defaults. Raises ConfigError for names and values that cannot be."""
     if isinstance(given, Settings):
         return given
     try:
         return Settings.model_validate(given or {})
     except ValidationError as error:
-        raise ConfigError(f"settings: {'; '.join(said_by(error))}") from None
+        raise ConfigError(f"settings: {'; '.join(_complaints(error))}") from None
+
+
+def merged(base: Settings, given: Given) -> Settings:
+    """`base` with what `given` sets, field by field; limits, the profile and models by their own fields.
+
+    Hard constraints only grow: tools that `base` forbids stay forbidden, and paths stay within those it allows.
+    Raises ConfigError as `read_settings`, and for paths outside.
+    """
+    if not given:
+        return base
+    change = read_settings(given).model_dump(exclude_unset=True)
+    whole = base.model_dump(exclude_unset=True)
+    for key, value in change.items():
+        old = whole.get(key)
+        whole[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+    if "profile" in change:
+        said = Profile.model_validate(change["profile"])
+        forbidden = dict.fromkeys([*base.profile.forbidden_tools, *said.forbidden_tools])
+        within = _within(base.profile.allowed_paths, said.allowed_paths)
+        whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within}
+    return Settings.model_validate(whole)
+
+
+def _within(base: list[str], given: list[str]) -> list[str]:
+    """The paths that both allow; an empty list allows all."""
+    if not base or not given:
+        return base or given
+    both = [path for path in given if any(PurePath(path).is_relative_to(each) for each in base)]
+    both += [path for path in base if any(PurePath(path).is_relative_to(each) for each in given) and path not in both]
+    if not both or any(".." in PurePath(path).parts for path in given):
+        raise ConfigError(f"settings: profile.allowed_paths {given} lie outside of {base}, which this agent is kept to")
+    return both
+
+
+def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What of `given` names settings, and the names that do not; for what comes from elsewhere."""
+    known = {key: value for key, value in given.items() if key in Settings.model_fields}
+    return known, [str(key) for key in given if key not in Settings.model_fields]
+
+
+def stored_settings(stored: Mapping[str, Any]) -> Settings:
+    """Settings as they were stored, perhaps by a version that had others."""
+    return Settings.model_validate(known_settings(stored)[0])
+
+
+def _complaints(error: ValidationError) -> Iterator[str]:
+    for item, said in zip(error.errors(), said_by(error), strict=False):
+        name = str(item["loc"][-1])
+        if item["type"] == "extra_forbidden":
+            parts: dict[str, type[BaseModel]] = {"limits": Limits, "step_limits": Limits, "profile": Profile}
+            near = get_close_matches(name, parts.get(str(item["loc"][0]), Settings).model_fields, n=1)
+            yield f"there is no {'.'.join(map(str, item['loc']))}" + (f"; did you mean {near[0]}?" if near else "")
+        else:
+            yield said

@@ -65,15 +65,17 @@ async def play(
     agent = Agent(model, tools, storage=storage, effects=own, executors=executors, **more)
     async with agent:
         chosen = FREE if settings is None else settings
-        events = [event async for event in agent.stream(goal, settings=chosen)]
+        stream = agent.stream(goal, settings=chosen)
+        events = [dict(event) async for event in stream]
         pauses: list[Json] = []
         left = list(answers)
-        while (run := events[-1]["run"]).status == "waiting" and left:
+        while (run := await stream.result()).status == "waiting" and left:
             assert len(pauses) < most, "the run asks without end"
             pauses.append(dict(run.pending[0]))
             answer = left[0] if callable(left[0]) and len(left) == 1 else left.pop(0)
             said = answer(run.pending[0]) if callable(answer) else answer
-            events += [event async for event in agent.stream_resume(run.thread_id, said, settings=chosen)]
+            stream = agent.stream_resume(run.thread_id, said, settings=chosen)
+            events += [dict(event) async for event in stream]
         state = await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
         return Flow(run, dict(state.values), events, pauses)
 

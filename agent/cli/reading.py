@@ -58,7 +58,7 @@ def show_thread(thread: str, *, storage: str | None, json: bool) -> int:
 
 
 def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str, str]]:
-    reason = (run.outcome or {}).get("reason") or ""
+    reason = run.outcome["reason"] if run.outcome else ""
     lines = [
         (f"Goal: {shorten(run.goal, 500)}", "bold"),
         (f"Status: {run.status}{f' ({reason})' if reason else ''}", ""),
@@ -71,7 +71,7 @@ def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str,
         lines += [
             (f"{terminal.mark(row.status)} {id} {shorten(row.content, 100)}", "") for id, row in progress.rows.items()
         ]
-    lines += [_question_line(row) for row in (run.receipt or {}).get("questions", ())]
+    lines += [_question_line(row) for row in (run.receipt["questions"] if run.receipt else ())]
     for pending in run.pending:
         lines += [("", ""), (f"Waiting for you: {pending['id']}", "bold"), (question_text(pending), "")]
     if run.answer:

@@ -84,10 +84,10 @@ def show_run(run: Run, terminal: Terminal, storage: str | None) -> None:
     if run.status == "waiting":
         _show_waiting(run, terminal, storage)
         return
-    receipt = run.receipt or {}
+    receipt: Mapping[str, Any] = run.receipt or {}
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
-    why = "" if run.status == "completed" else shorten((run.outcome or {}).get("reason") or "", 300)
+    why = "" if run.status == "completed" else shorten(run.outcome["reason"] if run.outcome else "", 300)
     if why and why[:40] in shorten(run.answer, len(run.answer)):
         why = ""  # the answer says it already
     meter = meter_text(run.spent, {}, terminal.marks["dot"])

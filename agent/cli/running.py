@@ -74,7 +74,7 @@ def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) ->
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        return agent.stream(goal, thread_id=request.thread, extra=choices.kept())
+        return agent.stream(goal, thread_id=request.thread, metadata=choices.kept())
 
     return _work(begin, choices, config, terminal, storage=storage, yes=yes, json=json)
 
@@ -84,7 +84,7 @@ def resume_thread(thread: str, reply: Reply, *, storage: str | None, yes: bool, 
     value = reply.value()
     config = configured(storage)
     info = remembered(thread, config)
-    choices, terminal = Choices.read(info.extra), _terminal(config, json)
+    choices, terminal = Choices.read(info.metadata), _terminal(config, json)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)

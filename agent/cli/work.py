@@ -4,8 +4,8 @@ People are asked outside the event loop, so that Ctrl-C works while they think.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -20,9 +20,8 @@ from donewhen.agent.cli.stopping import Stopping, Terminated
 from donewhen.agent.cli.terminal import Terminal
 from donewhen.agent.cli.views import View, open_view
 from donewhen.agent.run import Run
+from donewhen.agent.stream import RunStream
 from donewhen.state import errors
-
-Events = AsyncIterator[Mapping[str, Any]]
 
 
 @dataclass
@@ -77,7 +76,7 @@ def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, Opened]]
 Carry = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a leg to its end."""
-Begin = Callable[[Agent, Progress], Coroutine[Any, Any, Events | Run]]
+Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
@@ -113,19 +112,18 @@ def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[
     return run
 
 
-def _leg(carry: Carry, agent: Agent, events: Events, desk: Desk) -> Run:
+def _leg(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
     with open_view(desk.terminal, desk.progress, quiet=desk.json) as view:
         carry(_follow(events, view))
     end = desk.progress.end or {}
     if end.get("type") == "error":
         raise _error(end)
-    ended = end.get("run")
-    return ended if isinstance(ended, Run) else carry(agent.get(desk.progress.thread_id))
+    return events.run or carry(agent.get(desk.progress.thread_id))
 
 
-async def _follow(events: Any, view: View) -> None:
-    async with aclosing(events) as following:
-        async for event in following:
+async def _follow(events: RunStream, view: View) -> None:
+    async with events:
+        async for event in events:
             view.show(event)
 
 

@@ -26,10 +26,10 @@ async def ending(agent: Agent, thread_id: str) -> Json:
     return {
         "status": run.status,
         "answer": run.answer,
-        "code": (run.outcome or {}).get("code"),
+        "code": run.outcome["code"] if run.outcome else None,
         "steps": {id: {key: record.get(key) for key in kept} for id, record in run.steps.items()},
         "journal": {entry["id"]: {key: entry.get(key) for key in seen} for entry in values.get("journal") or ()},
-        "approvals": [dict(row) for row in (run.receipt or {}).get("approvals", ())],
+        "approvals": [dict(row) for row in (run.receipt["approvals"] if run.receipt else ())],
         "spent": {key: run.spent.get(key, 0) for key in COUNTED},
     }
 

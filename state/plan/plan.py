@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict
 
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules
@@ -92,6 +93,41 @@ class Plan(BaseModel):
     steps: list[PlanStep] = Field(min_length=1)
     schedule: Schedule | None = None
     speak: str | None = Field(default=None, description="what to tell the user with the plan")
+
+
+class CriterionJson(TypedDict):
+    """A `Criterion` in state."""
+
+    text: str
+    check: dict[str, Any] | None
+    """`{tool, arguments, expect}`."""
+    judge: bool
+
+
+class StepJson(TypedDict):
+    """A `PlanStep` in state."""
+
+    id: str
+    content: str
+    done_when: list[CriterionJson]
+    depends_on: list[str] | None
+    """None: on all earlier steps."""
+    executor: str | None
+    tools: list[str] | None
+    """None: whatever it needs, with a person asked before each write."""
+
+
+class PlanJson(TypedDict):
+    """A `Plan` in state and in `Run.plan`."""
+
+    title: str
+    complexity: Complexity
+    need_thinking: bool
+    steps: list[StepJson]
+    schedule: dict[str, Any] | None
+    speak: str | None
+    revision: str
+    """Its content hash; approval is bound to it."""
 
 
 def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:

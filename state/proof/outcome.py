@@ -1,15 +1,14 @@
 """How a run can end, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from donewhen.state.ledger import meter
 from donewhen.state.proof.evidence import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
+from donewhen.state.proof.receipt import EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.redaction import redact_json
 from donewhen.state.settings import Settings
-
-Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
 
 CODES: dict[str, Status | None] = {
     "answered": "completed",
@@ -57,7 +56,7 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
     return "partial" if any(good) else "failed"
 
 
-def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: str) -> dict[str, Any]:
+def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
     """Planned, executed, claimed, verified: everything a person needs to check the result. JSON."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
     journal = values.get("journal") or []
@@ -79,16 +78,28 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: str, code: st
     }
 
 
-def _effect(entry: Mapping[str, Any]) -> dict[str, Any]:
-    row = {key: entry[key] for key in ("id", "tool", "arguments", "ok", "effect")}
-    return {**row, "arguments": redact_json(entry["arguments"])}
+def _effect(entry: Mapping[str, Any]) -> EffectRow:
+    return {
+        "id": entry["id"],
+        "tool": entry["tool"],
+        "arguments": redact_json(entry["arguments"]),
+        "ok": entry["ok"],
+        "effect": entry["effect"],
+    }
 
 
-def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
     """Steps of earlier plans of this request that were not done and are not in the last one."""
     ids = {step["id"] for step in plan.get("steps", ())}
     return [
-        {"id": id, "status": record.get("status"), "reason": record.get("reason", ""), **record["replaced"]}
+        {
+            "id": id,
+            "content": record["replaced"]["content"],
+            "status": record["status"],
+            "reason": record.get("reason", ""),
+            "by": record["replaced"]["by"],
+            "instead": record["replaced"]["instead"],
+        }
         for id, record in records.items()
         if id not in ids and record.get("replaced")
     ]
@@ -100,7 +111,7 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
     return dict(approved["schedule"]) if approved.get("schedule") else None
 
 
-def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> dict[str, Any]:
+def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
     said = plan.get("speak") if entry["step"] == "plan" else records.get(entry["step"], {}).get("result")
@@ -114,9 +125,7 @@ def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[st
     }
 
 
-def _step_row(
-    step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> StepRow:
     verdicts = {verdict["criterion"]: verdict for verdict in record.get("verdicts") or ()}
     return {
         "id": step["id"],

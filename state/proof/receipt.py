@@ -4,12 +4,11 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from donewhen.state.ledger import MeterRow
 from donewhen.state.proof.evidence import Verdict
-from donewhen.state.proof.outcome import Status
+from donewhen.state.run import StepStatus
 
-StepStatus = Literal[
-    "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted"
-]  # fmt: skip
+Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
 
 
 class Evidence(TypedDict):
@@ -119,14 +118,6 @@ class EffectRow(TypedDict):
     effect: Literal["write", "idempotent"]
 
 
-class MeterRow(TypedDict):
-    """What was spent of one key, and its limit."""
-
-    key: str
-    spent: float
-    limit: float | None
-
-
 class PlanRow(TypedDict):
     """The last plan's name and content hash."""
 
@@ -150,3 +141,16 @@ class Receipt(TypedDict):
     effects: list[EffectRow]
     spent: dict[str, float]
     meter: list[MeterRow]
+
+
+class Outcome(TypedDict):
+    """How a run ended."""
+
+    status: Status
+    code: str
+    """The terminal reason, one of `state/proof/outcome.py`."""
+    text: str
+    """The answer, for the user."""
+    reason: str
+    """For logs."""
+    receipt: Receipt

@@ -32,14 +32,14 @@ async def test_start_resume_get_receipt_delete() -> None:
     """§9: the life of a run through the public face."""
     model = one_step()
     async with Agent(model, storage="memory:") as agent:
-        run = await agent.start("do it", thread_id="t", extra={"folder": "/work"})
+        run = await agent.start("do it", thread_id="t", metadata={"folder": "/work"})
         assert (run.thread_id, run.status, run.goal, run.answer) == ("t", "waiting", "do it", "")
         assert run.plan is not None
         assert run.outcome is run.receipt is None
         assert await agent.get("t") == run
         assert await agent.receipt("t") is None
         info = await agent.info("t")
-        assert (info.goal, info.status, info.extra) == ("do it", "waiting", {"folder": "/work"})
+        assert (info.goal, info.status, info.metadata) == ("do it", "waiting", {"folder": "/work"})
         ended = await agent.resume("t", "approve")
         assert (ended.status, ended.answer, ended.pending) == ("completed", "All done.", ())
         assert await agent.receipt("t") == ended.receipt
@@ -75,9 +75,10 @@ async def test_a_failure_is_an_event_and_an_exception() -> None:
     await agent.graph.aupdate_state(
         config("t"), {"pending": {**run.pending[0], "kind": "no such kind"}}, as_node="plan"
     )
-    told = [event async for event in agent.stream_resume("t")]
+    stream = agent.stream_resume("t")
+    told = [event async for event in stream]
     assert [event["type"] for event in told] == ["started", "error"]
-    assert (told[-1]["kind"], isinstance(told[-1]["error"], KeyError)) == ("KeyError", True)
+    assert (told[-1]["kind"], isinstance(stream.error, KeyError), stream.run) == ("KeyError", True, None)
     with pytest.raises(KeyError):
         await agent.resume("t")
     assert (await agent.get("t")).status == "running"

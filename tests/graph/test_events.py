@@ -4,31 +4,14 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
-from donewhen import Agent, Limits, Settings
+from donewhen import Agent, Event, Limits, Settings, event_schema
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, give_up, submit_plan
 from tests.flows import FREE, Flow, one_step, play, steps
 
-FIELDS = {
-    "started": {"thread_id", "goal"},
-    "goal": {"text"},
-    "note": {"text"},
-    "speech": {"step", "text"},
-    "speech_restarted": {"step"},
-    "plan": {"plan"},
-    "todos": {"todos"},
-    "step_started": {"step", "content"},
-    "tool_started": {"step", "tool", "arguments"},
-    "observation": {"id", "step", "tool", "ok", "text", "seconds"},
-    "correction": {"step", "text"},
-    "step_finished": {"step", "status", "result", "reason"},
-    "charged": {"step", "spent"},
-    "spent": {"meter"},
-    "waiting": {"pending", "problem", "run"},
-    "outcome": {"status", "code", "text", "run"},
-    "error": {"kind", "text", "error"},
-}
+SHAPE: TypeAdapter[Any] = TypeAdapter(Event)
 TERMINAL = ("waiting", "outcome", "error")
 
 
@@ -38,11 +21,10 @@ def look(x: str = "") -> str:
 
 
 def well_formed(events: list[dict[str, Any]], starts: int = 1) -> None:
-    """Every event has its fields and is JSON (but for the run); each stream begins once and ends once."""
+    """Every event is of its type and dumps to JSON; each stream begins once and ends once."""
     for event in events:
-        marked = {"answer"} if event["type"] == "speech" else set()
-        assert set(event) - {"type"} - marked == FIELDS[event["type"]], event
-        json.dumps({key: value for key, value in event.items() if key not in ("run", "error")})
+        SHAPE.validate_python(event, strict=True, extra="forbid")
+        assert json.loads(json.dumps(event)) == event
     assert [e["type"] for e in events].count("started") == starts
     assert len([e for e in events if e["type"] in TERMINAL]) == starts
     assert events[0]["type"] == "started"
@@ -90,6 +72,15 @@ async def test_the_checklist_follows_the_steps() -> None:
     assert flow.told("todos")[-1]["todos"] == flow.values["todos"]
 
 
+def test_events_have_a_schema() -> None:
+    """A1, S01: one union told apart by `type`, for programs in any language."""
+    schema = event_schema()
+    assert schema["discriminator"]["propertyName"] == "type"
+    assert {"started", "speech", "observation", "waiting", "outcome", "error"} <= set(
+        schema["discriminator"]["mapping"]
+    )
+
+
 ENDS: dict[str, tuple[Any, dict[str, Any], str]] = {
     "answered": (lambda: ScriptedModel([answer("Hi.")]), {}, "outcome"),
     "declined": (lambda: ScriptedModel([decline("r", "g")]), {}, "outcome"),
@@ -116,7 +107,7 @@ async def test_every_end_is_one_event(end: str, monkeypatch: pytest.MonkeyPatch)
     agent = Agent(
         build(), [look], storage="memory:", effects={"look": "read"}, settings=Settings(**{**FREE, **settings})
     )
-    events = [event async for event in agent.stream("go")]
+    events = [dict(event) async for event in agent.stream("go")]
     well_formed(events)
     assert events[-1]["type"] == last
 

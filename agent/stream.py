@@ -1,0 +1,219 @@
+"""A run under way as its caller sees it: events in order, and a session that ends when nobody wants it any more."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from langgraph.runtime import RunControl
+
+from donewhen.agent.run import Run
+from donewhen.graph.events import Ended, Event, Failed, Waiting
+from donewhen.state.errors import DoneWhenError
+
+OnLeave = Literal["stop", "continue"]
+PATIENCE = 10.0
+"""Seconds that a call at work has to end after its stream was left, before it is cut off."""
+
+
+class Session:
+    """One leg of a run in a task of its own: it opens the thread, works, frees the thread, then says how it ended.
+
+    It goes no further than whoever listens: an event is told when the one before it was dealt with.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        work: "Callable[[Session], Awaitable[Run]]",
+        on_leave: OnLeave,
+        ended: "Callable[[Session], None]",
+    ) -> None:
+        self.thread_id = thread_id
+        self.control = RunControl()
+        self.run: Run | None = None
+        self.error: Exception | None = None
+        self.told = False
+        """Whether anything was told yet. Before that nothing has happened, and an error is raised, not told."""
+        self.left = False
+        self.listener: asyncio.Task[Any] | None = None
+        self._on_leave = on_leave
+        self._work = work
+        self._ended = ended
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._free: Future[None] = Future()
+        self._loop = asyncio.get_running_loop()
+        self._task = self._loop.create_task(self._own(), name=f"donewhen {thread_id}")
+
+    async def _own(self) -> None:
+        try:
+            self.run = await self._work(self)
+        except Exception as error:
+            self.error = error
+        finally:
+            self._ended(self)
+            end = terminal(self.run) if self.run else failed(self.error or DoneWhenError("the run was cut off"))
+            self._events.put_nowait(end)
+            self._free.set_result(None)
+
+    async def tell(self, event: Event) -> None:
+        """Hand an event over, and wait until the next one is wanted."""
+        self.told = True
+        if not self.left:
+            self._events.put_nowait(event)
+            await self._events.join()
+
+    async def next(self) -> Event:
+        """The next event; whoever asks has dealt with the one before."""
+        self.listener = asyncio.current_task()
+        self._dealt_with()
+        return await self._events.get()
+
+    def _dealt_with(self) -> None:
+        with suppress(ValueError):  # the first time, nothing was told
+            self._events.task_done()
+
+    @property
+    def done(self) -> bool:
+        """Whether the thread is free again."""
+        return self._free.done()
+
+    async def yielded(self) -> None:
+        """Where it was left, and is not to go on: wait until it has stopped, and the thread is free.
+
+        Left it has also whoever listened and now, in the same task, wants the thread again, or came to a bad end.
+        """
+        listener = self.listener
+        gone = listener is None or listener is asyncio.current_task()
+        if not gone and listener is not None and listener.done():
+            gone = listener.cancelled() or listener.exception() is not None
+        if self.left or gone:
+            await self.released()
+
+    def drain(self) -> None:
+        """Stop at the next clean point; may be called from any thread."""
+        self.control.request_drain("drain")
+
+    def leave(self) -> None:
+        """Nobody listens any more; may be called from any thread."""
+        with suppress(RuntimeError):  # its loop is closed, and took the task along
+            self._loop.call_soon_threadsafe(self._leave)
+
+    def _leave(self, on_leave: OnLeave | None = None) -> None:
+        if self.left or self.done:
+            return
+        self.left = True
+        self._dealt_with()
+        if (on_leave or self._on_leave) == "stop":
+            self.drain()
+            self._loop.call_later(PATIENCE, self._task.cancel)
+
+    async def stopped(self, patience: float = PATIENCE) -> None:
+        """Wait until the thread is free: what is at work may end within `patience`, then it is cut off."""
+        if self._loop.is_closed():
+            return
+        self._loop.call_soon_threadsafe(self._leave, "stop")
+        if not patience:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        await asyncio.wait({asyncio.wrap_future(self._free)})
+
+    async def released(self) -> None:
+        """Leave, and wait until the thread is free, unless the run is to go on."""
+        if self._on_leave == "continue":
+            self._leave()
+        else:
+            await self.stopped()
+
+
+class RunStream:
+    """The events of a run, as they happen; the last, `waiting`, `outcome` or `error`, comes when the thread is free.
+
+    Iterate it, in an `async with` for choice. Whoever leaves early (a break, an exception, a cancelled task, or just no
+    reference any more) leaves the run to `on_leave`: it stops at its next clean point, where a call at work has
+    10 seconds to end, or it goes on unheard. In an `async with` that is over when the block is left; a cancelled block
+    cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
+    """
+
+    def __init__(self, thread_id: str, begin: Callable[[], Awaitable[Session]]) -> None:
+        self.thread_id = thread_id
+        self._begin = begin
+        self._session: Session | None = None
+        self._over = False
+
+    @property
+    def run(self) -> Run | None:
+        """The run as the last event has it; None before, and after an error."""
+        return self._session.run if self._session else None
+
+    @property
+    def error(self) -> Exception | None:
+        """The exception that an `error` event tells of."""
+        return self._session.error if self._session else None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        if self._over:
+            raise StopAsyncIteration
+        if self._session is None:
+            self._session = await self._begin()
+        event = await self._session.next()
+        if event["type"] in ("waiting", "outcome", "error"):
+            self._over = True
+            if self.error and not self._session.told:
+                raise self.error
+        return event
+
+    async def result(self) -> Run:
+        """Go on to the end, and give the run. Raises what went wrong instead of telling it."""
+        try:
+            async for _ in self:
+                pass
+        except asyncio.CancelledError:
+            if self._session:
+                await self._session.stopped(patience=0)
+            raise
+        if self.run is None:
+            raise self.error or DoneWhenError("the run was cut off; resume it")
+        return self.run
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._session and kind is not None and issubclass(kind, asyncio.CancelledError):
+            self._over = True
+            await self._session.stopped(patience=0)
+        else:
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Leave; with `on_leave="stop"`, wait until the thread is free."""
+        self._over = True
+        if self._session:
+            await self._session.released()
+
+    def __del__(self) -> None:
+        if (session := getattr(self, "_session", None)) and not session.done:
+            session.leave()
+
+
+def terminal(run: Run) -> Waiting | Ended:
+    """The event that ends a stream: what is waited for, or the outcome."""
+    if run.status == "waiting":
+        return {"type": "waiting", "pending": list(run.pending), "problem": run.problem, "run": run.to_dict()}
+    if run.outcome is None:
+        text = "Stopped; resume goes on from here."
+        return {"type": "outcome", "status": "running", "code": "interrupted", "text": text, "run": run.to_dict()}
+    status, code, text = run.outcome["status"], run.outcome["code"], run.outcome["text"]
+    return {"type": "outcome", "status": status, "code": code, "text": text, "run": run.to_dict()}
+
+
+def failed(error: BaseException) -> Failed:
+    """The event that tells of an exception."""
+    return {"type": "error", "kind": type(error).__name__, "text": str(error)}
