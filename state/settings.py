@@ -175,8 +175,8 @@ def merged(base: Settings, given: Given) -> Settings:
     Hard constraints only grow: tools that `base` forbids stay forbidden, and paths stay within those it allows.
     Raises ConfigError as `read_settings`, and for paths outside.
     """
-    if not given:
-        return base
+    if not given or not base.model_fields_set:
+        return read_settings(given) if given else base
     change = read_settings(given).model_dump(exclude_unset=True)
     whole = base.model_dump(exclude_unset=True)
     for key, value in change.items():

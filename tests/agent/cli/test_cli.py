@@ -117,9 +117,9 @@ def test_the_thread_remembers_folder_model_and_settings(shell: Shell, tmp_path: 
     with scripted(shell, triage=[submit_plan([WRITE])], execute=execute, deliver=["Done."]):
         assert shell.run("--max-rounds", "7", "--model", "openai:first").exit_code == Exit.WAITING
         thread = json.loads(shell("threads", "--json").stdout)["threads"][0]
-        assert thread["extra"]["dir"] == str(shell.work)
-        assert thread["extra"]["model"] == "openai:first"
-        assert thread["extra"]["settings"]["limits"]["rounds"] == 7
+        assert thread["metadata"]["dir"] == str(shell.work)
+        assert thread["metadata"]["model"] == "openai:first"
+        assert thread["metadata"]["settings"]["limits"]["rounds"] == 7
         result = shell("resume", thread["thread_id"], "--approve", DONEWHEN_MODEL="openai:another")
     assert result.exit_code == Exit.COMPLETED, result.stderr
     assert (shell.work / "out.txt").exists()
