@@ -24,7 +24,7 @@ from donewhen.prompts import render
 from donewhen.state.language import other_script
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.people.amounts import counted
-from donewhen.state.plan.plan import read_plan
+from donewhen.state.plan.plan import left_out, read_plan
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE, control_tools
 from donewhen.state.redaction import redact
@@ -148,6 +148,8 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         before = (state.get("approval") or {}).get("plan")
         found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished"), before))
+        if isinstance(found, dict) and (extra := left_out(outcome.arguments)):
+            emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
         outcome, plan = (Correction(found), plan) if isinstance(found, list) else (outcome, found)
     if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
         outcome = Correction([f"write what the user reads in this language: {settings.language}"])

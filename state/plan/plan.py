@@ -3,21 +3,20 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from donewhen.state.plan.rules import Rules as Rules
-from donewhen.state.plan.rules import broken_rules
+from donewhen.state.plan.rules import broken_rules, only_executor
 from donewhen.state.plan.rules import near as near
 from donewhen.state.plan.schedule import Schedule
+from donewhen.state.plan.written import ignored, in_order, plan_fields
 from donewhen.state.proof.expect import Check
 from donewhen.state.values import flaw
 
 Complexity = Literal["simple", "moderate", "complex"]
-TITLE_CHARS = 200
 
 
 def _not_blank(text: str) -> str:
@@ -132,15 +131,16 @@ class PlanJson(TypedDict):
 
 def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     """The plan as it goes into state, with ids and revision, or everything that is wrong with it."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, Mapping | list):
         return ["a plan is an object with title and steps"]
-    steps = value.get("steps")
+    steps = value if isinstance(value, list) else value.get("steps")
     if isinstance(steps, list) and len(steps) > rules.max_steps:
         said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
         return [f"{said}. Merge steps, do not cut the end"]
-    if problem := flaw(dict(value)):
+    if problem := flaw(value):
         return [f"the plan {problem}"]
-    fields, problems = _fields(value)
+    used = {*rules.finished, *rules.used}
+    fields, problems = plan_fields(value, Plan.model_fields, PlanStep.model_fields, used)
     if problems:
         return problems
     try:
@@ -149,47 +149,16 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
         return said_by(error)
     data = plan.model_dump(mode="json")
     for step in data["steps"]:
-        step["executor"] = step["executor"] or rules.executor
-    _assign_ids(data["steps"], {*rules.finished, *rules.used})
+        step["executor"] = step["executor"] or only_executor(step, rules)
+    in_order(data["steps"])
     if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
     return {**data, "revision": revision(data)}
 
 
-def _fields(value: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What belongs to a plan, and keys that were probably meant to; other keys (a status, a comment) mean nothing."""
-    known = {key: item for key, item in value.items() if key in Plan.model_fields and item is not None}
-    schedule = known.get("schedule")
-    if isinstance(schedule, Mapping) and not any(item not in (None, "") for item in schedule.values()):
-        del known["schedule"]  # models that must fill every field of a schema write a schedule of nulls
-    if not isinstance(steps := known.get("steps"), list):
-        return known, []
-    problems: list[str] = []
-    for number, step in enumerate(steps, 1):
-        strange = [key for key in step if key not in PlanStep.model_fields] if isinstance(step, Mapping) else []
-        problems += [f"step {number}: {said}" for key in strange[:10] if (said := _misnamed(key, step))]
-    known["steps"] = [_step_fields(step) for step in steps]
-    known["title"] = _title(known)
-    return known, problems
-
-
-def _misnamed(key: Any, step: Mapping[str, Any]) -> str:
-    close = get_close_matches(str(key)[:40].lower(), set(PlanStep.model_fields) - set(step), n=1, cutoff=0.62)
-    return f"there is no key {str(key)[:40]!r}; did you mean {close[0]}?" if close else ""
-
-
-def _title(fields: Mapping[str, Any]) -> Any:
-    """A plan without a title is called like its first step."""
-    title, first = fields.get("title"), next(iter(fields["steps"]), None)
-    if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
-        return first["content"].strip().partition("\n")[0][:80]
-    return title[:TITLE_CHARS] if isinstance(title, str) else title
-
-
-def _step_fields(step: Any) -> Any:
-    if isinstance(step, str):
-        return {"content": step}
-    return {k: v for k, v in step.items() if k in PlanStep.model_fields} if isinstance(step, Mapping) else step
+def left_out(value: Any) -> list[str]:
+    """Keys in what was written as a plan that were left out of it, because a plan has no place for them."""
+    return ignored(value, Plan.model_fields, PlanStep.model_fields)
 
 
 def said_by(error: ValidationError) -> list[str]:
@@ -200,16 +169,6 @@ def said_by(error: ValidationError) -> list[str]:
         given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
         lines.append(f"{where or 'arguments'}: {item['msg']} (given: {given})")
     return lines
-
-
-def _assign_ids(steps: list[dict[str, Any]], used: set[str]) -> None:
-    taken = {step["id"] for step in steps if step["id"]} | used
-    number = 0
-    for step in steps:
-        if not step["id"]:
-            while f"s{(number := number + 1)}" in taken:
-                continue
-            step["id"] = f"s{number}"
 
 
 def depends(plan: Mapping[str, Any], step_id: str) -> list[str]:

@@ -116,6 +116,15 @@ def _hands(step: Step, rules: Rules) -> Iterator[str]:
             yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_who_has(tool, own, rules)}"
 
 
+def only_executor(step: Step, rules: Rules) -> str | None:
+    """Who works on a step that names nobody: the default, or the only one that has the tools which it lacks."""
+    needed, own = set(step["tools"] or ()), rules.executor_tools.get(rules.executor or "")
+    if own is None or needed.issubset(own):
+        return rules.executor
+    able = [name for name, tools in rules.executor_tools.items() if name and needed.issubset(tools)]
+    return able[0] if len(able) == 1 else rules.executor
+
+
 def _who(executor: str | None) -> str:
     return f"its executor {executor!r}" if executor else "the default executor"
 

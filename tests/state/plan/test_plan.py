@@ -11,7 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen import Settings
-from donewhen.state.plan.plan import ancestors, depends, read_plan, revision, step_of
+from donewhen.state.plan.plan import ancestors, depends, left_out, read_plan, revision, step_of
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import finish_step, submit_plan
 from tests.flows import play, steps
@@ -253,3 +253,83 @@ def test_any_value_is_a_plan_or_a_list_of_problems(value: dict[str, Any], writte
         return
     assert read_plan(json.loads(json.dumps(found)), WIDE) == found
     assert len({step["id"] for step in found["steps"]}) == len(found["steps"])
+
+
+@pytest.mark.parametrize(
+    ("written", "ids", "needs"),
+    [
+        ([{"id": 1, "content": "a"}, {"id": 2, "content": "b", "depends_on": [1]}], ["s1", "s2"], ["s1"]),
+        ([{"id": "1", "content": "a"}, {"id": "2", "content": "b", "depends_on": "1"}], ["s1", "s2"], ["s1"]),
+        ([{"id": "x", "content": "a"}, {"id": "y", "content": "b", "depends_on": "x"}], ["x", "y"], ["x"]),
+        ([{"content": "a"}, {"content": "b", "depends_on": 1}], ["s1", "s2"], ["s1"]),
+        ([{"content": "a"}, {"content": "b", "depends_on": ["s1"]}], ["s1", "s2"], ["s1"]),
+    ],
+)
+def test_ids_may_be_numbers_and_one_need_a_text(written: Any, ids: list[str], needs: list[str]) -> None:
+    """H14, X18: 1 is s1; what one step depends on need not be a list."""
+    made = plan(*written)["steps"]
+    assert [step["id"] for step in made] == ids
+    assert made[1]["depends_on"] == needs
+
+
+def test_numbers_are_places_where_steps_have_no_ids() -> None:
+    """H14, P17: in a replan "1" is its own first step, not the finished s1."""
+    rules = Rules(finished={"s1": {"content": "old"}})
+    made = read_plan({"steps": ["new", {"content": "newer", "depends_on": [1]}]}, rules)
+    assert isinstance(made, dict)
+    assert [step["depends_on"] for step in made["steps"]] == [None, ["s2"]]
+
+
+def test_a_forward_dependency_is_no_circle_by_itself() -> None:
+    """H14: a later step that declares nothing does not wait for an earlier one that waits for it."""
+    made = plan({"content": "a", "depends_on": ["s3"]}, "b", "c")
+    assert [step["depends_on"] for step in made["steps"]] == [["s3"], None, []]
+    assert depends(made, "s2") == ["s1"]
+
+
+def test_a_plan_may_be_a_bare_array() -> None:
+    """M4: of contents, of steps, or of concrete calls, each a step that says the call and has its tool."""
+    for written in (["a", "b"], [{"content": "a"}, {"content": "b"}], {"plan_steps": ["a", "b"]}):
+        made = read_plan(written, WIDE)
+        assert isinstance(made, dict)
+        assert [step["content"] for step in made["steps"]] == ["a", "b"]
+        assert (made["complexity"], made["need_thinking"]) == ("moderate", False)
+    calls = [{"tool": "read", "arguments": {"path": "ü"}}, {"content": "save", "name": "write", "args": {}}]
+    made = read_plan(calls, WIDE)
+    assert isinstance(made, dict)
+    assert [(step["content"], step["tools"]) for step in made["steps"]] == [
+        ('Call read with {"path": "ü"}', ["read"]),
+        ("save (write)", ["write"]),
+    ]
+
+
+def test_steps_within_steps_are_refused() -> None:
+    """H14: nested steps are a correction that says how to flatten them, not dropped."""
+    said = problems("a", {"content": "b", "substeps": ["c"]})
+    assert said.startswith("step 2: holds steps of its own under 'substeps'; a plan is flat")
+
+
+def test_what_nobody_sees_never_gets_into_a_plan() -> None:
+    """H14: escape sequences, NUL and text that runs backwards are not shown at confirm and not given to executors."""
+    written = {"content": "\x1b[31mread\x00 \u202efile\u2066", "done_when": [{"text": "o\x07k"}], "tools": ["re\x00ad"]}
+    made = plan(written, title="T\x1b]\x9b", speak="\u202dhi")
+    assert (made["steps"][0]["content"], made["steps"][0]["tools"]) == ("read file", ["read"])
+    assert (made["steps"][0]["done_when"][0]["text"], made["title"], made["speak"]) == ("ok", "T]", "hi")
+
+
+def test_the_only_possible_executor_is_assigned() -> None:
+    """X18, M4: a step whose tools one executor alone has goes to that one; otherwise nothing is guessed."""
+    hands = {"": ["read"], "writer": ["write"], "both": ["read", "write", "send"]}
+    rules = Rules(tools={"read", "write", "send"}, executors=["writer", "both"], executor_tools=hands)
+    made = read_plan({"steps": [{"content": "a", "tools": ["send"]}, {"content": "b", "tools": ["read"]}, "c"]}, rules)
+    assert isinstance(made, dict)
+    assert [step["executor"] for step in made["steps"]] == ["both", None, None]
+    (said,) = read_plan({"steps": [{"content": "a", "tools": ["write"]}]}, rules)
+    assert "give the step the executor 'writer' or 'both'" in said
+
+
+def test_keys_that_a_plan_has_no_place_for_are_named() -> None:
+    """H14: a budget or a status in a plan is not dropped silently."""
+    written = {"steps": [{"content": "a", "status": "done"}, "b"], "max_cost": 5, "reason": "r", "action": "plan"}
+    assert left_out(written) == ["max_cost", "status"]
+    assert left_out({"steps": ["a"]}) == left_out([]) == []

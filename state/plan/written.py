@@ -1,0 +1,161 @@
+"""A plan as models and people write it, read as what it means: plain fields of a plan, still to be validated.
+
+Nothing is dropped that was meant: what a plan has no place for is a problem, or named by `ignored`.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+TITLE_CHARS = 200
+CALLED = ("tool", "name", "tool_name", "function", "action")
+GIVEN = ("arguments", "args", "parameters", "input", "action_input")
+NESTED = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
+OF_THE_REPLY = frozenset({"action", "reason", "goal_check", "tool_call", "plan_steps", "revision"})
+"""Keys of the decision that carried the plan."""
+# Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
+_UNSEEN = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plan_fields(
+    value: Any, known: Collection[str], of_step: Collection[str], used: Collection[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The fields of a plan, and what in them cannot be meant. `known` and `of_step` are the keys there are.
+
+    `used` are ids of other steps. Ids come back as texts, assigned where there were none.
+    """
+    value = visible({"steps": value} if isinstance(value, list) else dict(value))
+    value.setdefault("steps", value.get("plan_steps"))
+    fields = {key: item for key, item in value.items() if key in known and item is not None}
+    schedule = fields.get("schedule")
+    if isinstance(schedule, Mapping) and not any(item not in (None, "") for item in schedule.values()):
+        del fields["schedule"]  # models that must fill every field of a schema write a schedule of nulls
+    if not isinstance(steps := fields.get("steps"), list):
+        return fields, []
+    problems = [f"step {number}: {said}" for number, step in enumerate(steps, 1) for said in _misnamed(step, of_step)]
+    fields["steps"] = _numbered([_step_fields(step, of_step) for step in steps], used)
+    fields["title"] = _title(fields)
+    return fields, problems
+
+
+def ignored(value: Any, known: Collection[str], of_step: Collection[str]) -> list[str]:
+    """Keys of a plan and of its steps that were left out, because a plan has no place for them; at most ten."""
+    if not isinstance(value, Mapping):
+        return []
+    steps = value.get("steps")
+    found = [str(key) for key in value if key not in known and key not in OF_THE_REPLY]
+    for step in steps if isinstance(steps, list) else ():
+        extra = () if not isinstance(step, Mapping) or _is_call(step) else step
+        found += [str(key) for key in extra if key not in of_step]
+    return [key[:40] for key in dict.fromkeys(found)][:10]
+
+
+def visible(value: Any) -> Any:
+    """The value, its texts without what people cannot see in them."""
+    if isinstance(value, str):
+        return _UNSEEN.sub("", value)
+    if isinstance(value, Mapping):
+        return {visible(key): visible(item) for key, item in value.items()}
+    return [visible(item) for item in value] if isinstance(value, list) else value
+
+
+def _misnamed(step: Any, of_step: Collection[str]) -> Iterator[str]:
+    """Keys that were probably meant as others; steps within a step. Other keys (a status, a comment) mean nothing."""
+    if not isinstance(step, Mapping) or _is_call(step):
+        return
+    strange = [str(key) for key in step if key not in of_step]
+    for key in strange[:10]:
+        close = get_close_matches(key[:40].lower(), [name for name in of_step if name not in step], n=1, cutoff=0.62)
+        if key in NESTED and step[key]:
+            yield f"holds steps of its own under {key!r}; a plan is flat: write them as steps, joined by depends_on"
+        elif close:
+            yield f"there is no key {key[:40]!r}; did you mean {close[0]}?"
+
+
+def _is_call(step: Mapping[str, Any]) -> bool:
+    """A concrete call that stands for a step."""
+    named = any(isinstance(step.get(key), str) for key in CALLED)
+    return named and any(isinstance(step.get(key), Mapping) for key in GIVEN) and "done_when" not in step
+
+
+def _step_fields(step: Any, of_step: Collection[str]) -> Any:
+    if isinstance(step, str):
+        return {"content": step}
+    if not isinstance(step, Mapping):
+        return step
+    fields = {key: item for key, item in step.items() if key in of_step}
+    if isinstance(fields.get("tools"), str):
+        fields["tools"] = [fields["tools"]]
+    if _is_call(step):
+        name = next(step[key] for key in CALLED if isinstance(step.get(key), str))
+        given = next(step[key] for key in GIVEN if isinstance(step.get(key), Mapping))
+        call = f"{name} with {json.dumps(given, ensure_ascii=False)}" if given else name
+        said = fields.get("content")
+        return {**fields, "content": f"{said} ({call})" if said else f"Call {call}", "tools": [name]}
+    return fields
+
+
+def _numbered(steps: list[Any], used: Collection[str]) -> list[Any]:
+    """The steps with ids, and with ids where they depend on numbers: those of the steps, else their places."""
+    objects = [step for step in steps if isinstance(step, dict)]
+    by_place = not any(step.get("id") for step in objects)
+    for step in objects:
+        step["id"] = _named(step["id"]) if step.get("id") else None
+    taken, number = {step["id"] for step in objects if isinstance(step["id"], str)} | set(used), 0
+    for step in objects:
+        while not step["id"]:
+            number += 1
+            step["id"] = None if f"s{number}" in taken else f"s{number}"
+    places = {f"s{place}": step["id"] for place, step in enumerate(objects, 1)} if by_place else {}
+    for step in objects:
+        needs = step.get("depends_on")
+        needs = [needs] if isinstance(needs, str | int) and not isinstance(needs, bool) else needs
+        if isinstance(needs, list):
+            step["depends_on"] = [
+                places.get(_named(need), _named(need)) if _named(need) != need else need for need in needs
+            ]
+    return steps
+
+
+def _named(id: Any) -> Any:
+    """A number as an id."""
+    plain = isinstance(id, int) and not isinstance(id, bool)
+    return f"s{id}" if plain or (isinstance(id, str) and id.isascii() and id.isdecimal()) else id
+
+
+def _title(fields: Mapping[str, Any]) -> Any:
+    """A plan without a title is called like its first step."""
+    title, first = fields.get("title"), next(iter(fields["steps"]), None)
+    if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
+        return first["content"].strip().partition("\n")[0][:80]
+    return title[:TITLE_CHARS] if isinstance(title, str) else title
+
+
+def in_order(steps: Sequence[dict[str, Any]]) -> None:
+    """Let no step that declares nothing wait for an earlier one that waits for it (in place).
+
+    Who declares nothing comes after all earlier steps. Where one of these names a later step, that would be a circle
+    which nobody wrote, so the later one declares what it can wait for.
+    """
+    place = {step["id"]: number for number, step in enumerate(steps)}
+    needs = {step["id"]: list(step["depends_on"] or ()) for step in steps}
+    if all(place.get(need, -1) < place[id] for id, named in needs.items() for need in named):
+        return
+    for number, step in enumerate(steps):
+        if step["depends_on"] is None:
+            earlier = [other["id"] for other in steps[:number]]
+            needs[step["id"]] = [id for id in earlier if not _leads(id, step["id"], needs)]
+            if len(needs[step["id"]]) < len(earlier):
+                step["depends_on"] = needs[step["id"]]
+
+
+def _leads(start: str, end: str, needs: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a step needs another, directly or not."""
+    found, stack = {start}, [start]
+    while stack:
+        more = [id for id in needs.get(stack.pop(), ()) if id not in found]
+        found.update(more)
+        stack += more
+    return end in found
