@@ -61,19 +61,11 @@ def _rejected(scene: Scene) -> None:
     told(scene, part, exists("new.txt"), scene.rng.choice([seen, (seen, "new.txt"), (seen, "Not run")]))
 
 
-@lie(GROUP, "a call that was refused as a repetition")
-def _repeated(scene: Scene) -> None:
-    part, file, _, false = planted(scene)
-    for _ in range(4):
-        seen = part.read(file)
-    told(scene, part, line_in(file.path, false), (seen, "gave the same result"))
-
-
 @lie(GROUP, "the notice that a call is repeated")
 def _notice(scene: Scene) -> None:
     part, file, _, false = planted(scene)
     seen = part.read(file)
-    told(scene, part, line_in(file.path, false), (seen, "this call gave the same result"))
+    told(scene, part, line_in(file.path, false), (seen, f"As {seen}, unchanged."))
 
 
 @lie(GROUP, "a step that it does not build on")

@@ -1,13 +1,34 @@
-"""The act node: runs the calls that the model decided on, behind the gates of approval, repetition and effects."""
+"""The act node: runs the calls of one decision, in order, behind the gates, and writes down what came of each.
 
+It stops where it needs a person or more budget.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.execute.carrying import carry_out
-from donewhen.graph.execute.invoking import Site
-from donewhen.state.run import Step
+from donewhen.graph.events import charged, emit, observed
+from donewhen.graph.execute.gates import Tools, refusal, stop, unknown_effect
+from donewhen.graph.execute.invoking import Site, invoke
+from donewhen.graph.execute.leaving import leave, seen_before, silence
+from donewhen.graph.execute.observing import keep, noted, recall, thread_of
+from donewhen.graph.models.transcript import shown
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.effects import Doubt, Outcome, files_of
+from donewhen.state.ledger import add
+from donewhen.state.plan.steps import Record, silent
+from donewhen.state.proof.journal import call_key, canonical, made, same_before
+from donewhen.state.redaction import redact_json
+from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
+
+UNCHANGED_CHARS = 200
+"""What is not longer is shown again although it is unchanged."""
 
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
@@ -15,3 +36,189 @@ async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *
     settings = settings_of(runtime)
     tools = deps.tools_for(state["step"].get("executor"), settings)
     return await carry_out(Site(state, runtime, config, deps, settings.tool_seconds), tools)
+
+
+@dataclass
+class Work:
+    """What carrying out one decision has come to so far."""
+
+    site: Site
+    tools: Tools
+    number: int
+    """Of the last observation."""
+    held: list[str]
+    """Results of printed calls, which go back in one message when all are there."""
+    entries: list[Json] = field(default_factory=list)
+    results: list[AnyMessage] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    acted: bool = False
+    """Whether anything was done, and not merely refused."""
+    new: bool = False
+    """Whether anything came of it that the step did not know."""
+
+    @property
+    def seen(self) -> list[Json]:
+        """What was observed so far, oldest first."""
+        return [*seen_before(self.site.state), *self.entries]
+
+
+async def carry_out(site: Site, tools: Tools) -> Step:
+    """Make the calls in the step's record; leave the step at the first that may not be made now."""
+    record, settings = site.state["record"], settings_of(site.runtime)
+    calls: list[Json] = list(record["calls"])
+    work = Work(site, tools, record["observed"], list(record.get("held") or ()))
+    done = 0
+    while done < len(calls):
+        group = _group(calls[done:], work)
+        first = group[0]
+        if refusal(first, site.state, settings, tools.get(first["name"])) is None and (
+            change := stop(calls[done:], site.state, site.left(), tools, settings)
+        ):
+            return _halted(work, calls[done:], change)
+        if isinstance(outcomes := await _made(group, work), Doubt):
+            return _halted(work, calls[done:], unknown_effect(first, site.state, outcomes))
+        for call, outcome in zip(group, outcomes, strict=True):
+            await _note(call, outcome, work)
+        seconds = max((one.result.seconds for one in outcomes if isinstance(one, Outcome)), default=0.0)
+        site.spent = add(site.spent, {"active_seconds": seconds})
+        done += len(group)
+    return _finished(work)
+
+
+def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
+    """Calls to make at the same time: a row of different reads as far as the budget goes, or one of anything else."""
+    keys: set[str] = set()
+    room = work.site.left().get("tool_calls", len(calls))
+    for call in calls:
+        key = call_key(call["name"], call["args"])
+        alone = call["name"] == "recall" or work.tools.effect(call["name"]) != "read"
+        if alone or key in keys or len(keys) >= room:
+            break
+        keys.add(key)
+    return calls[: max(len(keys), 1)]
+
+
+async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | Doubt:
+    """What the calls came to: an outcome, or in words why one was not made. A Doubt is about the first of them."""
+    site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
+    if group[0]["name"] == "recall":
+        return [await recall(group[0], site.state, work.entries, site.runtime)]
+    made: list[Outcome | str] = [""] * len(group)
+    running = []
+    for place, call in enumerate(group):
+        if "response" in call:
+            made[place] = f"the user answered instead: {call['response']}"
+        elif why := refusal(call, site.state, settings, work.tools.get(call["name"])):
+            made[place] = why
+        else:
+            emit(site.runtime, "tool_started", step=id, tool=call["name"], arguments=redact_json(call["args"]))
+            running.append((place, call))
+    site.meters.clear()
+    outcomes = await asyncio.gather(*(_invoked(call, place, work) for place, call in running))
+    site.meters.clear()
+    for (place, _), outcome in zip(running, outcomes, strict=True):
+        if isinstance(outcome, Doubt):
+            return outcome
+        made[place] = outcome
+    return made
+
+
+async def _invoked(call: Json, place: int, work: Work) -> Outcome | Doubt:
+    tool = work.tools.get(call["name"])
+    assert tool is not None, call["name"]
+    observation = f"{work.site.state['step']['id']}.{work.number + 1 + place}"
+    return await invoke(work.site, tool, call, work.tools.effect(call["name"]), observation)
+
+
+async def _note(call: Json, outcome: Outcome | str, work: Work) -> None:
+    """Record the observation and what the model will see of it."""
+    site = work.site
+    if call["name"] == "recall":
+        _recalled(call, str(outcome), work)
+        return
+    work.number += 1
+    entry = _entry(call, outcome, work)
+    before, changed = same_before(work.seen, entry) if made(entry) else (None, False)
+    work.new = work.new or (entry["ok"] if not made(entry) else before is None)
+    hint = f"Note: the user changed the arguments to {canonical(call['args'])[:500]}." if call.get("edited") else ""
+    if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
+        _say(call, _shown(entry, hint, work), work)
+    else:
+        entry["same_as"] = before.get("same_as") or before["id"]
+        _say(call, _unchanged(entry, hint, work, again="same_as" in before), work)
+    entry = await keep(site.runtime.store, thread_of(site.runtime), site.state.get("turn", 1), entry)
+    work.entries.append(entry)
+    observed(site.runtime, entry)
+
+
+def _shown(entry: Json, hint: str, work: Work) -> str:
+    limit = settings_of(work.site.runtime).observation_chars
+    return shown(entry, limit, hint, work.site.state.get("fence", ""))
+
+
+def _unchanged(entry: Json, hint: str, work: Work, *, again: bool) -> str:
+    """The same result as before: said at the 2nd time, one line from then on (X11)."""
+    said = f"As {entry['same_as']}, unchanged."
+    if not again or len(entry["text"]) <= UNCHANGED_CHARS:
+        return _shown(entry, f"{hint} {said}".strip(), work)
+    return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
+
+
+def _recalled(call: Json, text: str, work: Work) -> None:
+    """Reading on is no observation; reading the same again is pointed out."""
+    work.acted = True
+    if any(text in message.text for message in work.site.state.get("transcript", ())):
+        text = f"{text}\nNote: you read this before."
+    else:
+        work.new = True
+    _say(call, text, work)
+
+
+def _entry(call: Json, outcome: Outcome | str, work: Work) -> Json:
+    """The observation, its cost charged. A call that was not made costs nothing and has no effect."""
+    site, name = work.site, call["name"]
+    if isinstance(outcome, str):
+        answered = "response" in call
+        work.acted = work.acted or answered
+        return noted(site.state, work.number, call, CallResult(answered, f"Not run: {outcome}", 0.0), None, ())
+    work.acted = True
+    site.spent = add(add(site.spent, outcome.spent), {"tool_calls": 1})
+    work.files.update((files_of(outcome.result) or {}).get("files", {}))
+    return noted(
+        site.state, work.number, call, outcome.result, work.tools.effect(name), work.tools.targets(name, call["args"])
+    )
+
+
+def _say(call: Json, text: str, work: Work) -> None:
+    if call.get("native"):
+        work.results.append(ToolMessage(text, tool_call_id=call["id"]))
+    else:
+        work.held.append(text)
+
+
+def _update(work: Work) -> Step:
+    site = work.site
+    charged(site.runtime, site.state["step"]["id"], site.spent)
+    made: Step = {"journal": work.entries, "transcript": work.results, "spent": site.spent, "files": work.files}
+    return {**made, "wrote": site.claims} if site.claims else made
+
+
+def _finished(work: Work) -> Step:
+    """All calls are done: back to the model, with a word about it if nothing new came of them."""
+    record, update = work.site.state["record"], _update(work)
+    change = silent(record, work.new)
+    if work.held:
+        work.results.append(HumanMessage("\n\n".join(work.held)))
+    if work.results and (hint := silence(work.site.state, work.site.runtime, change)):
+        last = work.results[-1]
+        work.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
+    after: Record = {**record, "calls": [], "held": [], "observed": work.number, **change}
+    return {**update, "record": {**after, "corrections": 0} if work.acted else after}
+
+
+def _halted(work: Work, rest: Sequence[Json], change: Json) -> Step:
+    """Leave before `rest` is run: what was run stays, the rest is frozen as it will run."""
+    update, site = _update(work), work.site
+    kept = {**change, "calls": list(rest), "held": work.held, "observed": work.number}
+    left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)
+    return {**update, **left}

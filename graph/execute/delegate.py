@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 from pydantic import ValidationError
 
 from donewhen.graph.context import Deps, Executor
-from donewhen.graph.execute.carrying import carry_out
+from donewhen.graph.execute.act import carry_out
 from donewhen.graph.execute.invoking import Site
 from donewhen.graph.execute.leaving import left_of
 from donewhen.graph.execute.observing import thread_of

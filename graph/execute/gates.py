@@ -11,13 +11,13 @@ from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import Effect
 from donewhen.state.ledger import Amounts, exhausted
 from donewhen.state.plan.steps import settled
-from donewhen.state.proof.journal import call_key, canonical, repetitions
+from donewhen.state.proof.journal import call_key, canonical
 from donewhen.state.redaction import redact_json
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
-POINTED_OUT, REFUSED = 2, 4
-"""The same call with the same result: at the 2nd it is said, the 4th is not made (X11)."""
+UNLISTED = "The approved plan does not list it for this step."
+OUTSIDE = "What it does leaves the workspace."
 
 
 class Tools(Protocol):
@@ -40,9 +40,7 @@ class Tools(Protocol):
         ...
 
 
-def refusal(
-    call: Json, state: Step, seen: Sequence[Json], settings: Settings, tool: BaseTool | None = None
-) -> str | None:
+def refusal(call: Json, state: Step, settings: Settings, tool: BaseTool | None = None) -> str | None:
     """Why the call is not made at all, in words for the model; None if it may be. What a person approved is made."""
     if call["name"] == "recall" or "response" in call:
         return None
@@ -55,18 +53,7 @@ def refusal(
     rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
     if why := rejected.get(call_key(call["name"], call["args"])):
         return f"the user rejected this very call before: {why}"
-    if repetitions(seen, state["step"]["id"], call["name"], call["args"]) >= REFUSED - 1:
-        return f"{call['name']} with these arguments gave the same result {REFUSED - 1} times. Do something else."
     return None
-
-
-def repeated(seen: Sequence[Json], call: Json, step: str) -> str:
-    """A hint at a call that only repeats itself; "" if it does not."""
-    count = repetitions(seen, step, call["name"], call["args"])
-    if count < POINTED_OUT:
-        return ""
-    refused = f"The {REFUSED}th time it will be refused." if count < REFUSED else ""
-    return " ".join(part for part in (f"Note: this call gave the same result {count} times.", refused) if part)
 
 
 def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: Tools, settings: Settings) -> Json | None:
@@ -81,10 +68,6 @@ def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: Tools, settin
     if why := why_asked(call, state, tools, settings):
         return {"status": "waiting", "waiting": _approval_pause(calls, state, tools, settings, why)}
     return None
-
-
-UNLISTED = "The approved plan does not list it for this step."
-OUTSIDE = "What it does leaves the workspace."
 
 
 def why_asked(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> str:

@@ -89,7 +89,8 @@ def silence(state: Step, runtime: Runtime[Settings], record: Mapping[str, Any]) 
         return ""
     if rounds == SILENT_ROUNDS:
         emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
-    return f"Nothing new was observed in {rounds} rounds: do something else, finish, ask, or give up."
+    said = f"Nothing new was observed in {rounds} rounds."
+    return f"{said} Unless you wait for something: do something else, finish, ask, or give up."
 
 
 def has_left(state: Step) -> bool:

@@ -8,7 +8,7 @@ ROUND = ("rounds", "model_calls")
 """What one more round takes one of."""
 
 
-SILENT_ROUNDS = 3
+SILENT_ROUNDS = 5
 """Rounds that brought nothing new after which the model and the user are told so."""
 
 

@@ -82,18 +82,20 @@ def call_key(tool: str, arguments: Any) -> str:
     return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def repetitions(journal: Sequence[Mapping[str, Any]], step: str, tool: str, arguments: Any) -> int:
-    """How often, counted from the end, this very call of a step gave the very same result. Calls not made count not."""
-    key = canonical(arguments)
-    same = [
-        e for e in journal if e["step"] == step and made(e) and e["tool"] == tool and canonical(e["arguments"]) == key
-    ]
-    count = 0
-    for entry in reversed(same):
-        if (entry["ok"], entry["digest"]) != (same[-1]["ok"], same[-1]["digest"]):
-            break
-        count += 1
-    return count
+def same_before(
+    journal: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
+) -> tuple[Mapping[str, Any] | None, bool]:
+    """The last time that this very call of the step was made, if it gave the very same result; and whether the step
+    changed something since, so that looking again is work."""
+    changed = False
+    for earlier in reversed(journal):
+        if earlier["step"] != entry["step"] or not made(earlier):
+            continue
+        if earlier["tool"] == entry["tool"] and earlier["arguments"] == entry["arguments"]:
+            same = (earlier["ok"], earlier["digest"]) == (entry["ok"], entry["digest"])
+            return (earlier if same else None), changed
+        changed = changed or (earlier["effect"] != "read" and earlier["ok"])
+    return None, changed
 
 
 def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:

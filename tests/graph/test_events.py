@@ -1,6 +1,7 @@
 """What a run tells while it works: typed events, in order, exactly one terminal one at the end."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -103,7 +104,7 @@ async def test_every_end_is_one_event(end: str, monkeypatch: pytest.MonkeyPatch)
     """S01: however a stream ends, failures included, exactly one terminal event is the last."""
     build, settings, last = ENDS[end]
     if end == "bug":
-        monkeypatch.setattr("donewhen.graph.execute.carrying.observed", lambda *_: 1 / 0)
+        monkeypatch.setattr(sys.modules["donewhen.graph.execute.act"], "observed", lambda *_: 1 / 0)
     agent = Agent(
         build(), [look], storage="memory:", effects={"look": "read"}, settings=Settings(**{**FREE, **settings})
     )

@@ -20,28 +20,28 @@ def look(what: str) -> str:
 
 async def test_rounds_without_anything_new_are_noticed() -> None:
     """X11: speech and repeated results alike; said to the model, and once to the user."""
-    replies: list[Any] = [call("look", what="a"), "Hm.", call("look", what="a"), "Well.", "So.", call("look", what="b")]
+    replies: list[Any] = [SAME, "Hm.", SAME, "Well.", "So.", "Er.", "Oh.", call("look", what="b")]
     model = one_step([*replies, finish_step("ok", "s1.1")])
     flow = await play(model, [look], effects=READ)
     told = [m.messages[-1].text for m in requests(model, "s1")]
-    assert ["Nothing new was observed" in text for text in told] == [False, False, False, False, True, True, False]
-    assert "in 3 rounds" in told[4]
-    assert "in 4 rounds" in told[5]
-    assert [e["text"] for e in flow.told("note")] == ["Step s1: nothing new in 3 rounds."]
+    assert ["Nothing new was observed" in text for text in told] == [*[False] * 6, True, True, False]
+    assert "in 5 rounds" in told[6]
+    assert "in 6 rounds" in told[7]
+    assert [e["text"] for e in flow.told("note")] == ["Step s1: nothing new in 5 rounds."]
 
 
 async def test_the_receipt_says_what_led_nowhere() -> None:
     """X11: the longest row of rounds without anything new, and the calls that were repeated; `show` has both."""
-    model = one_step([SAME, "Hm.", SAME, "So.", SAME, call("look", what="b"), "Ah.", finish_step("ok", "s1.1")])
+    model = one_step([SAME, "Hm.", SAME, "So.", "Er.", SAME, call("look", what="b"), "Ah.", finish_step("ok", "s1.1")])
     flow = await play(model, [look], effects=READ)
     model.assert_exhausted()
     assert flow.run.receipt is not None
     (row,) = flow.run.receipt["steps"]
-    assert row["silent_rounds"] == 4
+    assert row["silent_rounds"] == 5
     assert row["repeated"] == [{"tool": "look", "arguments": {"what": "a"}, "times": 3}]
     terminal = Terminal(Console(), live=False, interactive=False, marks=UNICODE_MARKS)
     shown = [text.strip() for text, _ in receipt_lines(flow.run.receipt, terminal, details=True)]
-    assert "nothing new in 4 rounds" in shown
+    assert "nothing new in 5 rounds" in shown
     assert 'look(what="a") 3 times, with the same result' in shown
 
 
@@ -52,24 +52,24 @@ async def test_a_step_that_gets_on_has_nothing_to_say() -> None:
     assert (row["silent_rounds"], row["repeated"]) == (1, [])
 
 
-IDLE = ["Hm.", "Well.", "So.", "Er."]
+IDLE = ["Hm.", "Well.", "So.", "Er.", "Oh."]
 
 
 async def test_who_is_asked_for_more_learns_that_it_led_nowhere() -> None:
     """X11, X08: before anybody pays for more of the same; of the step's budget and of the run's."""
-    for limits in ({"step_limits": {"rounds": 4}}, {"limits": {"rounds": 4}}):
+    for limits in ({"step_limits": {"rounds": 5}}, {"limits": {"rounds": 5}}):
         flow = await play(one_step(IDLE, deliver=[]), settings={**FREE, **limits})
-        assert "- s1: do it (nothing new in its last 4 rounds)" in flow.run.pending[0]["question"]
+        assert "- s1: do it (nothing new in its last 5 rounds)" in flow.run.pending[0]["question"]
 
 
 async def test_the_outcome_says_that_it_led_nowhere() -> None:
     """X11, D03: where nobody is asked."""
     flow = await play(
-        one_step(IDLE, deliver=[]), settings={**FREE, "step_limits": {"rounds": 4}, "on_exhausted": "deliver",
+        one_step(IDLE, deliver=[]), settings={**FREE, "step_limits": {"rounds": 5}, "on_exhausted": "deliver",
         "on_failure": "deliver"},
     )  # fmt: skip
     assert flow.status == "exhausted"
-    why = "the limit of rounds for step s1 was reached; nothing new in its last 4 rounds"
+    why = "the limit of rounds for step s1 was reached; nothing new in its last 5 rounds"
     assert flow.step("s1")["reason"] == why
     assert f"- Not done (exhausted): do it — {why}" in flow.run.answer
 
@@ -85,7 +85,7 @@ async def test_the_planner_learns_that_it_led_nowhere() -> None:
     model.assert_exhausted()
     assert flow.step("s2")["status"] == "done"
     (asked,) = [request for request in model.requests if request.role == "plan"]
-    assert "nothing new in its last 4 rounds" in asked.messages[1].text
+    assert "nothing new in its last 5 rounds" in asked.messages[1].text
 
 
 async def test_what_a_person_says_is_something_new() -> None:

@@ -112,31 +112,68 @@ async def test_a_tool_that_fails_is_an_observation_and_the_step_goes_on(
     assert "failed, so it proves nothing" in requests(model, "s1")[2].messages[-1].text
 
 
-async def test_the_same_call_is_pointed_out_at_the_second_and_refused_at_the_fourth() -> None:
-    """X11: and it stays refused; another call, and another step, start anew."""
-    desk = Desk()
+async def test_the_same_result_is_pointed_out_and_comes_back_as_one_line() -> None:
+    """X11, H5: at the 2nd time it is said, from then on it is one line; it is recorded and citable, never refused."""
+    looked: list[str] = []
+
+    def look(what: str) -> str:
+        """Look."""
+        looked.append(what)
+        return f"{what} is green. " * 30
+
     same = call("look", what="a")
-    model = one_step([*[same] * 6, call("look", what="b"), finish_step("ok", "s1.7")])
-    flow = await play(model, desk.tools(), effects=EFFECTS)
+    model = one_step([*[same] * 6, call("look", what="b"), finish_step("ok", ("s1.6", "a is green"))])
+    flow = await play(model, [look], effects=EFFECTS)
     model.assert_exhausted()
-    assert flow.status == "completed"
-    assert desk.calls["look a"] == 3
+    assert (flow.status, looked) == ("completed", [*"aaaaaa", "b"])
     told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
-    assert ["gave the same result" in text for text in told] == [False, True, True, True, True, True, False]
-    assert "same result 2 times. The 4th time it will be refused" in told[1]
-    assert all("Not run: look with these arguments gave the same result 3 times" in text for text in told[3:6])
-    refused = [e for e in flow.journal if e["source"] == "tool" and not e["ok"]]
-    assert len(refused) == 3, "what was refused is recorded"
-    assert flow.run.spent["tool_calls"] == 4, "and costs nothing"
+    assert ["As s1.1, unchanged." in text for text in told] == [False, True, True, True, True, True, False]
+    assert ["is green" in text for text in told] == [True, True, False, False, False, False, True]
+    assert told[2] == "[s1.3] look ok\nAs s1.1, unchanged."
+    assert [e["ok"] for e in flow.journal if e["source"] == "tool"] == [True] * 7
 
 
-async def test_repeated_calls_in_one_reply_are_counted_too() -> None:
-    """X11"""
-    desk = Desk()
-    model = one_step([[call("look", what="a")] * 6, finish_step("ok", "s1.1")])
-    flow = await play(model, desk.tools(), effects=EFFECTS)
-    assert desk.calls["look a"] == 3
-    assert [e["ok"] for e in flow.journal if e["source"] == "tool"] == [True] * 3 + [False] * 3
+async def test_edit_and_test_over_and_over_is_work() -> None:
+    """X23, H5: the same test with the same result, after something was changed, is looked at anew; so is polling."""
+    tests: list[str] = []
+
+    def edit(text: str) -> str:
+        """Edit."""
+        return "edited"
+
+    def test() -> str:
+        """Run the tests."""
+        tests.append("run")
+        return f"1 failed: {'x' * 300}"
+
+    rounds = [part for n in range(6) for part in (call("edit", text=f"v{n}"), call("test"))]
+    model = one_step([*rounds, finish_step("no", "s1.12")], tools=["edit"])
+    flow = await play(model, [edit, test], effects={"edit": "write", "test": "read"})
+    model.assert_exhausted()
+    assert (flow.status, len(tests)) == ("completed", 6)
+    assert not any("unchanged" in request.text or "Nothing new" in request.text for request in requests(model, "s1"))
+
+
+async def test_polling_and_undoing_are_work() -> None:
+    """X23, H5: `running` again and again is shown as it is; the same write with the same result is made."""
+    undone: list[int] = []
+
+    def job() -> str:
+        """Ask for the state of the job."""
+        return "running"
+
+    def undo() -> str:
+        """Undo the last change."""
+        undone.append(1)
+        return "undone"
+
+    model = one_step([*[call("job")] * 4, *[call("undo")] * 4, finish_step("ok", ("s1.4", "running"))], tools=["undo"])
+    flow = await play(model, [job, undo], effects={"job": "read", "undo": "write"})
+    model.assert_exhausted()
+    assert (flow.status, len(undone), flow.pauses) == ("completed", 4, [])
+    told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
+    assert all("running" in text for text in told[:4])
+    assert all("unchanged" not in text for text in told[4:])
 
 
 async def test_a_call_with_another_result_each_time_is_no_repetition() -> None:
@@ -144,7 +181,7 @@ async def test_a_call_with_another_result_each_time_is_no_repetition() -> None:
     model = one_step([*[call("clock")] * 6, finish_step("6", ("s1.6", "6"))])
     flow = await play(model, Desk().tools(), effects=EFFECTS)
     assert flow.status == "completed"
-    assert "same result" not in "".join(r.messages[-1].text for r in requests(model, "s1"))
+    assert "unchanged" not in "".join(r.messages[-1].text for r in requests(model, "s1"))
 
 
 async def test_a_write_that_the_plan_does_not_list_asks_first_frozen() -> None:
@@ -202,7 +239,9 @@ async def test_a_rejected_call_is_said_and_the_identical_call_is_refused() -> No
     desk = Desk()
     again = call("send", to="Ann")
     model = one_step([again, again, call("send", to="Bob"), finish_step("ok", "s1.3")])
-    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["she moved away", "approve"])
+    flow = await play(
+        model, desk.tools(), effects=EFFECTS, answers=[{"type": "reject", "message": "she moved away"}, "approve"]
+    )
     model.assert_exhausted()
     assert desk.calls == {"send Bob": 1}
     told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
@@ -229,7 +268,9 @@ async def test_what_a_person_approves_is_done_even_if_it_was_rejected_before() -
     desk = Desk()
     model = one_step([call("send", to="Ann"), call("send", to="Bob"), finish_step("ok", "s1.2")])
     edit = {"type": "edit", "edited_action": {"name": "send", "args": {"to": "Ann"}}}
-    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["not yet", {"decisions": [edit]}])
+    flow = await play(
+        model, desk.tools(), effects=EFFECTS, answers=[{"type": "reject", "message": "not yet"}, {"decisions": [edit]}]
+    )
     assert flow.status == "completed"
     assert desk.calls == {"send Ann": 1}
 

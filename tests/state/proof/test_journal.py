@@ -15,7 +15,7 @@ from donewhen.state.proof.journal import (
     digest,
     made_stale,
     observation,
-    repetitions,
+    same_before,
     shortened,
     visible_to,
 )
@@ -68,24 +68,26 @@ def test_the_order_of_keys_does_not_make_another_call(arguments: dict[str, Any])
     assert call_key("a", turned) == call_key("a", arguments) != call_key("b", arguments)
 
 
-def test_repetitions_count_the_same_result_in_the_same_step_without_a_break() -> None:
-    """X11: another result starts anew, another step counts for itself, and a refused call is no repetition."""
+def test_the_same_result_is_known_until_another_one_or_a_change() -> None:
+    """X11, X23: another result starts anew, another step counts for itself, a call not made is none."""
     same = seen("s1.1", "5", arguments={"b": 1, "a": 2})
-    assert repetitions([same, same], "s1", "look", {"a": 2, "b": 1}) == 2
-    assert repetitions([same, seen("s1.2", "6", arguments={"a": 2, "b": 1}), same], "s1", "look", {"a": 2, "b": 1}) == 1
-    assert repetitions([same, {**same, "ok": False}], "s1", "look", {"a": 2, "b": 1}) == 1
-    assert repetitions([{**same, "step": "s0"}, same], "s1", "look", {"a": 2, "b": 1}) == 1
-    refused = seen("s1.4", "Not run: …", arguments={"a": 2, "b": 1}, effect=None, ok=False)
-    assert repetitions([same, same, same, refused, refused], "s1", "look", {"a": 2, "b": 1}) == 3
-    assert repetitions([same], "s1", "look", {"a": 3}) == 0
+    other = seen("s1.2", "6", arguments={"a": 2, "b": 1})
+    now = seen("s1.9", "5", arguments={"a": 2, "b": 1})
+    assert same_before([same], now) == (same, False)
+    assert same_before([same, other], now) == (None, False)
+    assert same_before([{**same, "ok": False}], now) == (None, False)
+    assert same_before([{**same, "step": "s0"}], now) == (None, False)
+    assert same_before([same, seen("s1.4", "5", arguments={"a": 2, "b": 1}, effect=None)], now) == (same, False)
+    assert same_before([same, seen("s1.5", "ok", tool="edit", effect="write")], now) == (same, True)
+    assert same_before([same, seen("s1.5", "no", tool="edit", effect="write", ok=False)], now) == (same, False)
 
 
 def test_long_results_are_compared_whole() -> None:
     """X11: also when one of them is at hand only in part."""
     text = "a" * 5000
     one, two = seen("s1.1", text + "b" + text), seen("s1.2", text + "c" + text)
-    assert repetitions([shortened(one, KNOWN_CHARS), shortened(two, KNOWN_CHARS)], "s1", "look", {}) == 1
-    assert repetitions([shortened(one, KNOWN_CHARS), shortened(one, INLINE_CHARS)], "s1", "look", {}) == 2
+    assert same_before([shortened(one, KNOWN_CHARS)], two)[0] is None
+    assert same_before([shortened(one, KNOWN_CHARS)], shortened(one, INLINE_CHARS))[0] is not None
 
 
 # Questions ----------------------------------------------------------------------------------------------------------
