@@ -127,7 +127,8 @@ class Agent:
 
         `answer` may have any shape clients send, or be `{id: answer}` for several open questions. With a Run in place
         of the thread's id it is for what was asked there, and for nothing asked since; ids say the same. A plain answer
-        with a thread's id is for what is asked now, so that its second delivery answers the next question.
+        with a thread's id is for what is asked now; where it repeats the last answer to another question it may be a
+        second delivery and is refused, unless the id is that of a Run which asks just this.
         Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
         that is not understood keeps the pause: `Run.problem` says why.
         The settings are those of the start, whichever agent goes on; those given here go over them and stay.
@@ -149,7 +150,7 @@ class Agent:
         """As `start`, giving events as they happen; `on_leave` says what becomes of a run whose stream is left."""
         messages = requested(goal)
         return self._stream(
-            thread_id or str(uuid4()),
+            str(thread_id or uuid4()),
             lambda session: self._legs.start(session, messages, settings, restart, metadata, config),
             on_leave,
         )
@@ -164,10 +165,9 @@ class Agent:
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """As `resume`, giving events as they happen."""
-        shown = thread_id if isinstance(thread_id, Run) else None
         return self._stream(
-            shown.thread_id if shown else str(thread_id),
-            lambda session: self._legs.resume(session, answer, shown, settings, config),
+            str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id),
+            lambda session: self._legs.resume(session, answer, thread_id, settings, config),
             on_leave,
         )
 

@@ -11,8 +11,8 @@ from langgraph.errors import GraphDrained
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from donewhen.agent.resuming import overdue_command, resume_command
-from donewhen.agent.run import Run, known, note_thread, run_of, thread_settings, unfinished
+from donewhen.agent.resuming import answered, overdue_command, resume_command
+from donewhen.agent.run import Run, known, last_answered, note_thread, run_of, thread_settings, unfinished
 from donewhen.agent.storage import Storage
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, found, on_saver
@@ -80,7 +80,7 @@ class Legs:
             return await self._drive(session, graph, store, {"messages": messages}, settings, configured)
 
     async def resume(
-        self, session: Session, answer: Any, shown: Run | None, given: Given, config: RunnableConfig | None
+        self, session: Session, answer: Any, shown: Run | str, given: Given, config: RunnableConfig | None
     ) -> Run:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on."""
         thread_id = session.thread_id
@@ -89,14 +89,17 @@ class Legs:
             settings = merged(await thread_settings(store, thread_id) or self.settings, given)
             run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)), settings)
             command: Command[Any] | None = None
+            said: Json | None = None
             if answer is not MISSING:
-                command = resume_command(run, answer, shown)
+                command = resume_command(run, answer, shown, await last_answered(store, thread_id))
+                said = answered(run, answer)
             elif run.status == "waiting":
                 command = overdue_command(run, settings)
             await session.tell({"type": "started", "thread_id": thread_id, "goal": run.goal})
             if command is None and run.status != "running":
                 return run
-            await note_thread(store, thread_id, goal=run.goal, settings=settings if given else None)
+            kept = settings if given else None
+            await note_thread(store, thread_id, goal=run.goal, settings=kept, answered=said)
             return await self._drive(session, graph, store, command, settings, configured)
 
     @asynccontextmanager

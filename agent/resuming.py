@@ -1,5 +1,7 @@
 """Which question an answer is for: strict, by id. An answer that nothing waits for changes nothing."""
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,18 +21,18 @@ from donewhen.state.values import flaw, whole
 _INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
 
 
-def resume_command(run: Run, answer: Any, shown: Run | None = None) -> Command[Any]:
+def resume_command(run: Run, answer: Any, shown: Run | str | None = None, before: Json | None = None) -> Command[Any]:
     """The command that gives `answer` to what `run` waits for. Raises StaleAnswer if it waits for nothing like it.
 
-    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions. With `shown`, an
-    answer without ids is for what was asked in that run, and for nothing that is asked since.
+    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions. With a run as
+    `shown`, an answer without ids is for what was asked in that run, and for nothing that is asked since. Else it must
+    not repeat what was answered `before` to another question, unless `shown` is the id of a run that asks this one.
     """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
         raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}")
     first = run.pending[0]
-    answers = _by_id(answer, run) or {_meant(first, shown): answer}
-    answers = {first["id"] if id == first["interrupt_id"] else id: value for id, value in answers.items()}
+    answers = _named(run, answer) or {_meant(first, shown, answer, before or {}): answer}
     if unknown := [str(id) for id in answers if id not in pauses]:
         raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
     answers = {id: _storable(value) for id, value in answers.items()}
@@ -49,6 +51,17 @@ def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
     return _command(run.pending[0], dict.fromkeys(late, OVERDUE)) if late else None
 
 
+def answered(run: Run, answer: Any) -> Json:
+    """What to remember of an answer that is given: the question's id, and what was said as a digest."""
+    given = _named(run, answer) or {run.pending[0]["id"]: answer}
+    return {id: _digest(value) for id, value in given.items()}
+
+
+def _digest(value: Any) -> str:
+    said = value.strip().casefold() if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
 def _command(first: Pause, answers: Json) -> Command[Any]:
     given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
     return Command(resume={first["interrupt_id"]: given})
@@ -61,14 +74,26 @@ def _storable(value: Any) -> Any:
     return {"unreadable": problem} if (problem := flaw(value)) else value
 
 
-def _meant(first: Pause, shown: Run | None) -> str:
-    if shown is None:
-        return str(first["id"])
-    return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
+def _meant(first: Pause, shown: Run | str | None, answer: Any, before: Json) -> str:
+    """The question that an answer without ids is for. Raises StaleAnswer for what may be a second delivery."""
+    if isinstance(shown, Run):
+        return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
+    asked = str(first["id"])
+    said = next((id for id, digest in before.items() if id != asked and digest == _digest(answer)), None)
+    if said is None or (isinstance(shown, ThreadId) and shown.asked == asked):
+        return asked
+    text = f"this repeats the answer to {said}, so it may be a second delivery of it; open is {asked}"
+    raise StaleAnswer(f"{text}. Say what it is for: give the Run in place of the id, or {{id: answer}}", [asked])
+
+
+def _named(run: Run, answer: Any) -> Json | None:
+    """The answers by id, if `answer` is that."""
+    first = run.pending[0]
+    given = _by_id(answer, run) or {}
+    return {first["id"] if id == first["interrupt_id"] else id: value for id, value in given.items()} or None
 
 
 def _by_id(answer: Any, run: Run) -> Json | None:
-    """The answers by id, if `answer` is that."""
     if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
         return None
     known = {pause["id"] for pause in run.pending} | {run.pending[0]["interrupt_id"]}

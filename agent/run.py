@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
@@ -20,6 +20,19 @@ from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.versions import migrated
 
 RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running"]
+
+
+class ThreadId(str):
+    """A thread's id as a Run gives it: it remembers what was asked there, which a plain answer with it is for."""
+
+    asked: str | None = None
+
+    @classmethod
+    def of(cls, thread_id: str, pending: tuple[Pause, ...]) -> Self:
+        """The id, and the question asked now."""
+        made = cls(thread_id)
+        made.asked = pending[0]["id"] if pending else None
+        return made
 
 
 @dataclass(frozen=True)
@@ -70,7 +83,7 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         status = outcome["status"]
     finished = status not in ("waiting", "running")
     return Run(
-        thread_id,
+        ThreadId.of(thread_id, pending),
         status,
         values.get("goal", ""),
         values.get("plan"),
@@ -148,6 +161,7 @@ async def note_thread(
     status: str = "running",
     metadata: Json | None = None,
     settings: Settings | None = None,
+    answered: Json | None = None,
 ) -> None:
     """Write down what changed about a thread."""
     item = await store.aget(_namespace(thread_id), "info")
@@ -156,6 +170,8 @@ async def note_thread(
         value["goal"] = goal.strip()[:GOAL_CHARS]
     if metadata is not None:
         value["metadata"] = metadata
+    if answered is not None:
+        value["answered"] = answered
     if settings is not None:
         value["settings"] = settings.model_dump(mode="json")
     value |= {"status": status, "updated": datetime.now(UTC).isoformat(timespec="seconds")}
@@ -178,6 +194,12 @@ async def thread_settings(store: BaseStore, thread_id: str) -> Settings | None:
     item = await store.aget(_namespace(thread_id), "info")
     found = item.value.get("settings") if item else None
     return None if found is None else stored_settings(found)
+
+
+async def last_answered(store: BaseStore, thread_id: str) -> Json:
+    """What was answered last on the thread: the question's id → a digest of what was said."""
+    item = await store.aget(_namespace(thread_id), "info")
+    return dict(item.value.get("answered") or {}) if item else {}
 
 
 async def list_threads(storage: Storage, limit: int) -> list[ThreadInfo]:

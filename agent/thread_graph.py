@@ -12,8 +12,8 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
-from donewhen.agent.resuming import resume_command
-from donewhen.agent.run import known, note_thread, run_of, thread_settings
+from donewhen.agent.resuming import answered, resume_command
+from donewhen.agent.run import known, last_answered, note_thread, run_of, thread_settings
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.direct import direct, lent
 from donewhen.agent.storage.storage import Opened
@@ -136,11 +136,11 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             where = merge_configs(self.config, config)
             snapshot = await graph.aget_state(where)
             migrated(snapshot.values)
-            given = _strict(thread, snapshot, input, where)
+            given, said = await _strict(thread, snapshot, input, where, store)
             if input is None and not where["configurable"].get("checkpoint_id"):
                 await found(graph, where)
             settings = await self._settings(options.get("context"), thread, snapshot, store)
-            await note_thread(store, thread, settings=settings)
+            await note_thread(store, thread, settings=settings, answered=said)
             yield given, {**options, "context": settings, "durability": options.get("durability") or "sync"}, session
             run = run_of(thread, await graph.aget_state({"configurable": {"thread_id": thread}}))
             await note_thread(store, thread, goal=run.goal, status=run.status)
@@ -153,7 +153,13 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         return remembered or self.settings
 
 
-def _strict(thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig) -> Any:
+async def _strict(
+    thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig, store: BaseStore
+) -> tuple[Any, dict[str, Any] | None]:
+    """The input, with an answer as `Agent.resume` would take it, and what to remember of that."""
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
-        return input
-    return replace(input, resume=resume_command(run_of(thread, known(thread, snapshot)), input.resume).resume)
+        return input, None
+    run = run_of(thread, known(thread, snapshot))
+    shown, before = config["configurable"]["thread_id"], await last_answered(store, thread)
+    given = resume_command(run, input.resume, shown, before)
+    return replace(input, resume=given.resume), answered(run, input.resume)

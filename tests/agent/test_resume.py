@@ -246,3 +246,34 @@ async def test_days_later_with_other_settings(storage: Storage) -> None:
     run = await Agent(model, storage=storage, settings=Settings(confirm="never")).start("do it")
     ended = await Agent(model, storage=storage, settings=Settings(limits=Limits(rounds=1))).resume(run, "this")
     assert ended.status == "completed"
+
+
+async def test_a_second_delivery_of_a_plain_answer_approves_nothing_else(storage: Storage) -> None:
+    """W4, C06: whoever delivers it, with whichever agent; given with the run, or an id, the same word is clear."""
+    outbox = Outbox()
+    model = sending(HI)
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    first = await agent.start("do it", thread_id="t")
+    second = await agent.resume("t", "approve")
+    assert second.pending[0]["kind"] == "tool"
+    for late in ("approve", " Approve"):
+        await unchanged(agent, first, late)
+        await unchanged(Agent(model, [outbox.tool()], storage=storage), first, late)
+        with pytest.raises(StaleAnswer, match="second delivery"):
+            await agent.resume("t", late)
+        with pytest.raises(StaleAnswer, match="second delivery"):
+            await agent.graph.ainvoke(Command(resume=late), config("t"))
+    assert outbox.sent == []
+    assert (await agent.resume(second.thread_id, "approve")).status == "completed"
+    assert len(outbox.sent) == 1
+    model.assert_exhausted()
+
+
+async def test_the_id_of_a_run_remembers_what_it_asked(storage: Storage) -> None:
+    """W4: whoever answers in a loop, each time with the run just given, is never taken for a second delivery."""
+    model, outbox = sending(HI, call("send", to="bob", text="hi")), Outbox()
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    run = await agent.start("do it")
+    while run.status == "waiting":
+        run = await agent.resume(run.thread_id, "approve")
+    assert (run.status, len(outbox.sent)) == ("completed", 2)
