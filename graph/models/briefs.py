@@ -11,7 +11,9 @@ from donewhen.graph.tools.selection import most_relevant
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.plan.plan import ancestors
+from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.evidence import criteria_of
+from donewhen.state.proof.journal import said_by_user
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000
@@ -73,6 +75,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, 
         section("finished", _json(facts.get("finished")), fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json(_sparse(facts.get("proposal"))), fence),
+        user_said([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
         section("feedback", facts.get("feedback") or ""),
     )
 
@@ -112,11 +115,21 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any]) -> str:
     return brief(
         section("fence", fence),
         section("goal", values["goal"]),
+        user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
         section("step", step["content"], id=step["id"]),
         section("done_when", "\n".join(criteria)),
         section("tools_approved", ", ".join(step.get("tools") or ())),
         f"<results>\n{gathered}\n</results>" if gathered else "",
     )
+
+
+def user_said(said: Sequence[Mapping[str, str]]) -> str:
+    """The user's own words in this run, outside of any frame for data: they are to be followed (C10)."""
+    lines = []
+    for one in said:
+        asked = " ".join(one.get("question", "").split())[:SEEN_CHARS]
+        lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
+    return section("user_said", "\n".join(lines))
 
 
 def _share(count: int) -> int:

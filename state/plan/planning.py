@@ -6,6 +6,7 @@ from typing import Any
 from donewhen.state.ledger import remaining
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.progress import RESERVE
+from donewhen.state.proof.journal import said_by_user
 from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
@@ -42,6 +43,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
             "fence": values.get("fence", ""),
             "goal": values["goal"],
             "conversation": values.get("conversation") or "",
+            "said": said_by_user(values, planning["transcript"]),
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),
             "finished": planning.get("finished"),

@@ -154,3 +154,24 @@ def answered_before(
         ):
             return entry
     return None
+
+
+def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
+    """What the user said to the planner, to steps and at confirm, in order: `{text, question?}`.
+
+    `besides`: the step or planning whose own answers are left out, because its rounds hold them.
+    """
+    answers = [
+        {"at": entry["at"], "question": str(entry["arguments"].get("question") or ""), "text": entry["text"]}
+        for entry in values.get("journal") or ()
+        if entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user"
+        if not besides or entry["id"].rpartition(".")[0] != besides
+    ]
+    feedback = [
+        {"at": row["at"], "text": row["text"]}
+        for row in values.get("approvals") or ()
+        if row["by"] == "user" and row["decision"] in ("reject", "replan") and row["text"]
+        if row["kind"] in ("plan", "question", "budget")
+    ]
+    ordered = sorted([*answers, *feedback], key=lambda said: said["at"])
+    return [{key: text for key, text in said.items() if key != "at" and text} for said in ordered]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings
-from donewhen.testing import ScriptedModel, call, give_up, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, give_up, submit_plan
 from tests.flows import play, steps
 from tests.runs import Outbox, config, said, scripted, sending, step
 
@@ -85,3 +85,25 @@ async def test_a_call_runs_for_nothing_but_consent() -> None:
         assert (run.status, bool(run.problem), outbox.sent) == ("waiting", True, [])
     assert (await agent.resume(run, "Yes, please")).status == "completed"
     assert len(outbox.sent) == 1
+
+
+async def test_what_the_user_said_reaches_every_step_as_the_users_words() -> None:
+    """Q4, Q5, C10: answers to planner and steps, and feedback at confirm, stand outside of any frame for data."""
+    model = ScriptedModel(
+        roles={
+            "triage": [ask_user("Which year?"), submit_plan([step("s1")]), submit_plan([step("s1"), step("s2")])],
+            "execute": {"s1": [ask_user("Which colour?"), said("s1")], "s2": [said("s2")]},
+            "deliver": ["Done."],
+        }
+    )
+    answers = ["2024", "do not list anything from notes.md", "yes", "blue"]
+    flow = await play(model, settings={}, answers=answers)
+    assert flow.status == "completed"
+    plan, first, second = (
+        next(request.text for request in reversed(model.requests) if (request.role, request.step) == who)
+        for who in (("triage", None), ("execute", "s1"), ("execute", "s2"))
+    )
+    year, notes = "- (asked: Which year?) 2024", "- do not list anything from notes.md"
+    assert year in plan
+    assert f"<user_said>\n{year}\n{notes}\n</user_said>" in first
+    assert f"<user_said>\n{year}\n{notes}\n- (asked: Which colour?) blue\n</user_said>" in second
