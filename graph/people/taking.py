@@ -109,7 +109,7 @@ def _update(state: Run, pending: Json, taken: list[Taken]) -> Run:
     """All answers as one update, each made from the state in which the ones before it are applied."""
     values: Json = dict(state)
     update: Json = {}
-    at = datetime.now(UTC).isoformat(timespec="seconds")
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
     for pause, answer, by in taken:
         decide = decide_plan if pause["kind"] == "plan" else apply_answer
         change = decide(values, pause, answer, by=by, at=at)
