@@ -9,7 +9,7 @@ from typing import Any
 
 from langgraph.types import Command
 
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, ThreadId
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.people.taking import BY_POLICY, OVERDUE
 from donewhen.state.errors import StaleAnswer
