@@ -91,7 +91,7 @@ class Settings(BaseModel):
     model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="one tool call")
     observation_chars: int = Field(
-        default=6000, ge=200, description="of a tool result in the prompt; the rest by recall"
+        default=20_000, ge=200, description="of a tool result in the prompt; the rest by recall"
     )
     transcript_chars: int = Field(
         default=200_000, ge=2_000, description="of a step's rounds in the prompt; beyond it the oldest whole rounds go"

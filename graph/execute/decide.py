@@ -68,7 +68,7 @@ def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Tool
     prompt = render(
         "execute", profile=profile_text(settings.profile, named.profile if named else "", settings.language)
     )
-    rounds = fitting(state.get("transcript", ()), settings.transcript_chars)
+    rounds = fitting(state.get("transcript", ()), settings.transcript_chars, state.get("fence", ""))
     return Question(
         "execute",
         [SystemMessage(prompt), HumanMessage(state["brief"]), *rounds],

@@ -1,17 +1,20 @@
-"""What a model is shown of the past: observations bounded and marked as data, and old rounds left out as wholes."""
+"""What a model is shown of the past: observations bounded and framed as data, and of old rounds one line per call."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from donewhen.graph.tools.call import bounded
+from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
-from donewhen.state.proof.journal import made
+from donewhen.state.proof.journal import canonical, made
 
-_HEAD = re.compile(r"^\[([^\]\s]+)\] \S.* (?:ok|error)$", re.MULTILINE)
+_HEAD = re.compile(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
+HEAD_SHARE = 0.9
+"""Of what is shown of a long observation; the rest is its end, where programs say what came of it."""
+ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
+"""Of a call's arguments, of its result's first line, and of the model's own words, in rounds that are left out."""
 
 
 def shown(entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "") -> str:
@@ -27,8 +30,28 @@ def shown(entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "")
     return "\n".join(part for part in (head, body, hint) if part)
 
 
-def fitting(messages: Sequence[AnyMessage], limit: int) -> list[AnyMessage]:
-    """The messages, or, if they are longer than `limit` characters, the later rounds behind a note.
+def bounded(text: str, limit: int, recall_id: str) -> str:
+    """Head and end of the text, together at most `limit` characters, and between them how to read the rest (X12).
+
+    It is cut between lines where lines are short enough. The offset in the note is where the head ends, so that
+    `recall` goes on without a gap.
+    """
+    if len(text) <= limit:
+        return text
+    room = max(limit - len(_left_out(len(text), len(text), recall_id)), 2)
+    head = cut_before(text, int(room * HEAD_SHARE))
+    head = text.rfind("\n", head - room // 10, head) + 1 or head
+    tail = cut_after(text, len(text) - (room - head))
+    tail = text.find("\n", tail, tail + room // 20) + 1 or tail
+    return text[:head] + _left_out(tail - head, head, recall_id) + text[tail:]
+
+
+def _left_out(count: int, offset: int, recall_id: str) -> str:
+    return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
+
+
+def fitting(messages: Sequence[AnyMessage], limit: int, fence: str = "") -> list[AnyMessage]:
+    """The messages, or, if they are longer than `limit` characters, the later rounds behind a note of the earlier ones.
 
     A reply and the results of its calls stay together. What is left out grows by half of `limit` at a time, so that
     from round to round the beginning stays the same and providers' prompt caches hit. The last round always stays.
@@ -45,7 +68,7 @@ def fitting(messages: Sequence[AnyMessage], limit: int) -> list[AnyMessage]:
         count += 1
     gone = [message for one in rounds[:count] for message in one]
     return (
-        [HumanMessage(_note(gone)), *(message for one in rounds[count:] for message in one)]
+        [HumanMessage(_note(gone, limit // 4, fence)), *(message for one in rounds[count:] for message in one)]
         if count
         else list(messages)
     )
@@ -63,12 +86,44 @@ def _rounds(messages: Sequence[AnyMessage]) -> list[list[AnyMessage]]:
 
 def _size(message: AnyMessage) -> int:
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return len(message.text) + sum(len(json.dumps(call["args"], default=str)) for call in calls)
+    return len(message.text) + sum(len(str(call["args"])) for call in calls)
 
 
-def _note(gone: Sequence[AnyMessage]) -> str:
-    texts = [str(m.text) for m in gone if isinstance(m, (ToolMessage, HumanMessage))]
-    ids = list(dict.fromkeys(id for text in texts for id in _HEAD.findall(text)))
-    listed = ", ".join(ids if len(ids) <= 40 else [*ids[:20], "…", *ids[-20:]])
-    read = f" recall reads what was observed in them: {listed}." if ids else ""
-    return f"(Earlier rounds of this step are left out here.{read})"
+def _note(gone: Sequence[AnyMessage], limit: int, fence: str) -> str:
+    """A line per call, and what the model said itself; of the oldest only ids, where that is more than `limit`."""
+    lines = list(_lines(gone))
+    size, first = 0, len(lines)
+    while first and size + len(lines[first - 1][1]) <= limit:
+        first -= 1
+        size += len(lines[first][1])
+    ids = [id for id, _ in lines[:first] if id]
+    older = [f"before: {', '.join(ids if len(ids) <= 40 else [*ids[:20], '…', *ids[-20:]])}"] if ids else []
+    told = framed("earlier_rounds", "\n".join([*older, *(line for _, line in lines[first:])]), fence)
+    return f"Earlier rounds of this step, shortened to a line each; recall reads what was observed in them.\n{told}"
+
+
+def _lines(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
+    """Id of the observation, if it is one, and the line about it."""
+    calls: dict[str, Any] = {}
+    for message in gone:
+        text = str(message.text)
+        if isinstance(message, AIMessage):
+            calls |= {str(call["id"]): call for call in message.tool_calls}
+            if said := _short(text, SAID_CHARS):
+                yield "", f"you said: {said}"
+            continue
+        call = calls.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
+        made = f"{call['name']} {_short(canonical(call['args']), ARGUMENT_CHARS)}" if call else ""
+        heads = list(_HEAD.finditer(text))[: 1 if call else None]
+        if made and not heads:
+            yield "", f"{made} → {_short(text, LINE_CHARS)}"
+        for place, head in enumerate(heads):
+            end = heads[place + 1].start() if place + 1 < len(heads) else len(text)
+            body = re.sub(r"^<tool_output[^\n]*>\n", "", text[head.end() + 1 : end])
+            told = _short(body.strip().partition("\n")[0], LINE_CHARS)
+            yield head["id"], f"[{head['id']}] {made or head['what']} {head['status']} → {told}"
+
+
+def _short(text: str, most: int) -> str:
+    line = " ".join(text[: most * 2].split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"

@@ -19,7 +19,7 @@ from langgraph.types import Command
 
 from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from donewhen.graph.tools.injection import with_injected
-from donewhen.graph.tools.rendering import capped, cut_after, cut_before, described, rendered
+from donewhen.graph.tools.rendering import capped, described, rendered
 from donewhen.state.credentials import conceal
 from donewhen.state.redaction import redact
 
@@ -125,23 +125,6 @@ def _concealed(result: CallResult, secrets: Sequence[str]) -> CallResult:
         shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
         artifact = {**artifact, "files": shown}
     return replace(result, text=text, artifact=artifact)
-
-
-def bounded(text: str, limit: int, recall_id: str) -> str:
-    """Head and tail of the text, together at most `limit` characters, and between them how to read the rest (X12).
-
-    The offset in the note is where the head ends, so that `recall` goes on without a gap.
-    """
-    if len(text) <= limit:
-        return text
-    room = max(limit - len(_left_out(len(text), len(text), recall_id)), 2)
-    head = cut_before(text, room * 2 // 3)
-    tail = cut_after(text, len(text) - (room - head))
-    return text[:head] + _left_out(tail - head, head, recall_id) + text[tail:]
-
-
-def _left_out(count: int, offset: int, recall_id: str) -> str:
-    return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
 
 
 async def _within(seconds: float | None, body: Coroutine[Any, Any, _Ended]) -> _Ended | None:

@@ -258,7 +258,11 @@ async def test_long_steps_leave_out_their_oldest_rounds_as_wholes() -> None:
         assert sum(len(m.text) for m in request.messages[2:]) < 30_000
         starts.add(request.messages[2].text if len(request.messages) > 2 else "")
     assert len(starts) < count / 3
-    assert "recall reads what was observed in them: s1.1, s1.2" in requests(model, "s1")[-1].messages[2].text
+    note = unfenced(requests(model, "s1")[-1].messages[2].text)
+    assert note.startswith("Earlier rounds of this step")
+    assert '[s1.20] look {"what":"19 19 19' in note
+    assert " ok → 19 19 19" in note
+    assert "you said: 19" in note
     assert len(flow.journal) == count + 1
 
 

@@ -29,7 +29,8 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from donewhen.graph.tools.call import CallResult, bounded, call_tool
+from donewhen.graph.models.transcript import bounded
+from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.rendering import rendered
 from tests.places import ROOT
 
@@ -488,7 +489,7 @@ def test_bounded_text_is_cut_between_what_is_read_as_one() -> None:
             assert len(head) % len(one) == 0
             assert len(rest) % len(one) == 0
     note = bounded("x" * 20_000, 8_000, "s2.3").split("\n")[1]
-    assert note == '… 12,085 characters left out; recall(observation="s2.3", offset=5276) reads them …'
+    assert note == '… 12,085 characters left out; recall(observation="s2.3", offset=7123) reads them …'
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=4)
