@@ -10,9 +10,8 @@ from typing import IO, Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.paths import Parts, shown
-from donewhen.agent.workspace.root import Root
-from donewhen.agent.workspace.text import SAMPLE_BYTES, detect, encode, open_text
+from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
+from donewhen.agent.workspace.root import Parts, Root, shown
 from donewhen.state.redaction import REDACTED
 
 MAX_READ = 200_000
@@ -189,3 +188,27 @@ def _artifact(parts: Parts, content: str) -> dict[str, Any]:
     if len(content) > MAX_SHOWN:
         content = content[: MAX_SHOWN - 60] + "\n[cut here; the file on disk is longer]"
     return {"files": {shown(parts): content}}
+
+
+def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
+    """The file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
+    encoding = detect(file.read(SAMPLE_BYTES), path)
+    file.seek(0)
+    return io.TextIOWrapper(file, encoding=encoding, errors="replace", newline=newline)
+
+
+def detect(sample: bytes, path: str) -> str:
+    """The codec of a file that begins with `sample`. Raises ToolException for a binary file."""
+    encoding = encoding_of(sample[:SAMPLE_BYTES])
+    if encoding is None:
+        raise ToolException(f"{path} is a binary file, not text; this tool reads text only.")
+    return encoding
+
+
+def encode(text: str, encoding: str = "utf-8") -> bytes:
+    """Text as bytes. Raises ToolException when the encoding has no place for a character."""
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError as error:
+        character = ascii(text[error.start])
+        raise ToolException(f"The content cannot be written as {encoding}: character {character}.") from None

@@ -17,9 +17,14 @@ from typing import IO, NoReturn
 
 from langchain_core.tools import ToolException
 
-from donewhen.agent.workspace.paths import TEMPORARY, Parts, refuse_history, shown, split_file_path, split_path
-from donewhen.agent.workspace.walk import Entry, Walk, near_names
 from donewhen.state.errors import ConfigError
+
+MAX_NAME_BYTES = 255
+MAX_PATH_BYTES = 4000
+TEMPORARY = ".donewhen-"
+HISTORY_FOLDERS = frozenset({".git", ".hg", ".svn"})
+
+Parts = tuple[str, ...]
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -32,6 +37,14 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+class Missing(ToolException):
+    """Nothing has this name. Whoever knows what there is may say what is near."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(f"Not found: {shown(parts)!r}.")
+        self.parts = parts
 
 
 class Root:
@@ -95,7 +108,7 @@ class Root:
             with self.folder(parts[:-1]) as parent:
                 descriptor = self._open_file(parent, parts, os.O_RDONLY)
         except FileNotFoundError:
-            raise self.missing(parts) from None
+            raise Missing(parts) from None
         with os.fdopen(descriptor, "rb") as file:
             yield file
 
@@ -145,7 +158,7 @@ class Root:
         refuse_history(destination)
         kind = self.kind(source)
         if kind is None:
-            raise self.missing(source)
+            raise Missing(source)
         if kind not in (KINDS[stat.S_IFDIR], FILE_KIND):
             raise ToolException(f"{shown(source)} is {kind}, not a file or a folder.")
         if destination[: len(source)] == source:
@@ -158,23 +171,6 @@ class Root:
                 os.unlink(source[-1], dir_fd=before)
             else:
                 os.rename(source[-1], destination[-1], src_dir_fd=before, dst_dir_fd=after)
-
-    def walk(self, path: str) -> Walk:
-        """The regular files below a folder, or the one file that `path` names."""
-        parts = self.parts(path)
-        kind = self.kind(parts)
-        if kind is None:
-            raise self.missing(parts)
-        if kind == KINDS[stat.S_IFDIR]:
-            return Walk(self.folder, parts)
-        with self.open(path) as file:
-            return Walk(self.folder, parts, single=Entry(parts, os.fstat(file.fileno()).st_size))
-
-    def missing(self, parts: Parts) -> ToolException:
-        """What to say when nothing has this name: with the near matches there are."""
-        near = near_names(Walk(self.folder, ()), parts)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "list_files shows what there is."
-        return ToolException(f"Not found: {shown(parts)!r}. {hint}")
 
     def _open_file(self, parent: int, parts: Parts, access: int) -> int:
         before = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -225,3 +221,57 @@ def _linked(before: int, old: str, after: int, new: str) -> bool:
 
 def _kind(mode: int) -> str:
     return KINDS.get(stat.S_IFMT(mode), FILE_KIND)
+
+
+def split_path(path: str, root: str) -> Parts:
+    """The names of a relative path, none of them `.` or `..`; `()` is the root. Raises ToolException."""
+    if any(ord(char) < 32 or ord(char) == 127 for char in path):
+        raise ToolException(f"The path {path[:80]!r} holds a control character; write it without.")
+    try:
+        size = len(path.encode())
+    except UnicodeEncodeError:
+        raise ToolException(f"The path {path[:80]!a} is not valid text.") from None
+    if os.path.isabs(path):
+        raise ToolException(f"Absolute paths are refused: {path[:200]!r}. {_relative_form(path, root)}")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise ToolException(f"`..` is refused in {path[:200]!r}. {_without_dots(parts)}")
+    if size > MAX_PATH_BYTES or any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+        raise ToolException(f"The path {path[:80]!r}… is too long: a name holds at most {MAX_NAME_BYTES} bytes.")
+    return parts
+
+
+def split_file_path(path: str, root: str) -> Parts:
+    """As `split_path`, for a path that has to name something inside the root."""
+    parts = split_path(path, root)
+    if not parts:
+        raise ToolException(f"The path {path!r} names no file; give one such as 'notes.md'.")
+    return parts
+
+
+def refuse_history(parts: Parts) -> None:
+    """Nothing is written where a version control system keeps its hooks and objects."""
+    for part in parts:
+        if part.casefold() in HISTORY_FOLDERS:
+            raise ToolException(f"Nothing is written inside {part}; choose another path.")
+
+
+def shown(parts: Parts) -> str:
+    """The path as results show it."""
+    return "/".join(parts) or "."
+
+
+def _relative_form(path: str, root: str) -> str:
+    clean = os.path.normpath(path)
+    if clean == root:
+        return "Use '.' for the workspace."
+    if clean.startswith(root.rstrip("/") + "/"):
+        return f"Use {os.path.relpath(clean, root)!r}."
+    return "Paths are relative to the workspace, e.g. 'notes.md'."
+
+
+def _without_dots(parts: Parts) -> str:
+    clean = os.path.normpath("/".join(parts))
+    if clean.startswith(".."):
+        return "The workspace is all there is; list_files shows it."
+    return f"Use {clean!r}."

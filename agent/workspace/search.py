@@ -10,12 +10,10 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.glob import path_matcher
-from donewhen.agent.workspace.paths import shown
-from donewhen.agent.workspace.patterns import pattern as running_pattern
-from donewhen.agent.workspace.root import Root
-from donewhen.agent.workspace.text import open_text
-from donewhen.agent.workspace.walk import Entry, Walk
+from donewhen.agent.workspace.files import open_text
+from donewhen.agent.workspace.processes.patterns import pattern as running_pattern
+from donewhen.agent.workspace.root import Root, shown
+from donewhen.agent.workspace.walk import Entry, Walk, path_matcher, walk_of
 
 SECONDS = 20.0
 LINE_CHARS = 10_000
@@ -39,7 +37,7 @@ def list_files(
 
     Hidden folders, node_modules and __pycache__ are left out unless `path` names them. Links are not followed.
     """
-    walk = root.walk(path)
+    walk = walk_of(root, path)
     files: list[dict[str, Any]] = []
     count = 0
     for entry in _matching(walk, pattern):
@@ -63,7 +61,7 @@ def find_text(
 
     Hidden folders, node_modules, __pycache__ and binary files are left out unless `path` names them.
     """
-    walk = root.walk(path)
+    walk = walk_of(root, path)
     matches: list[dict[str, Any]] = []
     paths: set[str] = set()
     total = 0

@@ -9,15 +9,14 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_schema_from_function
 
-from donewhen.agent.workspace.aggregate import aggregate_csv
 from donewhen.agent.workspace.arithmetic import calculate
-from donewhen.agent.workspace.columns import describe_csv
-from donewhen.agent.workspace.commands import Programs, run_command
-from donewhen.agent.workspace.data import describe_data, query_data
+from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
+from donewhen.agent.workspace.data.asking import describe_data, query_data
 from donewhen.agent.workspace.files import append_file, delete_file, edit_file, move_file, read_file, write_file
-from donewhen.agent.workspace.predicates import SCHEMA_ARGUMENTS, csv_shape, file_contains, file_exists, matches_schema
-from donewhen.agent.workspace.root import Root
+from donewhen.agent.workspace.processes.commands import Programs, run_command
+from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
+from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.tools.call import threaded
 
 Effect = Literal["read", "idempotent", "write"]
@@ -35,10 +34,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     tools = [
         *(_tool(function, folder, "read") for function in (list_files, find_text, read_file)),
         _tool(describe_data, folder, "read"),
-        _structured(query_data, functools.partial(query_data, folder), {"effect": "read"}, stoppable=True),
-        _tool(describe_csv, folder, "read"),
-        _tool(aggregate_csv, folder, "read"),
-        *(_tool(function, folder, "read", check=True) for function in (file_exists, file_contains, csv_shape)),
+        _structured(query_data, (folder,), {"effect": "read"}, stoppable=True),
+        *(_tool(function, folder, "read", check=True) for function in (file_exists, file_contains)),
         _tool(matches_schema, folder, "read", check=True, schema=SCHEMA_ARGUMENTS),
         _calculate(),
     ]
@@ -65,31 +62,32 @@ def _tool(
     metadata: dict[str, Any] = {"effect": effect, "target": [*target], "paths": [*target]}
     if check:
         metadata["check"] = True
-    return _structured(function, functools.partial(function, root), metadata, artifact=artifact, schema=schema)
+    return _structured(function, (root,), metadata, artifact=artifact, schema=schema)
 
 
 def _calculate() -> BaseTool:
-    return _structured(calculate, calculate, {"effect": "read"})
+    return _structured(calculate, (), {"effect": "read"})
 
 
 def _run_command(root: Root, programs: Programs) -> BaseTool:
     metadata = {"effect": "write", "seconds": "timeout"}
-    tool = _structured(run_command, functools.partial(run_command, root, programs), metadata, stoppable=True)
+    tool = _structured(run_command, (root, programs), metadata, stoppable=True)
     tool.description += f" Allowed: {', '.join(sorted(programs.found))}."
     return tool
 
 
 def _structured(
     function: Callable[..., Any],
-    call: Callable[..., Any],
+    given: tuple[Any, ...],
     metadata: dict[str, Any],
     *,
     artifact: bool = False,
     schema: dict[str, Any] | None = None,
     stoppable: bool = False,
 ) -> BaseTool:
+    call = _told(functools.partial(function, *given), next((one for one in given if isinstance(one, Root)), None))
     return StructuredTool.from_function(
-        _told(call),
+        call,
         _stoppable(call) if stoppable else None,
         name=function.__name__,
         description=" ".join((function.__doc__ or "").split()),
@@ -99,12 +97,17 @@ def _structured(
     )
 
 
-def _told(call: Callable[..., Any]) -> Callable[..., Any]:
+def _told(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:
     """What the system refuses is for the model to read, like every other error of these tools."""
 
     def run(**arguments: Any) -> Any:
         try:
-            return call(**arguments)
+            try:
+                return call(**arguments)
+            except Missing as missing:
+                near = near_names(root, missing.parts) if root else []
+                hint = f"Did you mean {' or '.join(near)}?" if near else "list_files shows what there is."
+                raise ToolException(f"{missing} {hint}") from None
         except OSError as error:
             raise ToolException(f"The system refused it: {error.strerror or error}.") from error
 
@@ -116,7 +119,7 @@ def _stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
 
     async def run(**arguments: Any) -> Any:
         stop = threading.Event()
-        work = asyncio.ensure_future(threaded(functools.partial(_told(call), **arguments, stop=stop), "workspace"))
+        work = asyncio.ensure_future(threaded(functools.partial(call, **arguments, stop=stop), "workspace"))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -1,21 +1,30 @@
-"""Going through the files of a folder tree: sorted, bounded, without links and without hidden folders."""
+"""Going through the files of a folder tree: sorted, bounded, without links and hidden folders; and patterns of names.
+
+`*.csv` means a name anywhere below, `data/**/*.csv` a path, `{a,b}` alternatives.
+"""
 
 import difflib
+import fnmatch
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from langchain_core.tools import ToolException
 
-from donewhen.agent.workspace.paths import TEMPORARY, Parts, shown
+from donewhen.agent.workspace.root import TEMPORARY, Missing, Parts, Root, shown
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 60
 NEAR_ENTRIES = 5_000
 SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
 OpenFolder = Callable[[Parts], AbstractContextManager[int]]
+
+MAX_PATTERN = 300
+MAX_ALTERNATIVES = 64
+BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +93,28 @@ class Walk:
         return files, folders
 
 
+def walk_of(root: Root, path: str) -> Walk:
+    """The regular files below a folder, or the one file that `path` names."""
+    parts = root.parts(path)
+    kind = root.kind(parts)
+    if kind is None:
+        raise Missing(parts)
+    if kind == "a folder":
+        return Walk(root.folder, parts)
+    with root.open(path) as file:
+        return Walk(root.folder, parts, single=Entry(parts, os.fstat(file.fileno()).st_size))
+
+
 def hidden(name: str) -> bool:
     """Whether a folder is passed over unless a path names it."""
     return name.startswith(".") or name in SKIPPED_FOLDERS
 
 
-def near_names(walk: Walk, parts: Parts) -> list[str]:
+def near_names(root: Root, parts: Parts) -> list[str]:
     """Up to three paths whose last name is the same or nearly the same as the last of `parts`."""
     wanted = parts[-1].casefold()
     names: dict[str, list[str]] = {}
-    for entry in itertools.islice(walk, NEAR_ENTRIES):
+    for entry in itertools.islice(Walk(root.folder, ()), NEAR_ENTRIES):
         names.setdefault(entry.parts[-1].casefold(), []).append(entry.path)
     close = difflib.get_close_matches(wanted, names, n=3, cutoff=0.7)
     return [path for name in close for path in names[name]][:3]
@@ -104,3 +125,48 @@ def _entry(entry: os.DirEntry[str], parts: Parts) -> list[Entry]:
         return [Entry(parts, entry.stat(follow_symlinks=False).st_size)]
     except FileNotFoundError:
         return []
+
+
+def path_matcher(pattern: str) -> Callable[[Parts], bool]:
+    """A test for names relative to where the search starts; a pattern without `/` looks at the last name."""
+    if not pattern.strip("/") or len(pattern) > MAX_PATTERN:
+        raise ToolException(f"A pattern has 1 to {MAX_PATTERN} characters, such as '*.csv' or 'data/**/*.csv'.")
+    alternatives = [_split(one) for one in _expand(pattern)]
+    return lambda parts: any(_match(wanted, parts) for wanted in alternatives)
+
+
+def _expand(pattern: str) -> list[str]:
+    done: list[str] = []
+    waiting = [pattern]
+    while waiting:
+        if len(done) + len(waiting) > MAX_ALTERNATIVES:
+            raise ToolException(f"The pattern has more than {MAX_ALTERNATIVES} alternatives.")
+        one = waiting.pop()
+        braces = BRACES.search(one)
+        if braces is None:
+            done.append(one)
+            continue
+        waiting.extend(one[: braces.start()] + choice + one[braces.end() :] for choice in braces[1].split(","))
+    return done
+
+
+def _split(pattern: str) -> list[str]:
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    if "/" not in pattern:
+        names = ["**", *names]
+    return [name for index, name in enumerate(names) if name != "**" or names[index - 1 : index] != ["**"]]
+
+
+def _match(wanted: list[str], parts: Parts) -> bool:
+    """Which prefixes of `wanted` fit the names so far: linear in names × pattern, whatever the pattern."""
+    fits = {0}
+    for name in parts:
+        fits = _past_stars(wanted, fits)
+        after = {at for at in fits if at < len(wanted) and wanted[at] == "**"}
+        after |= {at + 1 for at in fits if at < len(wanted) and fnmatch.fnmatchcase(name, wanted[at])}
+        fits = after
+    return len(wanted) in fits or (wanted[-1:] == ["**"] and len(wanted) - 1 in fits)
+
+
+def _past_stars(wanted: list[str], fits: set[int]) -> set[int]:
+    return fits | {at + 1 for at in fits if at < len(wanted) and wanted[at] == "**"}

@@ -1,5 +1,8 @@
 """Data files as tables: what describe_data says of them, and what query_data may and may not do."""
 
+import asyncio
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,11 +48,213 @@ def test_net_revenue_per_region_after_returns_takes_two_queries(tmp_path: Path, 
             "LEFT JOIN 'returns.csv' r USING (order_id) WHERE o.date BETWEEN '2025-07-01' AND '2025-09-30' GROUP BY ALL"
         )
     assert 'returns.csv: "amount" looks like numbers' in str(refused.value)
-    assert """CAST(replace(regexp_replace("amount", '[^0-9,-]', '', 'g'), ',', '.') AS DECIMAL(18,2))""" in str(
-        refused.value
-    )
+    given = str(refused.value).partition("decimal comma: ")[2]
+    assert given.startswith('CAST(replace(regexp_replace("amount"')
+    given = given.splitlines()[0]
     assert query(
-        "SELECT g.region, sum(o.net) - coalesce(sum(CAST(replace(r.amount, ',', '.') AS DECIMAL(18,2))), 0) AS net "
+        f"SELECT g.region, sum(o.net) - coalesce(sum({given}), 0) AS net "
         "FROM 'orders.csv' o JOIN 'regions.csv' g USING (customer) LEFT JOIN 'returns.csv' r USING (order_id) "
         "WHERE o.date BETWEEN '2025-07-01' AND '2025-09-30' GROUP BY ALL ORDER BY net DESC"
     ) == ("region | net\nSüd | 200.00\nWest | 80.30\n(2 rows)")
+
+
+# What is said of a file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("v\n1.50\n2.25\n", ['"v" DECIMAL(18,2); 0 null; e.g. 1.50, 2.25']),
+        ("v,w\n1,a\n,b\n2,c\n", ['"v" BIGINT; 1 null']),
+        ('v\n"$1,234.50"\n$5\n', ['"v" VARCHAR', "looks like numbers", "[,''"]),
+        ("v;w\n1.234,50;x\n7,5;y\n", ["separated by semicolon", "written with a decimal comma"]),
+        ("a;b\n1.234;2.500\n2.345;3.100\n", ['"a" VARCHAR', "may mark thousands or decimals, kept as text"]),
+        ("a,b\n1.234,x\n2.345,y\n", ['"a" DECIMAL(18,3)', "read as decimals"]),
+        ("a;b\n0.125;x\n2.345;y\n", ['"a" DECIMAL(18,3); 0 null; e.g. 0.125, 2.345']),
+        ('v\n"1,234"\n"5,678"\n', ["may mean thousands or decimals"]),
+        ('v\n"0,125"\n"0,250"\n', ["written with a decimal comma"]),
+        ('v\n"1.234,5"\n"1,234.5"\n', ["some have a decimal point, some a decimal comma"]),
+        ("v\n5\n7\n8\nn/a\n", ["1 of 4 values are none, such as 'n/a'"]),
+        ("zip,n\n01234,1\n98765,2\n", ['"zip" VARCHAR', "leading zeros"]),
+        ("d\n2025-07-01\n2025-12-31\n", ['"d" DATE; 0 null; e.g. 2025-07-01, 2025-12-31']),
+        ("d,n\n01/02/2025,1\n03/04/2025,2\n", ["day and month cannot be told apart (", "%m/%d/%Y"]),
+        ("d,n\n01/02/2025,1\n31/12/2025,2\n", ['"d" DATE; 0 null; e.g. 2025-02-01, 2025-12-31']),
+        ("d,n\n31.02.2025,1\n30.01.2025,2\n", ["looks like dates (", "%d.%m.%Y"]),
+        ("sep=;\na;b\n1;2\n", ["1 rows, 2 columns", '"a" BIGINT']),
+        ("a,b;c,d\n1,2;3,4\n", ["would separate all lines alike too"]),
+        ("name,city\nAda,Paris\nBo,Rome\n", ["2 rows, 2 columns", "first line read as the header"]),
+        ("a,a,\n1,2,3\n", ['"a" BIGINT', '"a_1" BIGINT', '"column2" BIGINT']),
+        ("v\n1e5\n2.5\n", ['"v" DOUBLE']),
+    ],
+)
+def test_what_is_said_of_a_table(tmp_path: Path, describe: Ask, content: str, said: list[str]) -> None:
+    """D1: every column with its type; what could be read in two ways, or is text although it looks like more."""
+    (tmp_path / "a.csv").write_text(content)
+    told = describe("a.csv")
+    for part in said:
+        assert part in told
+
+
+def test_types_come_from_all_rows(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    """D1: decimals in the last of many rows; sums are exact."""
+    (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{n},1\n" for n in range(60_000)) + "x,0.1\ny,0.2\n")
+    told = describe("a.csv")
+    assert '"v" DECIMAL(18,1)' in told
+    assert "2 of 60002 values are none, such as" in told
+    assert query("SELECT sum(v) AS total FROM 'a.csv'") == "total\n60000.3\n(1 rows)"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "is empty"),
+        ("a,b,c\n1,2,3\n4,5\n6,7,8,9\n", "separated by comma, line 3 has 2 fields, the first 3"),
+    ],
+)
+def test_what_is_no_table_is_not_read_as_one(tmp_path: Path, describe: Ask, query: Ask, content: str, why: str) -> None:
+    """D1: no row is passed over in silence; how to read the file has to be said."""
+    (tmp_path / "a.csv").write_text(content)
+    for ask, what in ((describe, "a.csv"), (query, "SELECT count(*) FROM 'a.csv'")):
+        with pytest.raises(ToolException, match=why):
+            ask(what)
+
+
+def test_how_to_read_a_file_can_be_said(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    """D1: a title above the header is not skipped by guess."""
+    (tmp_path / "a.csv").write_text("Report 2025\n\na,b,c\n1,2,3\n")
+    assert '- "Report 2025" VARCHAR' in describe("a.csv")
+    assert query("FROM read_csv('a.csv', skip = 2)") == "a | b | c\n1 | 2 | 3\n(1 rows)"
+
+
+def test_old_encodings_and_other_formats(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    (tmp_path / "a.csv").write_bytes("name;v\nMüller;1\n".encode("cp1252"))
+    assert "not UTF-8, read as cp1252" in describe("a.csv")
+    assert query("SELECT name FROM 'a.csv'") == "name\nMüller\n(1 rows)"
+    (tmp_path / "b.json").write_text('[{"price": 0.1, "d": "2025-07-01"}, {"price": 0.2, "d": "2025-07-02"}]')
+    assert '"price" DECIMAL(18,1)' in describe("b.json")
+    assert query("SELECT sum(price) AS s, max(d) AS d FROM 'b.json'") == "s | d\n0.3 | 2025-07-02\n(1 rows)"
+    (tmp_path / "c.jsonl").write_text('{"a": 1, "b": {"c": [1, 2]}}\n{"a": null}\n')
+    assert "2 rows, 2 columns; JSON" in describe("c.jsonl")
+    (tmp_path / "d.xlsx").write_bytes(b"PK")
+    for ask, what in ((describe, "d.xlsx"), (query, "SELECT * FROM 'd.xlsx'")):
+        with pytest.raises(ToolException, match="save its sheets as CSV"):
+            ask(what)
+
+
+def test_parquet_is_read(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    import duckdb
+
+    duckdb.sql("SELECT 1 AS id, '$5' AS price").write_parquet(str(tmp_path / "a.parquet"))
+    told = describe("a.parquet")
+    assert '"id" INTEGER; 0 null; e.g. 1' in told
+    assert "looks like numbers" in told
+    assert query("SELECT * FROM 'a.parquet'") == "id | price\n1 | $5\n(1 rows)"
+
+
+# What a query may do ------------------------------------------------------------------------------------------------
+
+
+def test_text_that_is_compared_as_such_is_pointed_out(tmp_path: Path, query: Ask) -> None:
+    """D1: by letters `9` comes after `10`; where a column is cast, nothing is said."""
+    (tmp_path / "a.csv").write_text('v;d\n"9,5";01/02/2025\n"10,5";03/04/2025\n')
+    for sql in ("SELECT max(v) FROM 'a.csv'", "SELECT * FROM 'a.csv' ORDER BY v", "FROM 'a.csv' WHERE d >= '2025'"):
+        assert "\nNOTE a.csv: " in query(sql)
+    for sql in ("SELECT v, d FROM 'a.csv'", "SELECT max(strptime(d, '%d/%m/%Y')) FROM 'a.csv'"):
+        assert "NOTE" not in query(sql)
+
+
+def test_results_are_bounded_and_say_so(query: Ask) -> None:
+    """X12, V04: how many rows there are, and how many are left out."""
+    told = query("SELECT * FROM range(10000)")
+    assert told.startswith("range\n0\n1\n")
+    assert "(10000 rows in all, only the first 500 are shown, 9500 are left out" in told
+    told = query("SELECT repeat('x', 900) AS x FROM range(100)")
+    assert len(told) < 20_000
+    assert "(100 rows in all, only the first" in told
+    assert "…[cut]" in query("SELECT repeat('x', 100000) AS x")
+
+
+def test_patterns_join_files_and_leave_out_what_is_hidden(tmp_path: Path, query: Ask) -> None:
+    for name in ("logs/a.csv", "logs/deep/b.csv", ".trash/c.csv"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("n\n1\n")
+    assert query("SELECT count(*) AS c FROM '**/*.csv'") == "c\n2\n(1 rows)"
+    assert query("SELECT count(*) AS c FROM 'logs/*.csv'") == "c\n1\n(1 rows)"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "COPY (SELECT 1) TO 'new.csv'",
+        "ATTACH 'new.db'",
+        "PRAGMA database_list",
+        "SET threads = 1",
+        "INSTALL excel",
+        "LOAD excel",
+        "CREATE TABLE t AS SELECT 1",
+        "SELECT 1; SELECT 2",
+        "CALL pragma_version()",
+        "EXPORT DATABASE 'new'",
+        "",
+        "SELECT getenv('HOME')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_text('/proc/self/environ')",
+        "SELECT * FROM read_csv('../out.csv')",
+        "SELECT * FROM '../out.csv'",
+        "SELECT * FROM 'link.csv'",
+        "SELECT * FROM read_csv('link.csv')",
+        "SELECT * FROM 'folder/out.csv'",
+        "SELECT * FROM read_csv('folder/*.csv')",
+        "SELECT * FROM glob('/etc/*')",
+        "SELECT * FROM glob('../*')",
+        "SELECT * FROM query('COPY (SELECT 1) TO ''new.csv''')",
+        "SELECT * FROM enable_logging(storage = 'file', storage_path = 'new')",
+        "SELECT * FROM 'https://example.com/a.csv'",
+        "SELECT * FROM 's3://bucket/a.csv'",
+        "SELECT * FROM arrow_scan(1::UBIGINT::POINTER, 2, 3)",
+        "SELECT repeat('x', 4000000000) || repeat('y', 4000000000)",
+        "SELECT 1 FROM 'gone.csv'",
+    ],
+)
+def test_what_leads_out_or_changes_something_is_refused(tmp_path: Path, query: Ask, sql: str) -> None:
+    """D1, F12: only one SELECT, only below the folder, no links, nothing is written."""
+    root = tmp_path
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (outside / "out.csv").write_text("secret\n4711\n")
+    (root / "link.csv").symlink_to(outside / "out.csv")
+    (root / "folder").symlink_to(outside)
+    with pytest.raises(ToolException) as refused:
+        query(sql)
+    assert "4711" not in str(refused.value)
+    assert sorted(path.name for path in root.iterdir()) == ["folder", "link.csv"]
+
+
+def test_a_table_that_is_not_there_names_the_near_ones(tmp_path: Path, query: Ask) -> None:
+    (tmp_path / "orders.csv").write_text("a\n1\n")
+    with pytest.raises(ToolException, match=r"There is no file 'order.csv'. Near: orders.csv"):
+        query("SELECT * FROM 'order.csv'")
+    with pytest.raises(ToolException, match="Files are named in quotes"):
+        query("SELECT * FROM orders")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for the process in /proc")
+async def test_a_cancelled_query_ends(tmp_path: Path) -> None:
+    """D1: whatever it computes."""
+    tool = next(tool for tool in workspace_tools(tmp_path) if tool.name == "query_data")
+    sql = "SELECT count(*) FROM range(100000000000) a, range(10000) b WHERE a.range * 7 = b.range"
+    task = asyncio.create_task(tool.ainvoke({"sql": sql}))
+    await asyncio.sleep(0.3)
+    began = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - began < 5
+    assert not await asyncio.to_thread(running, str(tmp_path))
+
+
+def running(part: str) -> list[Path]:
+    """The processes in whose command line this stands."""
+    lines = [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return [path for path in lines if part.encode() in path.read_bytes()]

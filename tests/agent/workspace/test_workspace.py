@@ -30,11 +30,9 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
         "read_file",
         "describe_data",
         "query_data",
-        "describe_csv",
-        "aggregate_csv",
         "calculate",
     ]
-    checks = ["file_exists", "file_contains", "csv_shape", "matches_schema"]
+    checks = ["file_exists", "file_contains", "matches_schema"]
     assert effects == dict.fromkeys([*reads, *checks], "read") | writes
     assert [name for name, tool in tools.items() if metadata[name].get("check")] == checks
     for name, tool in tools.items():
@@ -66,9 +64,10 @@ async def test_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:
         ("read_file", {"path": "b/c.txt"}),
         ("list_files", {}),
         ("find_text", {"query": "w.rld", "regex": True}),
-        ("aggregate_csv", {"path": "a.csv", "operation": "sum", "column": "n"}),
-        ("describe_csv", {"path": "a.csv"}),
-        ("csv_shape", {"path": "a.csv", "columns": ["n"]}),
+        ("describe_data", {"path": "a.csv"}),
+        ("query_data", {"sql": "SELECT sum(n) FROM 'a.csv'"}),
+        ("move_file", {"source": "b/c.txt", "destination": "b/d.txt"}),
+        ("move_file", {"source": "b/d.txt", "destination": "b/c.txt"}),
         ("file_exists", {"path": "a.csv"}),
         ("file_contains", {"path": "b/c.txt", "text": "world"}),
         ("run_command", {"command": ["echo", "hi"]}),

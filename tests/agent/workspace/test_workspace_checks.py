@@ -54,31 +54,6 @@ def test_text_is_found_wherever_the_pieces_are_cut(tools: Tools, tmp_path: Path,
     assert said(tools["file_contains"], path="long.txt", text="needles")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ({}, ""),
-        ({"columns": ["total", "name"], "min_rows": 2, "max_rows": 2}, ""),
-        ({"columns": [" total "]}, ""),
-        ({"columns": ["Total"]}, "table.csv lacks 'Total'; its columns are 'name', 'total'."),
-        ({"min_rows": 3}, "table.csv has 2 rows, expected 3 to any number."),
-        ({"max_rows": 1}, "table.csv has 2 rows, expected 0 to 1."),
-    ],
-)
-def test_the_shape_of_a_table(tools: Tools, arguments: dict[str, Any], problem: str) -> None:
-    if problem:
-        assert said(tools["csv_shape"], path="table.csv", **arguments) == problem
-    else:
-        assert tools["csv_shape"].invoke({"path": "table.csv", **arguments}) == (
-            "table.csv has 2 rows and 2 columns: 'name', 'total'"
-        )
-
-
-def test_a_ragged_table_has_no_shape(tools: Tools, tmp_path: Path) -> None:
-    (tmp_path / "table.csv").write_text("a,b\n1,2\n3\n")
-    assert said(tools["csv_shape"], path="table.csv") == "table.csv line 3 has 1 fields, the header has 2."
-
-
 def test_schemas(tools: Tools, tmp_path: Path) -> None:
     item = {"type": "object", "properties": {"id": {"pattern": "^A-[0-9]$"}, "total": {"minimum": -5}}}
     schema = {"properties": {"orders": {"items": {"$ref": "#/$defs/item"}}}, "$defs": {"item": item}}

@@ -119,7 +119,7 @@ def test_binary_files_are_named_as_such(tools: Tools, tmp_path: Path, data: byte
         ("edit_file", {"old": "a", "new": "b"}),
         ("append_file", {"content": "x"}),
         ("find_text", {"query": "a"}),
-        ("describe_csv", {}),
+        ("describe_data", {}),
         ("file_contains", {"text": "PNG"}),
     ):
         assert "a.bin is a binary file" in said(tools[name], path="a.bin", **more)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.workspace import workspace_tools
-from donewhen.agent.workspace.glob import path_matcher
+from donewhen.agent.workspace.walk import path_matcher
 
 Tools = dict[str, BaseTool]
 TREE = {

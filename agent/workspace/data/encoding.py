@@ -1,10 +1,6 @@
 """Bytes on disk as text: byte order marks, UTF-8, and the two fallbacks old office files need."""
 
 import codecs
-import io
-from typing import IO
-
-from langchain_core.tools import ToolException
 
 SAMPLE_BYTES = 256_000
 MARKS = (
@@ -17,35 +13,19 @@ MARKS = (
 LAYOUT = frozenset(b"\t\n\r\f\b\x1b")
 
 
-def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
-    """The file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
-    encoding = detect(file.read(SAMPLE_BYTES), path)
-    file.seek(0)
-    return io.TextIOWrapper(file, encoding=encoding, errors="replace", newline=newline)
-
-
-def detect(sample: bytes, path: str) -> str:
-    """The codec of a file that begins with `sample`. Raises ToolException for a binary file."""
+def encoding_of(sample: bytes) -> str | None:
+    """The codec of a file that begins with `sample` (at most SAMPLE_BYTES); None when it is no text."""
     for mark, encoding in MARKS:
         if sample.startswith(mark):
             return encoding
     if b"\0" in sample:
-        raise ToolException(f"{path} is a binary file, not text; this tool reads text only.")
+        return None
     if _decodes(sample, "utf-8"):
         return "utf-8"
     control = sum(byte < 32 and byte not in LAYOUT for byte in sample)
     if control > len(sample) / 50:
-        raise ToolException(f"{path} is a binary file, not text; this tool reads text only.")
+        return None
     return "gb18030" if _looks_chinese(sample) else "cp1252"
-
-
-def encode(text: str, encoding: str = "utf-8") -> bytes:
-    """Text as bytes. Raises ToolException when the encoding has no place for a character."""
-    try:
-        return text.encode(encoding)
-    except UnicodeEncodeError as error:
-        character = ascii(text[error.start])
-        raise ToolException(f"The content cannot be written as {encoding}: character {character}.") from None
 
 
 def _decodes(sample: bytes, encoding: str) -> bool:
@@ -64,3 +44,16 @@ def _looks_chinese(sample: bytes) -> bool:
     high = bytes(byte >= 0x80 for byte in sample)
     alone = sum(len(run) == 1 for run in high.split(b"\0"))
     return alone <= 0.1 * sum(high)
+
+
+def is_utf8(path: str) -> bool:
+    """Whether all of the file is UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with open(path, "rb") as file:
+        try:
+            while chunk := file.read(1 << 20):
+                decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return False
+    return True

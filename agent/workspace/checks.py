@@ -14,12 +14,9 @@ from pydantic import Field
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from donewhen.agent.workspace.aggregate import TablePath
-from donewhen.agent.workspace.files import FilePath
-from donewhen.agent.workspace.patterns import Pattern, pattern
+from donewhen.agent.workspace.files import FilePath, open_text
+from donewhen.agent.workspace.processes.patterns import Pattern, pattern
 from donewhen.agent.workspace.root import Root
-from donewhen.agent.workspace.tables import names, open_table
-from donewhen.agent.workspace.text import open_text
 
 CHUNK_CHARS = 65_536
 MAX_JSON_BYTES = 20_000_000
@@ -63,29 +60,6 @@ def file_contains(
             folded = folded or wanted.casefold() in window.casefold()
     hint = "; it does in other capitals" if folded else ""
     raise ToolException(f"{path} does not contain {text[:100]!r}{hint}.")
-
-
-def csv_shape(
-    root: Root,
-    path: TablePath,
-    columns: Annotated[list[str] | None, Field(description="columns that have to be there; others may be too")] = None,
-    min_rows: Annotated[int | None, Field(ge=0, description="fewest rows below the header")] = None,
-    max_rows: Annotated[int | None, Field(ge=0, description="most rows below the header")] = None,
-) -> str:
-    """Succeeds when the CSV file has these columns and so many rows, as wide as the header. For checks."""
-    with open_table(root, path) as table:
-        if missing := [name for name in columns or [] if name.strip() not in table.columns]:
-            raise ToolException(f"{path} lacks {names(missing)}; its columns are {names(table.columns)}.")
-        rows = 0
-        for row in table.rows():
-            rows += 1
-            if len(row.cells) != len(table.columns):
-                widths = f"{len(row.cells)} fields, the header has {len(table.columns)}"
-                raise ToolException(f"{path} line {row.line} has {widths}.")
-    if rows < (min_rows or 0) or (max_rows is not None and rows > max_rows):
-        bounds = f"{min_rows or 0} to {'any number' if max_rows is None else max_rows}"
-        raise ToolException(f"{path} has {rows} rows, expected {bounds}.")
-    return f"{path} has {rows} rows and {len(table.columns)} columns: {names(table.columns)}"
 
 
 def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:

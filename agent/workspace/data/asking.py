@@ -1,6 +1,7 @@
 """Data files as tables: what they hold, and one SELECT over them. DuckDB does it, in a process that can be ended."""
 
 import json
+import os
 import sys
 import threading
 from typing import Annotated, Any
@@ -8,12 +9,18 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace import sql as reader
-from donewhen.agent.workspace.commands import run_process
+import donewhen
+from donewhen.agent.workspace.processes.commands import run_process
 from donewhen.agent.workspace.root import Root
 
 SECONDS = 30.0
 KEPT_BYTES = 400_000
+CHILD = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])["path"]
+from donewhen.agent.workspace.data.child import main
+main()
+"""
 
 
 def describe_data(
@@ -45,17 +52,17 @@ def query_data(
 ) -> str:
     """Run one SELECT (DuckDB SQL) over data files, named in quotes as tables: FROM 'data/orders.csv', 'logs/*.csv'.
 
-    Joins, dates, groups and windows work; decimals of CSV files are exact, those of JSON need CAST(x AS DECIMAL(18,2)).
+    Joins, dates, groups and windows work; decimals of CSV and JSON files are exact, DOUBLE of Parquet files is not.
     describe_data shows columns and types first. The last line says how many rows there are, and what was left out.
     """
     return _asked(root, "query", sql, stop)
 
 
 def _asked(root: Root, do: str, of: str, stop: threading.Event | None) -> str:
-    inside = root.path.rstrip("/") + "/"
-    path = [each for each in sys.path if each.startswith("/") and not f"{each}/".startswith(inside)]
+    path = [os.path.dirname(os.path.dirname(donewhen.__file__)), *filter(os.path.isabs, sys.path)]
+    path.sort(key=lambda folder: folder == root.path)  # a file of the workspace never stands in for a library
     request = json.dumps({"path": path, "root": root.path, "do": do, "of": of})
-    command = [sys.executable, "-I", "-S", reader.__file__, request]
+    command = [sys.executable, "-I", "-S", "-c", CHILD, request]
     ended = run_process(command, root.path, {}, SECONDS, stop, KEPT_BYTES)
     if ended.code is None:
         raise ToolException(f"It took longer than {SECONDS:g} seconds and was stopped; ask for less.")

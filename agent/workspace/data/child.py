@@ -1,0 +1,200 @@
+"""The process in which DuckDB works: it reads below one folder, runs one SELECT, and can write nothing.
+
+It gets a request as its argument and prints `{"text"}` or `{"error"}`. It imports nothing of the project but this
+room, and dies with its time or its memory, whatever the SQL does.
+"""
+
+import difflib
+import json
+import os
+import resource
+import sys
+import tempfile
+from typing import Any
+
+from donewhen.agent.workspace.data.columns import quoted, text
+from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
+
+MEMORY = "1GB"
+MAX_ROWS = 500
+MAX_CELL = 1_000
+MAX_CHARS = 18_000
+EXAMPLES = 4
+ORDERING = ("COMPARE_LESSTHAN", "COMPARE_GREATERTHAN", "COMPARE_BETWEEN", "ORDER")
+"""Kinds of expressions that silently go by letters where a column is text."""
+EXTREMES = ("min", "max", "arg_min", "arg_max", "min_by", "max_by")
+
+
+def connect(root: str, scratch: str) -> Any:
+    """An empty database in memory that may read below `root` (and `scratch`), and do nothing else."""
+    import duckdb
+
+    con = duckdb.connect(
+        config={
+            "memory_limit": MEMORY,
+            "threads": 2,
+            "temp_directory": "",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_community_extensions": False,
+            "python_enable_replacements": False,
+        }
+    )
+    con.execute(f"SET allowed_directories = [{text(root + '/')}, {text(scratch + '/')}]")
+    con.execute("SET TimeZone = 'UTC'")
+    con.execute("SET enable_external_access = false")
+    con.execute("SET lock_configuration = true")
+    return con
+
+
+def describe(tables: Tables, path: str) -> str:
+    """What a file holds: how it was read, its rows, and every column with type, nulls, examples and warning."""
+    table = tables.open(path)
+    if table.how == ["Parquet"]:
+        kept = [(column, column.type) for column in table.columns if column.type != "VARCHAR"]
+        for column, _ in kept:
+            column.type = ""
+        tables.settle(table, table.source)
+        for column, type in kept:
+            column.type = type
+    counts = ", ".join(f"count({quoted(column.name)})" for column in table.columns)
+    rows, *filled = tables._one(path, f"SELECT count(*), {counts} FROM {table.source}")
+    shown = tables.con.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {table.source} LIMIT 1000").fetchall()
+    lines = [f"{path}: {rows} rows, {len(table.columns)} columns; {'; '.join(table.how)}"]
+    for at, column in enumerate(table.columns):
+        examples = list(dict.fromkeys(row[at] for row in shown if row[at] is not None))[:EXAMPLES]
+        told = ", ".join(_cell(each)[:60] for each in examples)
+        line = f"- {quoted(column.name)} {column.type}; {rows - filled[at]} null; e.g. {told}"
+        lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
+    return "\n".join(_bounded(lines, "columns"))
+
+
+def query(tables: Tables, sql: str) -> str:
+    """The rows of one SELECT under their names, bounded; the last line counts them, and says what was left out."""
+    import duckdb
+
+    try:
+        statements = tables.con.extract_statements(sql)
+    except Exception as error:
+        raise Refused(brief(error)) from None
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise Refused("Only one SELECT is run here: no other statement, and not several.")
+    names = _quoted_in(sql)
+    paths = {name.casefold(): name for name in names if os.path.isfile(name) or _is_pattern(name)}
+    for path in paths.values():
+        tables.view(path)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    try:
+        tables.con.query(statements[0].query).create("result")
+    except Exception as error:
+        reasons = tables.refused or [f"{brief(error)}{_hint(str(error), names)}"]
+        raise Refused("\n".join([*reasons, *_warnings(tables, sql, everywhere=True)])) from None
+    return "\n".join([*_rows(tables.con), *_warnings(tables, sql, everywhere=False)])
+
+
+def _rows(con: Any) -> list[str]:
+    total = con.execute("SELECT count(*) FROM result").fetchone()[0]
+    cell = f"left(CAST(COLUMNS(*) AS VARCHAR), {MAX_CELL + 1})"
+    names = [column[0] for column in con.execute("SELECT * FROM result LIMIT 0").description]
+    found = con.execute(f"SELECT {cell} FROM (SELECT * FROM result LIMIT {MAX_ROWS})").fetchall()
+    lines = [" | ".join(names), *(" | ".join("NULL" if one is None else _cell(one) for one in row) for row in found)]
+    kept = _bounded(lines, "")
+    shown = len(kept) - 1
+    if shown == total:
+        return [*kept, f"({total} rows)"]
+    left = f"{total} rows in all, only the first {shown} are shown, {total - shown} are left out"
+    return [*kept, f"({left}: aggregate, filter, or use ORDER BY with LIMIT and OFFSET)"]
+
+
+def _bounded(lines: list[str], what: str) -> list[str]:
+    """The lines that fit; with `what` they are, a last one says how many do not."""
+    size = 0
+    for at, line in enumerate(lines):
+        size += len(line) + 1
+        if size > MAX_CHARS and at:
+            return [*lines[:at], *([f"({len(lines) - at} {what} are left out)"] if what else [])]
+    return lines
+
+
+def _cell(value: str) -> str:
+    shown = value.replace("\r", "").replace("\n", "\\n")
+    return shown if len(shown) <= MAX_CELL else f"{shown[:MAX_CELL]}…[cut]"
+
+
+def _quoted_in(sql: str) -> list[str]:
+    """What stands in quotes, as a name or a text: where the names of files are."""
+    import duckdb
+
+    data, tokens = sql.encode(), duckdb.tokenize(sql)
+    ends = [start for start, _ in tokens[1:]] + [len(data)]
+    found = []
+    for (start, _), end in zip(tokens, ends, strict=True):
+        token = data[start:end].decode(errors="replace").strip()
+        if len(token) > 2 and token[0] in "'\"" and token[-1] == token[0]:
+            found.append(token[1:-1].replace(token[0] * 2, token[0]))
+    return [name for name in found if "\0" not in name and not os.path.isabs(name) and ".." not in name.split("/")]
+
+
+def _is_pattern(name: str) -> bool:
+    return any(mark in name for mark in "*?[") and name.lower().endswith(ENDINGS)
+
+
+def _hint(error: str, names: list[str]) -> str:
+    """What may help with a table that is not there."""
+    if "Table with name" not in error and "No files found" not in error:
+        return ""
+    missing = [name for name in names if name.lower().endswith(ENDINGS) and not os.path.exists(name)]
+    for name in missing:
+        folder = os.path.dirname(name)
+        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        near = difflib.get_close_matches(os.path.basename(name), there, n=3)
+        return f"\nThere is no file {name!r}." + (
+            f" Near: {', '.join(os.path.join(folder, each) for each in near)}" * bool(near)
+        )
+    return "\nFiles are named in quotes, relative to the workspace: FROM 'orders.csv'."
+
+
+def _warnings(tables: Tables, sql: str, *, everywhere: bool) -> list[str]:
+    """What has to be known of the columns that are compared, sorted or searched for extremes as text.
+
+    `everywhere`: of all columns that the SQL names.
+    """
+    warned = {
+        column.name.casefold(): f"NOTE {path}: {quoted(column.name)} {column.warning}"
+        for path, table in tables.known.items()
+        for column in table.columns
+        if column.warning
+    }
+    if everywhere:
+        return [note for name, note in warned.items() if name in sql.casefold()][:10]
+    tree = json.loads(tables.con.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()[0]) if warned else {}
+    return [warned[name] for name in dict.fromkeys(_ordered(tree, False)) if name in warned][:10]
+
+
+def _ordered(node: Any, ordering: bool) -> list[str]:
+    """The columns of a syntax tree that stand directly in what goes by order."""
+    if isinstance(node, list):
+        return [name for each in node for name in _ordered(each, ordering)]
+    if not isinstance(node, dict):
+        return []
+    kind = str(node.get("type", ""))
+    if kind == "COLUMN_REF":
+        return [str(node["column_names"][-1]).casefold()] if ordering else []
+    if kind.startswith(ORDERING) or node.get("function_name") in EXTREMES or "null_order" in node:
+        return _ordered(list(node.values()), True)
+    within = ordering and "type" not in node
+    return [name for each in node.values() for name in _ordered(each, within)]
+
+
+def main() -> None:
+    """One request from the command line, one answer on stdout."""
+    request = json.loads(sys.argv[1])
+    os.chdir(request["root"])
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = os.path.realpath(scratch)
+        try:
+            work = {"describe": describe, "query": query}[request["do"]]
+            answer = {"text": work(Tables(connect(request["root"], scratch), scratch), request["of"])}
+        except Refused as refusal:
+            answer = {"error": str(refusal)}
+    json.dump(answer, sys.stdout)
