@@ -1,10 +1,13 @@
 """The environment: the only place that reads it. Everything else is told."""
 
 import base64
+import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from donewhen.state.credentials import known_secrets
 from donewhen.state.errors import ConfigError
@@ -15,6 +18,7 @@ DEFAULT_MODEL = "openai:gpt-5.4-mini"
 """Used when there is a key and no model is named."""
 KEY_BYTES = (16, 24, 32)
 HEX_LENGTHS = (32, 48, 64)
+_USER = re.compile(r"\w[\w-]*")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,8 @@ class Config:
     """DONEWHEN_PRICES as `model=input/output,…` or `model=input/cached/output`: US dollars per million tokens."""
     tokens: Mapping[str, str] = field(default_factory=dict, repr=False)
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """All variables, for the `${NAME}` of an MCP configuration."""
     editor: str | None = None
@@ -69,6 +75,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         commands=tuple(_items(get("DONEWHEN_COMMANDS"))),
         prices=dict(map(_price, _items(get("DONEWHEN_PRICES")))),
         tokens=_tokens(get("DONEWHEN_TOKENS")),
+        settings=_settings(get("DONEWHEN_SETTINGS")),
         variables=dict(environment),
         editor=get("VISUAL") or get("EDITOR") or None,
         plain=bool(get("NO_COLOR")) or get("TERM") == "dumb",
@@ -104,9 +111,24 @@ def _tokens(text: str | None) -> dict[str, str]:
     """Fails closed: a list that cannot be read opens nothing."""
     pairs = [item.partition(":") for item in _items(text)]
     tokens = {name.strip(): token.strip() for name, _, token in pairs}
-    if not all(name and token for name, token in tokens.items()) or len(tokens) != len(pairs):
-        raise ConfigError("DONEWHEN_TOKENS must be name:token pairs separated by commas, each name once")
+    if not all(_USER.fullmatch(name) and token for name, token in tokens.items()) or len(tokens) != len(pairs):
+        raise ConfigError(
+            "DONEWHEN_TOKENS must be name:token pairs separated by commas, each name once, of letters, digits, _ and -"
+        )
     return tokens
+
+
+def _settings(path: str | None) -> dict[str, Any]:
+    """Fails closed: what cannot be read pins nothing, and nothing starts."""
+    if not path:
+        return {}
+    try:
+        found = json.loads(Path(path).expanduser().read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which cannot be read as JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which is no JSON object of settings")
+    return found
 
 
 def _read_key(text: str | None) -> bytes | None:

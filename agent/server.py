@@ -1,13 +1,23 @@
-"""What `langgraph.json` exports: the graph without a checkpointer (the server brings its own), and who may see what.
+"""What `langgraph.json` exports: the graph without a checkpointer (the server brings its own), and who may do what.
 
 The graph works with the workspace tools on DONEWHEN_DIR (default: the current folder). With DONEWHEN_TOKENS
-(`alice:token,bob:token`) every request needs a bearer token and sees its own threads only; without, the server is for
-one person on one machine.
+(`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own
+folder below DONEWHEN_DIR. Without, the server is for one person on one machine: it answers programs, and pages of this
+machine and of LangGraph Studio. What DONEWHEN_SETTINGS names, a JSON file of settings, no client can widen; nor can one
+lower `confirm` and `approvals`.
 """
 
 import hmac
-from typing import Any
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+from uuid import UUID, uuid5
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph.state import CompiledStateGraph
 from langgraph_sdk import Auth
 
 from donewhen.agent.config import DEMO, read_config
@@ -15,51 +25,166 @@ from donewhen.agent.models import ModelSource
 from donewhen.agent.prices import Prices
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
+from donewhen.state.errors import ConfigError
+from donewhen.state.settings import confined, read_settings
 
 _config = read_config()
-graph = build_graph(
-    ModelSource(_config.model or DEMO, config=_config),
-    workspace_tools(_config.folder, commands=_config.commands),
-    prices=Prices(_config.prices).cost,
-    secrets=_config.secrets,
-).compile()
+_pinned = read_settings(_config.settings)
+_models = ModelSource(_config.model or DEMO, config=_config)
+_log = logging.getLogger("donewhen.server")
+_STUDIO = ".smith.langchain.com"
+_BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
+"""How keys begin that the server itself puts beside settings."""
+_SYSTEM = str(uuid5(UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8"), "agent"))
+"""The assistant that the server makes of our graph; everybody's to use."""
 
+
+def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The graph whose tools work in `folder`; None: one without tools, to be looked at."""
+    tools = [] if folder is None else workspace_tools(folder, commands=_config.commands)
+    prices, secrets = Prices(_config.prices).cost, _config.secrets
+    return build_graph(_models, tools, prices=prices, secrets=secrets).compile()
+
+
+def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
+    folder = Path(_config.folder) / (user or "")
+    if user:
+        folder.mkdir(parents=True, exist_ok=True)
+    return _graph_in(folder)
+
+
+_of_users = {user: _graph_of(user) for user in _config.tokens}
+_of_nobody = _graph_in(None) if _config.tokens else _graph_of(None)
+
+
+def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The graph in the folder of the user whose request it is."""
+    return _of_users.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _of_nobody)
+
+
+graph: Any = _graph_for if _config.tokens else _of_nobody
 auth = Auth()
+Handler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
+
+
+def _on(action: Any) -> Callable[[Handler], Handler]:
+    """A decorator of `auth.on`, whose types want a handler of its own for every action."""
+    return cast(Callable[[Handler], Handler], action)
 
 
 @auth.authenticate
 async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDict:
-    """The user whose token the request bears; everyone is `local` where no tokens are set."""
+    """The user whose bearer token (RFC 6750) the request has; everyone is `local` where no tokens are set."""
     if not _config.tokens:
+        if problem := foreign(_text(headers, b"origin"), _text(headers, b"host")):
+            raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
         return {"identity": "local"}
-    given = (headers.get(b"authorization") or b"").decode("latin-1").removeprefix("Bearer ").strip()
-    for name, token in _config.tokens.items():
-        if hmac.compare_digest(given.encode(), token.encode()):
-            return {"identity": name}
-    raise Auth.exceptions.HTTPException(status_code=401, detail="a bearer token of this server is needed")
+    scheme, _, given = _text(headers, b"authorization").partition(" ")
+    if scheme.lower() == "bearer":
+        for name, token in _config.tokens.items():
+            if hmac.compare_digest(given.strip().encode(), token.encode()):
+                return {"identity": name}
+    raise Auth.exceptions.HTTPException(
+        status_code=401, detail="a bearer token of this server is needed", headers={"WWW-Authenticate": "Bearer"}
+    )
 
 
-@auth.on
+def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
+    return (headers.get(name) or b"").decode("latin-1").strip()
+
+
+def foreign(origin: str, host: str) -> str | None:
+    """Why a request without a token is not answered: a page of somewhere else made it; None if none did.
+
+    A name that is looked up may be anybody's (DNS rebinding), so the server itself is called by address or `localhost`.
+    """
+    if host and not _ours(urlsplit(f"//{host}").hostname):
+        return f"without DONEWHEN_TOKENS this server answers as localhost or by its address, not as {host}"
+    page = urlsplit(origin)
+    if not origin or _local(page.hostname) or origin.partition("://")[2] == host:
+        return None
+    if page.scheme == "https" and f".{page.hostname}".endswith(_STUDIO):
+        return None
+    return f"without DONEWHEN_TOKENS this server answers no page of {origin}"
+
+
+def _local(name: str | None) -> bool:
+    return name in ("localhost", "127.0.0.1", "::1") or str(name).endswith(".localhost")
+
+
+def _ours(name: str | None) -> bool:
+    try:
+        return _local(name) or name == "api" or bool(ipaddress.ip_address(str(name)))  # "api": the server calls itself
+    except ValueError:
+        return False
+
+
+@_on(auth.on)
 async def own_only(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Everything belongs to who made it, and only they find it."""
+    return _owned(ctx, value)
+
+
+def _owned(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str, str]:
     owner = {"owner": ctx.user.identity}
-    value.setdefault("metadata", {}).update(owner)
+    if not isinstance(value.get("metadata"), dict):
+        value["metadata"] = {}
+    value["metadata"].update(owner)  # in place: the server goes on with its own
     return owner
 
 
-@auth.on.assistants.read
-async def read_shared(ctx: Auth.types.AuthContext, value: Auth.types.AssistantsRead) -> bool:
-    """The assistants of this server are everybody's to use."""
-    return True
+@_on(auth.on.threads.create_run)
+async def kept_to_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+    """A run has the operator's settings, and of what its client asks for only what stays within them."""
+    _confine(value.get("kwargs") or {})
+    return _owned(ctx, value)
 
 
-@auth.on.assistants.search
-async def find_shared(ctx: Auth.types.AuthContext, value: Auth.types.AssistantsSearch) -> bool:
-    """And to find."""
-    return True
+@_on(auth.on.crons.create)
+async def kept_to_settings_later(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+    """Likewise what runs by the clock."""
+    _confine(value.get("payload") or {})
+    return _owned(ctx, value)
 
 
-@auth.on.store
+def _confine(kwargs: dict[str, Any]) -> None:
+    """Overwrite, in place, where settings can come from; an assistant's are put together with these, and give way."""
+    configurable = kwargs.setdefault("config", {}).setdefault("configurable", {})
+    asked = {**configurable, **(kwargs.get("context") or {})}
+    asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
+    try:
+        kept, refused = confined(_pinned, asked, models=not (_config.tokens or _config.settings))
+    except ConfigError as error:
+        raise Auth.exceptions.HTTPException(status_code=422, detail=str(error)) from None
+    if refused:
+        _log.warning("settings that a client asked for and does not get: %s", ", ".join(sorted(refused)))
+    kwargs["context"] = kept
+    configurable.update(kept)
+
+
+@_on(auth.on.assistants.create)
+@_on(auth.on.assistants.update)
+async def own_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+    """An assistant is its maker's; none can pass for the server's."""
+    owner = _owned(ctx, value)
+    value["metadata"]["created_by"] = ctx.user.identity
+    return owner
+
+
+@_on(auth.on.assistants.read)
+async def read_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType | None:
+    """The server's assistant is everybody's to use, any other its maker's."""
+    return None if str(value.get("assistant_id")) == _SYSTEM else {"owner": ctx.user.identity}
+
+
+@_on(auth.on.assistants.search)
+async def find_assistants(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+    """The server's assistant; whoever asks for `metadata={"owner": …}` gets their own."""
+    asked = value.get("metadata") or {}
+    return {"owner": ctx.user.identity} if "owner" in asked else {"created_by": "system"}
+
+
+@_on(auth.on.store)
 async def own_store(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> None:
     """A user's entries in the store lie under their name."""
     value["namespace"] = (ctx.user.identity, *(value.get("namespace") or ()))

@@ -187,7 +187,7 @@ def merged(base: Settings, given: Given) -> Settings:
         forbidden = dict.fromkeys([*base.profile.forbidden_tools, *said.forbidden_tools])
         within = _within(base.profile.allowed_paths, said.allowed_paths)
         whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within}
-    return Settings.model_validate(whole)
+    return read_settings(whole)
 
 
 def _within(base: list[str], given: list[str]) -> list[str]:
@@ -199,6 +199,39 @@ def _within(base: list[str], given: list[str]) -> list[str]:
     if not both or any(".." in PurePath(path).parts for path in given):
         raise ConfigError(f"settings: profile.allowed_paths {given} lie outside of {base}, which this agent is kept to")
     return both
+
+
+_STRICT = {"confirm": ("never", "complex", "always"), "approvals": ("never", "plan", "outside", "each")}
+"""From the least to the most that people are asked."""
+
+
+def confined(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[dict[str, Any], list[str]]:
+    """The settings of a run whose client asked for `asked`, as JSON, and the names that were not taken over.
+
+    What `pinned` sets stays, but limits may be lower and tools and paths fewer; people are asked as often at least.
+    `models`: whether a client may choose them.
+    """
+    given, refused = known_settings(asked)
+    for key, order in _STRICT.items():
+        least = getattr(pinned, key)
+        if key in given and (given[key] not in order or order.index(given[key]) < order.index(least)):
+            given[key] = least
+            refused.append(key)
+    free = {"confirm", "approvals", "limits", "step_limits", "profile"}
+    fixed = (set(pinned.model_fields_set) | (set() if models else {"models", "max_tokens"})) - free
+    refused += [key for key in given if key in fixed]
+    given = {key: value for key, value in given.items() if key not in fixed and value not in (None, "")}
+    for key in ("limits", "step_limits"):
+        if key in pinned.model_fields_set and isinstance(given.get(key), Mapping):
+            most = getattr(pinned, key).model_dump(exclude_none=True)
+            rows = {name: value for name, value in given[key].items() if value is not None}
+            lower = {name: value for name, value in rows.items() if name not in most or value < most[name]}
+            refused += [f"{key}.{name}" for name in given[key] if name not in lower]
+            given[key] = lower
+    if "profile" in given and "profile" in pinned.model_fields_set:
+        hard = {"forbidden_tools", "allowed_paths"}
+        given["profile"] = {key: value for key, value in dict(given["profile"]).items() if key in hard}
+    return merged(pinned, given).model_dump(mode="json"), refused
 
 
 def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

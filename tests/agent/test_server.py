@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
-from langgraph_sdk.errors import NotFoundError
+from langgraph_sdk.errors import APIStatusError
 
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
 from tests.places import ROOT
@@ -71,7 +72,6 @@ def started(folder: Path, base_url: str, **environment: str) -> tuple[subprocess
             **os.environ,
             "LANGGRAPH_CLI_NO_ANALYTICS": "1",
             "LANGSMITH_TRACING": "false",
-            "PYTHONPATH": str(ROOT),
             "OPENAI_BASE_URL": base_url,
             "DONEWHEN_MODEL": "openai:scripted",
             "DONEWHEN_DIR": str(folder / "work"),
@@ -210,20 +210,120 @@ def as_user(url: str, token: str) -> LangGraphClient:
     return get_client(url=url, headers={"Authorization": f"Bearer {token}"})
 
 
-async def test_nobody_reads_anothers_thread(tmp_path: Path) -> None:
-    """With tokens set, a request without one is refused and a user finds only threads of their own."""
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+LOOK = {"messages": [{"role": "user", "content": "look around"}]}
+LOOSE = {"confirm": "never", "approvals": "never", "limits": {"rounds": 9999}, "models": {"plan": "openai:dear"}}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A server of two users, whose operator pins settings; and the folder it works in."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "settings.json").write_text(json.dumps({"limits": {"rounds": 7}, "verification": "grounded"}))
+    users = {"DONEWHEN_TOKENS": "ann:token-of-ann,bob:token-of-bob", "DONEWHEN_SETTINGS": str(folder / "settings.json")}
     with WireServer(ScriptedModel(script)) as wire:
-        process, url = started(tmp_path, wire.base_url, DONEWHEN_TOKENS="ann:token-of-ann,bob:token-of-bob")
-        try:
-            async with httpx.AsyncClient() as stranger:
-                assert (await stranger.get(f"{url}/threads/{UUID(int=0)}")).status_code == 401
-            async with as_user(url, "token-of-ann") as ann, as_user(url, "token-of-bob") as bob:
-                id = (await ann.threads.create())["thread_id"]
-                await ann.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "hello"}]})
-                assert (await ann.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
-                with pytest.raises(NotFoundError):
-                    await bob.threads.get_state(id)
-                assert await bob.threads.search() == []
-                assert await bob.assistants.search(graph_id="agent")
-        finally:
-            stopped(process)
+        process, url = started(folder, wire.base_url, **users)
+        yield url, folder / "work"
+        stopped(process)
+
+
+async def test_every_route_wants_a_token(shared: tuple[str, Path]) -> None:
+    """S1: without a token, with a wrong scheme, or as Studio, no route but health and schema is answered."""
+    url, _ = shared
+    id = str(UUID(int=0))
+    async with httpx.AsyncClient(base_url=url) as stranger:
+        paths = (await stranger.get("/openapi.json")).json()["paths"]
+        seen = 0
+        for path, verbs in paths.items():
+            if path in ("/ok", "/info", "/metrics", "/docs", "/openapi.json", "/"):
+                continue
+            filled = re.sub(r"{\w+}", id, path)
+            for verb in set(verbs) & {"get", "post", "put", "patch", "delete"}:
+                for headers in ({}, {"x-auth-scheme": "langsmith"}, {"authorization": "token-of-ann"}):
+                    answer = await stranger.request(verb.upper(), filled, headers=headers, json={})
+                    assert answer.status_code in (401, 403), (verb, path, headers, answer.text)
+                    assert "token-of" not in answer.text
+                    seen += 1
+        assert seen > 100
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            found = await stranger.post("/threads/search", json={}, headers={"authorization": f"{scheme} token-of-ann"})
+            assert found.status_code == 200
+        wrong = await stranger.post("/threads/search", json={}, headers={"authorization": "Basic token-of-ann"})
+        assert wrong.status_code == 401
+
+
+async def test_nobody_reaches_what_is_anothers(shared: tuple[str, Path]) -> None:
+    """U8, S1: threads, runs, state, crons, assistants and the store of one user are not there for another."""
+    url, _ = shared
+    async with as_user(url, "token-of-ann") as ann, as_user(url, "token-of-bob") as bob:
+        id = (await ann.threads.create())["thread_id"]
+        await ann.runs.wait(id, "agent", input=HELLO)
+        assert (await ann.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
+        own = await ann.assistants.create("agent", name="mine", metadata={"created_by": "system"}, context=LOOSE)
+        await ann.store.put_item(("notes",), "a", {"secret": "of ann"})
+        for attempt in (
+            bob.threads.get_state(id),
+            bob.threads.get(id),
+            bob.runs.wait(id, "agent", input=HELLO),
+            bob.threads.update_state(id, {"feedback": "x"}),
+            bob.assistants.get(own["assistant_id"]),
+            bob.assistants.update(own["assistant_id"], name="his"),
+            bob.runs.wait(None, own["assistant_id"], input=HELLO),
+        ):
+            with pytest.raises((APIStatusError, httpx.HTTPStatusError)) as refused:
+                await attempt
+            assert refused.value.response.status_code in (403, 404)
+        assert await bob.threads.search() == []
+        assert await bob.crons.search() == []
+        assert (await bob.store.search_items(("notes",)))["items"] == []
+        assert [each["name"] for each in await bob.assistants.search()] == ["agent"]
+        assert await bob.assistants.search(metadata={"owner": "ann"}) == []
+        assert [each["name"] for each in await ann.assistants.search(metadata={"owner": "ann"})] == ["mine"]
+
+
+async def test_no_client_widens_what_the_operator_pinned(shared: tuple[str, Path]) -> None:
+    """U8: by context, by configurable, by an assistant: confirm, approvals, limits and models stay; less is granted."""
+    url, work = shared
+    async with as_user(url, "token-of-bob") as bob:
+        loose = await bob.assistants.create("agent", context=LOOSE)
+        strange = {"no_such": 1, **LOOSE}
+        for assistant, asked in (
+            ("agent", {"context": LOOSE}),
+            ("agent", {"context": strange}),
+            ("agent", {"config": {"configurable": LOOSE}}),
+            (loose["assistant_id"], {}),
+            (loose["assistant_id"], {"context": strange}),
+        ):
+            id = (await bob.threads.create())["thread_id"]
+            await bob.runs.wait(id, assistant, input=LOOK, **asked)  # type: ignore[arg-type]
+            pause = (await bob.threads.get_state(id))["interrupts"][0]["value"]
+            assert (pause["kind"], pause["limits"]["rounds"]) == ("plan", 7)
+        id = (await bob.threads.create())["thread_id"]
+        await bob.runs.wait(id, "agent", input=LOOK, context={"limits": {"rounds": 3}})
+        assert (await bob.threads.get_state(id))["interrupts"][0]["value"]["limits"]["rounds"] == 3
+        await bob.runs.wait(id, "agent", command={"resume": "approve"})
+    assert "bob" in [each.name for each in work.iterdir() if each.is_dir()]
+
+
+async def test_pages_of_elsewhere_are_not_answered(server: str) -> None:
+    """U9: without tokens: programs, this machine and Studio; no foreign page, no name that somebody else may own."""
+    body = {"assistant_id": "agent", "input": LOOK, "context": LOOSE}
+    async with httpx.AsyncClient(base_url=server, timeout=60) as page:
+        for origin in (
+            "https://evil.example",
+            "http://localhost.evil.example",
+            "https://xsmith.langchain.com",
+            "null",
+        ):
+            answer = await page.post("/runs/wait", json=body, headers={"origin": origin})
+            assert answer.status_code == 403
+            assert answer.headers.get("access-control-allow-origin") is None
+        assert (await page.post("/threads/search", json={}, headers={"host": "evil.example"})).status_code == 403
+        for origin in (server, "http://localhost:3000", "http://127.0.0.1:8123", "https://smith.langchain.com"):
+            answer = await page.post("/threads/search", json={}, headers={"origin": origin})
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] == origin
+        thread = (await page.post("/threads", json={})).json()["thread_id"]
+        await page.post(f"/threads/{thread}/runs/wait", json=body)
+        state = (await page.get(f"/threads/{thread}/state")).json()
+        assert state["interrupts"][0]["value"]["kind"] == "plan"
