@@ -6,6 +6,7 @@ no call outlives its time. Needs no network: server and model come with the depe
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections import Counter
@@ -26,9 +27,9 @@ from donewhen import Agent, Settings
 from donewhen.graph.models import adapter
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "local.md"
-SECONDS = 20.0
+SECONDS = 60.0
 """`model_seconds`: the longest silence; a call may take five times that."""
-CALLS = 12
+CALLS = 6
 """Model calls that a run may make."""
 SETTINGS = Settings.model_validate(
     {
@@ -37,9 +38,10 @@ SETTINGS = Settings.model_validate(
         "on_failure": "deliver",
         "on_exhausted": "deliver",
         "model_seconds": SECONDS,
-        "max_tokens": dict.fromkeys(("triage", "plan", "execute", "judge", "deliver"), 160),
+        "model_retries": 1,
+        "max_tokens": dict.fromkeys(("triage", "plan", "execute", "judge", "deliver"), 128),
         "plan_rounds": 4,
-        "limits": {"rounds": 6, "model_calls": CALLS, "active_seconds": 300},
+        "limits": {"rounds": 6, "model_calls": CALLS, "active_seconds": 600},
         "step_limits": {"rounds": 3},
     }
 )
@@ -166,7 +168,9 @@ def llama() -> Iterator[str]:
         raise SystemExit("The model is not installed; run: make local")
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(next(Path(package.origin).parent.glob("*.gguf")))
-    parameters.n_ctx, parameters.n_parallel, parameters.port = 8192, 1, 0
+    parameters.n_ctx, parameters.n_parallel, parameters.port, parameters.verbosity = 16384, 2, 0, -1
+    threads = max(1, (os.cpu_count() or 2) - 1)  # llama.cpp waits by spinning: a core too many is slower than one less
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(parameters)
     yield f"{server.listening_address.rstrip('/')}/v1"
 

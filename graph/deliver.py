@@ -77,7 +77,8 @@ async def _text(
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending)) if part)
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     if not anything or ending.get("text") or ending["code"] in BY_CODE or exhausted(left, ("model_calls",)):
-        return _said(runtime, by_code), {}
+        told = ending.get("said") and by_code == ending["text"]  # by the model, as it wrote it
+        return by_code if told else _said(runtime, by_code), {}
     question = Question(
         "deliver",
         [

@@ -36,20 +36,25 @@ class Note(TypedDict):
 
 
 class Speech(TypedDict):
-    """A piece of what the planner (`step` None) or a step says; pieces join to the exact text."""
+    """A piece of what the planner (`step` None) or a step says; pieces of one `argument` join to the exact text."""
 
     type: Literal["speech"]
     step: str | None
     text: str
     answer: NotRequired[bool]
     """A piece of the answer, which comes whole with the outcome too."""
+    argument: NotRequired[str]
+    """Of a text for people inside of a decision, where it stands: `answer.text`, `ask_user.question`,
+    `finish_step.result`, `finish_task.result`. What was decided is told by other events too."""
 
 
 class SpeechRestarted(TypedDict):
-    """What was said of a reply that broke off is void; it comes again from the start."""
+    """What was said of a reply that broke off or was not taken is void; it may come again from the start."""
 
     type: Literal["speech_restarted"]
     step: str | None
+    argument: NotRequired[str]
+    """Only what was said as this argument is void; without, only what was said as prose."""
 
 
 class Planned(TypedDict):
@@ -164,24 +169,35 @@ def event_schema() -> Json:
     return TypeAdapter(Event).json_schema()
 
 
+ANSWER = "answer.text"
+"""The argument that is the answer of the run."""
+
+
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
     """Send one event `{"type": …, …}` to whoever streams `custom`."""
     runtime.stream_writer({"type": type, **fields})
 
 
-def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[[str], None]:
-    """Speech of the planner (`None`) or of a step, as it is produced."""
-    return lambda text: emit(runtime, "speech", step=step, text=text)
+def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[..., None]:
+    """Speech of the planner (`None`) or of a step, as it is produced, in prose or in an argument."""
+
+    def say(text: str, argument: str = "") -> None:
+        where = {"argument": argument} if argument else {}
+        emit(runtime, "speech", step=step, text=text, **where, **({"answer": True} if argument == ANSWER else {}))
+
+    return say
 
 
-def answerer(runtime: Runtime[Settings]) -> Callable[[str], None]:
+def answerer(runtime: Runtime[Settings]) -> Callable[..., None]:
     """The run's answer, as it is written; marked `answer`, for it comes whole with the outcome too."""
-    return lambda text: emit(runtime, "speech", step=None, text=text, answer=True)
+    return lambda text, argument="": emit(runtime, "speech", step=None, text=text, answer=True)
 
 
-def retracter(runtime: Runtime[Settings], step: str | None) -> Callable[[], None]:
-    """The speech of a reply that broke off is void; it comes again from the start."""
-    return lambda: emit(runtime, "speech_restarted", step=step)
+def retracter(runtime: Runtime[Settings], step: str | None) -> Callable[..., None]:
+    """What was said of a reply, in prose or in an argument, is void; it may come again from the start."""
+    return lambda argument="": emit(
+        runtime, "speech_restarted", step=step, **({"argument": argument} if argument else {})
+    )
 
 
 def observed(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:

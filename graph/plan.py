@@ -139,9 +139,8 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     native = called_natively(state.get("transcript", ()))
     outcome = read(reply.message, PHASES[state["planning"]["phase"]].legal, printed=not native)
     void = isinstance(outcome, Decision) and outcome.kind == "speak"
-    if reply.speech:
-        # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
-        reply.speech.finish("" if void else outcome.speech)
+    # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
+    said = "" if void else outcome.speech
     if void:
         outcome = Correction(["a text alone decides nothing here; make one of the legal calls"], printed=not native)
     plan: Json = {}
@@ -154,6 +153,9 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
         outcome = Correction([f"write what the user reads in this language: {settings.language}"])
         state = {**state, "planning": {**state["planning"], "language_told": True}}
+    taken = outcome if isinstance(outcome, Decision) else Decision("speak")
+    if reply.speech:
+        reply.speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, Correction):
         return _corrected(state, reply.message, outcome, runtime)
     return _planned(state, plan, runtime) if plan else _other(state, reply.message, outcome)
@@ -234,7 +236,8 @@ def _other(state: Planning, message: AIMessage, decision: Decision) -> Planning:
     if decision.kind == "ask_user":
         return _asks({**state, "planning": planning}, kept(message), decision)
     if decision.kind == "answer":
-        return {"planning": planning, "ending": {"code": "answered", "reason": "", "text": arguments["text"]}}
+        ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True}
+        return {"planning": planning, "ending": ending}
     ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
     return {"planning": planning, "ending": ending}
 

@@ -61,7 +61,7 @@ class _Lines(_Quiet):
     def show(self, event: Mapping[str, Any]) -> None:
         self.progress.apply(event)
         if event.get("type") == "speech":
-            if not event.get("answer"):  # which is printed whole at the end
+            if not event.get("answer") and not event.get("argument"):  # which are printed whole in their place
                 self._speak(event)
             return
         if event.get("type") == "speech_restarted":

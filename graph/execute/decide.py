@@ -53,7 +53,8 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
     outcome = read(reply.message, EXECUTE, toolbox, printed=not called_natively(state.get("transcript", ())))
     if reply.speech:
-        reply.speech.finish(outcome.speech)
+        taken = outcome if isinstance(outcome, Decision) else Decision("speak")
+        reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
     message = kept(reply.message)
     if isinstance(outcome, Correction):
         messages = [message, *respond(message, partial(outcome.text, EXECUTE))]

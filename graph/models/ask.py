@@ -4,21 +4,21 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 
 from donewhen.graph.context import Deps
 from donewhen.graph.models.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
 from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.failures import classify
 from donewhen.graph.models.joining import joined, length
-from donewhen.graph.models.speech import Speech
+from donewhen.graph.models.speech import Retract, Say, Speech
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -34,7 +34,6 @@ LONGEST_REPLY = 1_000_000
 """Characters; a model that runs on is stopped there, and its reply counts as cut off."""
 LONGEST_STREAM = 5
 """Times `model_seconds`, which is the longest silence: a reply that streams for longer is cut off there."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Question:
     executor: str | None = None
     allowance: Mapping[str, float] = field(default_factory=dict)
     say: Say | None = None
-    retract: Callable[[], None] | None = None
+    retract: Retract | None = None
     """Told when something that was said is void; what is to be said comes again from the start."""
     must_call: bool = False
     """A text alone decides nothing here; a provider that can see to it that a tool is called is asked to."""
@@ -67,7 +66,7 @@ class Reply:
 async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
     spent: Amounts = {}
-    speech = Speech(question.say or (lambda _: None), question.retract)
+    speech = Speech(question.say or (lambda text, argument="": None), question.retract)
     started = time.monotonic()
     message, failure = None, None
     try:
@@ -170,6 +169,8 @@ class _Asking:
                 chunks.append(chunk)
                 size += length(chunk)
                 self.speech.feed(chunk.text)
+                for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
+                    self.speech.feed_call(part)
         except TimeoutError:
             if time.monotonic() < ends or not chunks:
                 raise
