@@ -8,11 +8,21 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit
-from donewhen.graph.people.budget import budget_pause, questions_left, replans_left, run_account, step_account
+from donewhen.graph.people.answering import apply_answer
+from donewhen.graph.people.budget import (
+    budget_pause,
+    own_left,
+    questions_left,
+    questions_over,
+    replans_left,
+    run_account,
+    step_account,
+)
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
 from donewhen.state.channels import merge_records
-from donewhen.state.ledger import meter
+from donewhen.state.ledger import add, exhausted, meter
+from donewhen.state.people.answers import Answer
 from donewhen.state.people.texts import shown_options
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
@@ -22,6 +32,11 @@ from donewhen.state.proof.outcome import FINAL
 from donewhen.state.run import Json, Run, todos
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
+
+NO_QUESTIONS = (
+    "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
+    "and say so in the result, or give_up."
+)
 
 
 async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
@@ -106,12 +121,37 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """Ask the first of the steps that wait; for all of them the time runs from the first time they are listed."""
-    now = _now()
+    """Ask the first of the steps that wait; for all of them the time runs from the first time they are listed.
+
+    A question counts when it is first listed. One too many offers an extension, or is answered by policy (H13, Q7).
+    """
     waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
-    stamped = {id: {"waiting": {"asked_at": now, **pause}} for id, pause in waiting.items()}
-    steps = merge_records(values["steps"], stamped)
-    return {**_pause(values, asked_now({**values, "steps": steps, "pending": None})), "steps": stamped}
+    new = [id for id, pause in waiting.items() if pause["kind"] == "question" and "asked_at" not in pause]
+    over = questions_over(values, settings, new)
+    listed = [id for id in move.steps if id not in over]
+    if not listed:
+        return _one_question_more(values, over[0], settings)
+    now = _now()
+    stamped: Json = {id: {"waiting": {"asked_at": now, **waiting[id]}} for id in listed}
+    for id in set(new) - set(over):
+        stamped[id]["spent"] = add(values["steps"][id].get("spent"), {"questions": 1})
+    steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, stamped)
+    asked = _pause(values, asked_now({**values, "steps": steps, "pending": None}))
+    return {**asked, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}
+
+
+def _one_question_more(values: Json, id: str, settings: Settings) -> Json:
+    """More may be asked if a person says so; where nobody is asked about limits, the step goes on without."""
+    pause = values["steps"][id]["waiting"]
+    if settings.at_limit != "ask":
+        return apply_answer(values, pause, Answer("declined", NO_QUESTIONS), by="policy", at=_now())
+    own = exhausted(own_left(values, settings, id), ("questions",)) == "questions"
+    needs = ("questions",)
+    account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
+    name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
+    asked = budget_pause(account, "questions", name, replans_left=replans_left(values, settings))
+    wants = f"Step {id} wants to ask: {_inset(str(pause['question']))}"
+    return _pause(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
 
 
 def _pause(values: Json, pending: Json) -> Json:
@@ -126,10 +166,13 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     failure = "\n".join(_failure(values, id) for id in move.steps)
     models_fault = any(records[id].get("code") == "model_error" for id in move.steps)
     free = replans_left(values, settings)
-    if settings.on_failure == "replan" and not models_fault and free:
+    blocked = any(records[id].get("code") == "gave_up:blocked" for id in move.steps)
+    asks = settings.on_failure == "ask" or (blocked and settings.on_failure == "replan" and not settings.alone)
+    asks = asks and questions_left(values, settings)
+    if settings.on_failure == "replan" and not models_fault and free and not asks:
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
-    if settings.on_failure == "ask" and questions_left(values, settings):
+    if asks:
         pending = {
             "id": f"failure.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
             "kind": "question",

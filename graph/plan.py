@@ -93,18 +93,18 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     """One model call of the phase, and what follows from it."""
     settings, planning = settings_of(runtime), state["planning"]
     if planning["rounds"] >= settings.plan_rounds:
-        return _fail(state, runtime, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
+        return _fail(state, runtime, deps, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
     if settings.late():
-        return _fail(state, runtime, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
+        return _fail(state, runtime, deps, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(_left(state), ("model_calls",)):
-        return _out_of_budget(state, runtime, key)
+        return _out_of_budget(state, runtime, deps, key)
     reply = await ask(deps, settings, _question(state, runtime, deps))
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
     now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
     if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
         if key := exhausted(_left(now), ("model_calls",)):
-            return {"planning": after, **_out_of_budget(now, runtime, key), "spent": reply.spent}
+            return {"planning": after, **_out_of_budget(now, runtime, deps, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
     update = _acted(now, reply, runtime, deps)
@@ -135,7 +135,7 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     settings = settings_of(runtime)
     if reply.message is None:
         assert reply.error is not None
-        return _fail(state, runtime, "model_error", str(reply.error))
+        return _fail(state, runtime, deps, "model_error", str(reply.error))
     native = called_natively(state.get("transcript", ()))
     outcome = read(reply.message, PHASES[state["planning"]["phase"]].legal, printed=not native)
     void = isinstance(outcome, Decision) and outcome.kind == "speak"
@@ -157,8 +157,8 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     if reply.speech:
         reply.speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, Correction):
-        return _corrected(state, reply.message, outcome, runtime)
-    return _planned(state, plan, runtime) if plan else _other(state, reply.message, outcome)
+        return _corrected(state, reply.message, outcome, runtime, deps)
+    return _planned(state, plan, runtime, deps) if plan else _other(state, reply.message, outcome, runtime, deps)
 
 
 def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:
@@ -171,38 +171,41 @@ def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:
     return other_script(" ".join(text for text in texts if isinstance(text, str)), settings.language)
 
 
-def _corrected(state: Planning, message: AIMessage, correction: Correction, runtime: Runtime[Settings]) -> Planning:
+def _corrected(
+    state: Planning, message: AIMessage, correction: Correction, runtime: Runtime[Settings], deps: Deps
+) -> Planning:
     """The model is told what was wrong; too many in a row fail the phase (P11)."""
     settings, planning = settings_of(runtime), state["planning"]
     count = planning["corrections"] + 1
     said = redact("; ".join(correction.problems)[:1000])
     emit(runtime, "correction", step=None, text=said[:500])
     if count >= settings.max_corrections:
-        return _fail(state, runtime, "no_plan", f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}")
+        return _fail(
+            state, runtime, deps, "no_plan", f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}"
+        )
     answered = respond(kept(message), partial(correction.text, PHASES[planning["phase"]].legal))
     return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *answered]}
 
 
-def _fail(state: Planning, runtime: Runtime[Settings], code: str, reason: str) -> Planning:
+def _fail(state: Planning, runtime: Runtime[Settings], deps: Deps, code: str, reason: str) -> Planning:
     """The phase failed: the draft falls back on the triage's plan and says so (P04); else the run ends."""
     planning = state["planning"]
     if planning.get("sketched"):
         emit(runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _proposed({**planning, "fell_back": reason}, planning["proposal"], state, runtime)
+        return _proposed({**planning, "fell_back": reason}, planning["proposal"], state, runtime, deps)
     return {"ending": {"code": code, "reason": reason}}
 
 
-def _out_of_budget(state: Planning, runtime: Runtime[Settings], key: str) -> Planning:
+def _out_of_budget(state: Planning, runtime: Runtime[Settings], deps: Deps, key: str) -> Planning:
     """A limit is reached: the quick plan if there is one; else by policy a question, or an honest end."""
     settings, planning = settings_of(runtime), state["planning"]
     reason = f"the limit of {key} was reached while planning"
     if planning.get("sketched") or settings.at_limit != "ask":
-        return _fail(state, runtime, "stopped" if settings.at_limit == "stop" else "out_of_budget", reason)
+        return _fail(state, runtime, deps, "stopped" if settings.at_limit == "stop" else "out_of_budget", reason)
     before = state["account"]
     spent = add(before["spent"], state.get("spent"))
-    account = Account(
-        settings.limits, before["granted"], spent, done=before["done"], unplanned=True, needs=("model_calls",)
-    )
+    needs = ("questions",) if key == "questions" else ("model_calls",)
+    account = Account(settings.limits, before["granted"], spent, done=before["done"], unplanned=True, needs=needs)
     id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
     pending = budget_pause(account, key, id)
     return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
@@ -213,28 +216,28 @@ def _fresh(state: Planning) -> list[AnyMessage]:
     return list(state.get("transcript", ())[state.get("kept", 0) :])
 
 
-def _planned(state: Planning, plan: Json, runtime: Runtime[Settings]) -> Planning:
+def _planned(state: Planning, plan: Json, runtime: Runtime[Settings], deps: Deps) -> Planning:
     planning = {**state["planning"], "corrections": 0}
     if plan.get("speak"):
         emit(runtime, "speech", step=None, text=plan["speak"])
     if planning["phase"] == "triage" and plan["need_thinking"]:
         emit(runtime, "note", text="This deserves a careful plan; thinking it through.")
         return {"planning": {**planning, "phase": "draft", "proposal": plan, "sketched": True}}
-    return _proposed(planning, plan, state, runtime)
+    return _proposed(planning, plan, state, runtime, deps)
 
 
-def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings]) -> Planning:
+def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
     whole = with_finished(plan, state.get("kept_steps") or {})
     emit(runtime, "plan", plan=whole)
-    update = propose(whole, state.get("approval"), settings_of(runtime))
+    update = propose(whole, state.get("approval"), settings_of(runtime), deps)
     return {"planning": {**planning, "open": False}, **update}  # type: ignore[typeddict-item]
 
 
-def _other(state: Planning, message: AIMessage, decision: Decision) -> Planning:
+def _other(state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps) -> Planning:
     """An answer, a question, a refusal."""
     planning, arguments = {**state["planning"], "corrections": 0}, decision.arguments
     if decision.kind == "ask_user":
-        return _asks({**state, "planning": planning}, kept(message), decision)
+        return _asks({**state, "planning": planning}, kept(message), decision, runtime, deps)
     if decision.kind == "answer":
         ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True}
         return {"planning": planning, "ending": ending}
@@ -242,10 +245,14 @@ def _other(state: Planning, message: AIMessage, decision: Decision) -> Planning:
     return {"planning": planning, "ending": ending}
 
 
-def _asks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
+def _asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps) -> Planning:
     """Leave with a question; the answer will be the result of this very call."""
     planning, question = state["planning"], decision.arguments["question"]
-    told = NO_QUESTIONS if _left(state).get("questions", 1) < 1 else ""
+    told = ""
+    if _left(state).get("questions", 1) < 1:
+        if settings_of(runtime).at_limit == "ask":
+            return {"planning": planning, **_out_of_budget(state, runtime, deps, "questions")}
+        told = NO_QUESTIONS
     if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
         told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
     if told:

@@ -83,4 +83,4 @@ def _whole(goal: str, settings: Settings, deps: Deps) -> Json:
     rules = replace(plan_rules(deps, settings), content_chars=GOAL_CHARS)
     plan = read_plan({"complexity": "simple", "steps": [step]}, rules)
     assert isinstance(plan, dict), plan
-    return {**propose(plan, None, settings), "planning": fresh_planning(1, open=False)}
+    return {**propose(plan, None, settings, deps), "planning": fresh_planning(1, open=False)}

@@ -16,7 +16,7 @@ LIMITS = Limits(rounds=100, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=15)
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """What models are asked for."""
-ConfirmPolicy = Literal["always", "complex", "never"]
+ConfirmPolicy = Literal["always", "writes", "complex", "never"]
 AtLimit = Literal["ask", "deliver", "stop"]
 Verification = Literal["claimed", "grounded", "judged"]
 
@@ -41,7 +41,10 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    confirm: ConfirmPolicy = Field(default="always", description="which plans wait for a person")
+    confirm: ConfirmPolicy = Field(
+        default="always",
+        description="which plans wait for a person; writes: those that list a tool which changes something",
+    )
     approvals: Literal["plan", "outside", "each", "never"] = Field(
         default="outside",
         description="plan: approving a plan approves the tools its steps list; outside: likewise, but writes that "

@@ -23,10 +23,6 @@ from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
-NO_QUESTIONS = (
-    "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
-    "and say so in the result, or give_up."
-)
 GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
 ANSWER_CHARS = 20_000
 
@@ -115,8 +111,6 @@ def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision:
     record, question = state["record"], decision.arguments["question"]
     if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
         return _told(state, message, f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}")
-    if left_of(state).get("questions", 1) < 1:
-        return _told(state, message, NO_QUESTIONS)
     id, number = state["step"]["id"], record.get("questions", 0) + 1
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
     waiting = {
@@ -129,9 +123,8 @@ def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision:
         "step": id,
         "call": decision.id,
     }
-    cost = add(spent, {"questions": 1})
     change = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
-    return {"spent": cost, **leave(state, runtime, change, [message], cost)}
+    return {"spent": spent, **leave(state, runtime, change, [message], spent)}
 
 
 def _told(state: Step, message: AIMessage, text: str) -> Step:

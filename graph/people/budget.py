@@ -155,6 +155,19 @@ def replans_left(values: Mapping[str, Any], settings: Settings) -> bool:
     return left.get("replans", 1) >= 1
 
 
+def own_left(values: Mapping[str, Any], settings: Settings, id: str) -> Amounts:
+    """What a step may still spend under its own limits."""
+    record = values["steps"][id]
+    return remaining(settings.step_limits, record.get("granted"), record.get("spent"))
+
+
+def questions_over(values: Mapping[str, Any], settings: Settings, asking: Sequence[str]) -> list[str]:
+    """Of the steps that newly ask, in plan order, those for whose question there is nothing left."""
+    left = remaining(settings.limits, values.get("granted"), values.get("spent")).get("questions", len(asking))
+    able = [id for id in asking if own_left(values, settings, id).get("questions", 1) >= 1]
+    return [id for id in asking if id not in able[: int(left)]]
+
+
 def questions_left(values: Mapping[str, Any], settings: Settings) -> bool:
     """Whether one more question may be put to a person."""
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))

@@ -54,16 +54,28 @@ def consent(plan: Json, by: str) -> Json:
     return {"revision": plan["revision"], "by": by, "tools": tools, "plan": plan}
 
 
-def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
+def changing(plan: Json, deps: Deps, settings: Settings) -> Json:
+    """What of a plan changes something: `tools` that it lists, and whether an executor `works_alone`."""
+    toolbox = deps.all_tools(settings)
+    listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox.names}
+    found = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
+    alone = any(executor is not None and executor.works_alone for executor in found)
+    free = settings.approvals in ("plan", "never")
+    writes = {name: free or not toolbox.outside(name) for name in listed if toolbox.effect(name) != "read"}
+    return {"writes": writes, "works_alone": alone}
+
+
+def propose(plan: Json, approval: Json | None, settings: Settings, deps: Deps) -> Json:
     """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
 
     Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
     always is: only a person can say that the time is the one that was meant (P18).
     """
     changes = difference(approval["plan"], plan) if approval else None
-    by = (
-        str(approval.get("by")) if approval and not changes else "policy" if _waived(plan, approval, settings) else None
-    )
+    changed = changing(plan, deps, settings)
+    by = "policy" if _waived(plan, approval, settings, changed) else None
+    if approval and not changes:
+        by = str(approval.get("by"))
     if by is not None:
         before = approval["plan"] if approval else None
         return {"plan": plan, "approval": {**consent(plan, by), "before": before}, "pending": None}
@@ -78,17 +90,21 @@ def propose(plan: Json, approval: Json | None, settings: Settings) -> Json:
         "plan": plan,
         "revision": plan["revision"],
         "limits": settings.limits.model_dump(exclude_none=True),
+        "writes": sorted(name for name, free in changed["writes"].items() if free),
         **({"changes": changes} if changes else {}),
     }
     return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
 
 
-def _waived(plan: Json, approval: Json | None, settings: Settings) -> bool:
+def _waived(plan: Json, approval: Json | None, settings: Settings, changes: Json) -> bool:
     """Whether the policy approves in place of a person; what a person approved, only `never` changes without one."""
     if plan.get("schedule"):
         return False
-    simple = plan["complexity"] != "complex" and (approval or {}).get("by") != "user"
-    return settings.confirm == "never" or (settings.confirm == "complex" and simple)
+    if settings.confirm == "never" or (approval or {}).get("by") == "user":
+        return settings.confirm == "never"
+    if settings.confirm == "writes":
+        return not changes["writes"] and not changes["works_alone"]
+    return settings.confirm == "complex" and bool(plan["complexity"] != "complex")
 
 
 def _question(changes: list[str] | None) -> str:

@@ -13,6 +13,7 @@ given back to be mended) and `others` (the other open questions).
 import json
 import re
 from collections.abc import Mapping
+from difflib import unified_diff
 from typing import Any
 
 from donewhen.state.people.texts import shown_options
@@ -35,6 +36,9 @@ _UNSEEN = re.compile(
     "|(?<=[\x20-\x7e])[\u200c\u200d]"
 )
 """Characters that show nothing or turn the reading order. Joiners are seen between letters of scripts that join."""
+REPLACED = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
+"""Arguments of tools that put one text in the place of another."""
+LONG = 120
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
 
 
@@ -86,7 +90,7 @@ def options(pending: Mapping[str, Any]) -> list[str]:
 
 def shown_plan(pending: Mapping[str, Any]) -> str:
     """The text of the plan that waits, as it is shown."""
-    return plan_text(pending.get("plan") or {}, limits=pending.get("limits"))
+    return plan_text(pending.get("plan") or {}, limits=pending.get("limits"), writes=pending.get("writes") or ())
 
 
 def question_text(pending: Mapping[str, Any]) -> str:
@@ -96,7 +100,7 @@ def question_text(pending: Mapping[str, Any]) -> str:
     if kind == "plan":
         parts.append(shown_plan(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
-        parts.append(_fenced(arguments_text(pending["arguments"])))
+        parts.append(call_text(pending["arguments"]))
     if kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
@@ -106,6 +110,27 @@ def question_text(pending: Mapping[str, Any]) -> str:
         amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
         parts.append(f"“extend” means: {', '.join(amounts)}. Or say how much, for instance “extend {amounts[0]}”.")
     return "\n\n".join(parts)
+
+
+def call_text(arguments: Any) -> str:
+    """The arguments of a call for people: short ones as JSON, long texts as text, a replaced text as a difference."""
+    if not isinstance(arguments, Mapping):
+        return _fenced(arguments_text(arguments))
+    texts = {key: text for key, text in arguments.items() if isinstance(text, str)}
+    long = {key: text for key, text in texts.items() if "\n" in text or len(text) > LONG}
+    pair = next((pair for pair in REPLACED if set(pair) <= texts.keys() and long.keys() & set(pair)), ())
+    shown = {key: f"({len(text):,} characters, below)" for key, text in long.items()}
+    parts = [_fenced(arguments_text({**arguments, **shown}))]
+    if pair:
+        old, new = (_visible(texts[key]).splitlines() for key in pair)
+        changed = "\n".join([*unified_diff(old, new, lineterm="", n=2)][2:])
+        parts.append(f"{' → '.join(pair)}:\n\n{_fenced(changed, 'diff')}")
+    parts += [f"{key}:\n\n{_fenced(_visible(text), '')}" for key, text in long.items() if key not in pair]
+    return "\n\n".join(parts)
+
+
+def _visible(text: str) -> str:
+    return _UNSEEN.sub(_escaped, text)
 
 
 def arguments_text(arguments: Any) -> str:
@@ -151,11 +176,11 @@ def _arguments(pending: Mapping[str, Any]) -> dict[str, str]:
     return {"question": question_text(pending), "answer": ""}
 
 
-def _fenced(text: str) -> str:
+def _fenced(text: str, language: str = "json") -> str:
     fence = "```"
     while fence in text:
         fence += "`"
-    return f"{fence}json\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _other(pending: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,10 +62,16 @@ def next_move(
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # After the deadline no answer could be used any more.
         return Move("budget" if late else "ask", tuple(waiting), key="deadline" if late else "", changes=changes)
-    failed = [id for id, r in now.items() if r.get("status") in ("failed", "exhausted") and not r.get("handled")]
+    failed = [id for id, record in now.items() if _needs_another_way(record)]
     if failed:
         return Move("failed", tuple(failed), changes=changes)
     return Move("end", key="worked", changes=changes)
+
+
+def _needs_another_way(record: Mapping[str, Any]) -> bool:
+    """Whether a step ended badly of itself, and nobody decided about it yet; not one that waits for such a step."""
+    ended = record.get("status") in ("failed", "exhausted") or record.get("code") == "gave_up:blocked"
+    return ended and record.get("status") in ENDED_BADLY and not record.get("handled")
 
 
 def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any]]:

@@ -123,7 +123,7 @@ async def test_the_same_question_is_answered_from_the_record() -> None:
 async def test_without_questions_left_the_planner_goes_on() -> None:
     """P12: a limit of questions holds for planning too."""
     model = planning(ask_user("Which year?"), answer("The latest."))
-    flow = await play(model, settings=Settings(limits=Limits(questions=0)))
+    flow = await play(model, settings=Settings(limits=Limits(questions=0), on_exhausted="deliver"))
     model.assert_exhausted()
     assert flow.pauses == []
     assert "the limit of questions is reached" in model.requests[1].text

@@ -161,7 +161,8 @@ async def test_a_similar_question_about_something_else_is_asked() -> None:
 async def test_no_more_questions_than_allowed() -> None:
     """R05: beyond the limit the model decides itself; nobody is asked."""
     model = one_step([ask_user("One?"), ask_user("Two?"), finish_step("ok", "s1.1")])
-    flow = await play(model, answers=["1"], settings={"confirm": "never", "limits": {"rounds": 9, "questions": 1}})
+    limits = {"limits": {"rounds": 9, "questions": 1}, "on_exhausted": "deliver"}
+    flow = await play(model, answers=["1"], settings={"confirm": "never", **limits})
     model.assert_exhausted()
     assert flow.status == "completed"
     assert flow.run.spent["questions"] == 1

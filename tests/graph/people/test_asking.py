@@ -1,0 +1,116 @@
+"""Who is asked, and when: limits of questions, steps that are blocked, plans that only read, and what is shown."""
+
+import pytest
+
+from donewhen import Limits, Settings
+from donewhen.state.people.payloads import call_text, payload
+from donewhen.testing import answer, ask_user, call, give_up, submit_plan
+from tests.flows import FREE, play, steps
+from tests.pauses import pending
+from tests.runs import Outbox, said, scripted, sending, step
+
+TWO = [step("s1", depends_on=[]), step("s2", depends_on=[])]
+
+
+async def test_the_question_beyond_the_limit_offers_an_extension() -> None:
+    """H13: the model is not told to guess while somebody is there to be asked."""
+    model = steps([step("s1")], {"s1": [ask_user("One?"), ask_user("Two?"), said("s1")]})
+    settings = {**FREE, "limits": {"questions": 1}}
+    flow = await play(model, settings=settings, answers=["1", "extend", "2"])
+    assert [pause["kind"] for pause in flow.pauses] == ["question", "budget", "question"]
+    assert "Step s1 wants to ask: Two?" in flow.pauses[1]["question"]
+    assert (flow.status, flow.run.spent["questions"]) == ("completed", 2)
+    model.assert_exhausted()
+
+
+async def test_the_planner_is_offered_one_as_well() -> None:
+    """H13: it asks again once more may be asked."""
+    model = scripted([ask_user("Which year?"), ask_user("Which year?"), answer("2024.")], deliver=())
+    flow = await play(model, settings=Settings(limits=Limits(questions=0)), answers=["extend", "2024"])
+    assert [pause["kind"] for pause in flow.pauses] == ["budget", "question"]
+    assert flow.status == "completed"
+    model.assert_exhausted()
+
+
+async def test_parallel_steps_share_the_questions_they_ask() -> None:
+    """Q7: one question left is not denied to a step because another one might ask."""
+    model = steps(TWO, {"s1": [said("s1")], "s2": [ask_user("Which?"), said("s2")]})
+    flow = await play(model, settings={**FREE, "limits": {"questions": 1}}, answers=["this"])
+    assert (flow.status, [pause["kind"] for pause in flow.pauses]) == ("completed", ["question"])
+    both = steps(TWO, {id: [ask_user(f"Which {id}?"), said(id)] for id in ("s1", "s2")})
+    flow = await play(both, settings={**FREE, "limits": {"questions": 1}}, answers=["this", "extend 1", "that"])
+    assert [pause["kind"] for pause in flow.pauses] == ["question", "budget", "question"]
+    assert (flow.status, flow.run.spent["questions"]) == ("completed", 2)
+
+
+async def test_a_blocked_step_asks_whoever_is_there() -> None:
+    """Q8: what is outside of its reach, a person may change; retried, it goes on."""
+    model = steps([step("s1")], {"s1": [give_up("the disk is full", "blocked"), said("s1")]})
+    flow = await play(model, settings=FREE, answers=["retry"])
+    assert "the disk is full" in flow.pauses[0]["question"]
+    assert flow.status == "completed"
+    model.assert_exhausted()
+
+
+async def test_where_nobody_is_there_a_blocked_step_is_planned_around() -> None:
+    """Q8: with what is left."""
+    model = steps(
+        [step("s1")],
+        {"s1": [give_up("the disk is full", "blocked")], "s2": [said("s2")]},
+        plan=[submit_plan([step("s2", "use the other disk")])],
+    )
+    flow = await play(model, settings={**FREE, "on_question": "assume"})
+    assert (flow.status, flow.pauses) == ("completed", [])
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize(("tools", "asks"), [([], False), (["look"], False), (["look", "send"], True)])
+async def test_plans_that_only_read_start_at_once(tools: list[str], asks: bool) -> None:
+    """Q13, C01: with `confirm="writes"`; they are shown all the same, and a write that no plan listed asks itself."""
+
+    def look() -> str:
+        """Look around."""
+        return "all is well"
+
+    model = scripted(
+        submit_plan([step("s1", tools=tools)]), None if asks else {"s1": [said("s1")]}, () if asks else ("Done.",)
+    )
+    flow = await play(
+        model, [look, Outbox().tool()], effects={"look": "read", "send": "write"}, settings={"confirm": "writes"}
+    )
+    assert (flow.status == "waiting") is asks
+    assert len(flow.told("plan")) == 1
+    assert await one_write() == "tool"
+
+
+async def one_write() -> str:
+    flow = await play(sending(call("send", to="ann", text="hi")), [Outbox().tool()], settings={"confirm": "writes"})
+    return str(flow.run.pending[0]["kind"])
+
+
+async def test_a_granted_write_says_that_any_arguments_are_approved() -> None:
+    """Q12, C01: whoever approves the plan reads what that means; sent back as it is, the text is still an approval."""
+    plan = submit_plan([step("s1", tools=["look", "send"])])
+
+    def look() -> str:
+        """Look around."""
+        return "all is well"
+
+    model = scripted(plan, {"s1": [said("s1")]})
+    back = lambda pause: {"plan": payload(pause)["action_requests"][0]["args"]["plan"]}  # noqa: E731
+    flow = await play(
+        model, [look, Outbox().tool()], effects={"look": "read", "send": "write"}, settings={}, answers=[back]
+    )
+    assert "tools: look, send (any arguments)" in payload(flow.pauses[0])["action_requests"][0]["description"]
+    assert flow.values["approvals"][0]["decision"] == "approve"
+
+
+def test_long_texts_of_a_call_are_shown_as_text() -> None:
+    """Q10: not as one escaped line of JSON; what replaces something is shown as a difference."""
+    shown = call_text({"path": "a.txt", "content": "one\ntwo\u202ethree"})
+    assert '"path": "a.txt"' in shown
+    assert "content:\n\n```\none\ntwo\\u202ethree\n```" in shown
+    shown = call_text({"path": "a.txt", "old": "one\ntwo\nthree", "new": "one\n2\nthree"})
+    assert "```diff" in shown
+    assert "-two\n+2" in shown
+    assert '"path": "out.txt",\n  "content": "7"' in payload(pending("tool"))["action_requests"][0]["description"]
