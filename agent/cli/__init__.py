@@ -2,9 +2,14 @@
 
 
 def main() -> None:
-    """Entry point of the command; leaves the process with one of the codes of `agent.cli.exits`."""
+    """Entry point of the command; leaves the process with one of the codes of `agent.cli.result`."""
     import io
+    import os
     import sys
+
+    for name in ("stdin", "stdout", "stderr"):  # closed by the caller: what is opened next must not take its place
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
     from donewhen.agent.cli.app import app
 

@@ -34,7 +34,7 @@ Confirm = Literal["always", "complex", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
 Proof = Literal["claimed", "grounded", "judged"]
-Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id.")]
+Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id, or its beginning.")]
 
 
 @app.command()
@@ -83,7 +83,7 @@ def run(
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
     def command() -> int:
-        from donewhen.agent.cli.running import Request, run_goal
+        from donewhen.agent.cli.session import Request, run_goal
 
         settings = {
             "confirm": confirm,
@@ -104,7 +104,11 @@ def run(
 @app.command()
 def resume(
     thread: Annotated[
-        str, typer.Argument(metavar="THREAD", help="The thread id; without it, the latest that waits.")
+        str,
+        typer.Argument(
+            metavar="THREAD",
+            help="The thread id, or its beginning; without it, the latest run that waits or was cut off.",
+        ),
     ] = "",
     answer: Annotated[str | None, typer.Option("--answer", "-a", help="The answer, in words or as JSON.")] = None,
     approve: Annotated[bool, typer.Option("--approve", help="Approve the plan or the call.")] = False,
@@ -114,6 +118,8 @@ def resume(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the run.")] = False,
     answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
     id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
+    model: Annotated[str | None, typer.Option(help="Another provider:model than it was started with.")] = None,
+    dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, where it was moved.")] = None,
     storage: StorageUrl = None,
     yes: Yes = False,
     json: Json = False,
@@ -121,10 +127,10 @@ def resume(
     """Answer what a run waits for, or go on with one that was interrupted."""
 
     def command() -> int:
-        from donewhen.agent.cli.running import Reply, resume_thread
+        from donewhen.agent.cli.session import Reply, resume_thread
 
         reply = Reply(answer, approve, reject, cancel, answer_file, id)
-        return resume_thread(thread, reply, storage=storage, yes=yes, json=json)
+        return resume_thread(thread, reply, model=model, dir=dir, storage=storage, yes=yes, json=json)
 
     _end(command, json)
 
@@ -170,7 +176,7 @@ def doctor(storage: StorageUrl = None, json: Json = False) -> None:
     """Say what is installed, configured and reachable; exit 1 if something is broken."""
 
     def command() -> int:
-        from donewhen.agent.cli.doctor import run_doctor
+        from donewhen.agent.cli.reading import run_doctor
 
         return run_doctor(storage=storage, json=json)
 
@@ -178,6 +184,6 @@ def doctor(storage: StorageUrl = None, json: Json = False) -> None:
 
 
 def _end(command: Callable[[], int], json: bool) -> None:
-    from donewhen.agent.cli.guard import guarded
+    from donewhen.agent.cli.result import guarded
 
     raise typer.Exit(guarded(command, json=json))

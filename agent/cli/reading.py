@@ -1,22 +1,33 @@
-"""`donewhen threads`, `show` and `graph`: what there is, on stdout. Nothing is started or changed."""
+"""`donewhen threads`, `show`, `graph` and `doctor`: what there is, on stdout. Nothing is started or changed."""
 
 import asyncio
+import importlib.metadata
+import importlib.util
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.exits import Exit
-from donewhen.agent.cli.meter import table
-from donewhen.agent.cli.progress import Progress
-from donewhen.agent.cli.result import SCHEMA_VERSION, print_json, receipt_lines, resume_command, run_object
-from donewhen.agent.cli.running import configured
-from donewhen.agent.cli.session import reader
-from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
-from donewhen.agent.config import DEMO
+from donewhen.agent.cli.asking import draw
+from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, receipt_lines, resume_command, run_object
+from donewhen.agent.cli.session import configured, reader, remembered, stored
+from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten, table
+from donewhen.agent.cli.views import Progress
+from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run, ThreadInfo
-from donewhen.state.people.payloads import question_text
+from donewhen.agent.storage import open_storage
+from donewhen.state.errors import DoneWhenError
+
+PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
+EXTRAS = {
+    "mcp": ("langchain_mcp_adapters", "MCP servers as tools"),
+    "postgres": ("psycopg", "PostgreSQL storage"),
+    "studio": ("langgraph_api", "LangGraph Studio and server"),
+    "encryption": ("Crypto", "encrypted storage"),
+}
+TRY = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
+"""The run by which `doctor` tries the model."""
 
 
 def list_threads(*, storage: str | None, json: bool) -> int:
@@ -27,7 +38,7 @@ def list_threads(*, storage: str | None, json: bool) -> int:
         async with reader(config) as agent:
             return await agent.threads()
 
-    infos = asyncio.run(read())
+    infos = asyncio.run(read()) if stored(config, storage) else []
     if json:
         print_json({"schema_version": SCHEMA_VERSION, "threads": [asdict(info) for info in infos]})
         return Exit.COMPLETED
@@ -42,46 +53,47 @@ def list_threads(*, storage: str | None, json: bool) -> int:
 def show_thread(thread: str, *, storage: str | None, json: bool) -> int:
     """A run with everything that proves it."""
     config = configured(storage)
+    info = remembered(thread, config, storage)
 
     async def read() -> Run:
         async with reader(config) as agent:
-            return await agent.get(thread)
+            return await agent.get(info.thread_id)
 
     run = asyncio.run(read())
     if json:
         print_json(run_object(run, storage))
-        return Exit.COMPLETED
-    terminal = open_terminal(plain=config.plain, stream=sys.stdout)
-    for text, style in _lines(run, terminal, storage):
-        terminal.line(text, style)
+    else:
+        _show(run, open_terminal(plain=config.plain, stream=sys.stdout), storage)
     return Exit.COMPLETED
 
 
-def _lines(run: Run, terminal: Terminal, storage: str | None) -> list[tuple[str, str]]:
+def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
     reason = run.outcome["reason"] if run.outcome else ""
-    lines = [
-        (f"Goal: {shorten(run.goal, 500)}", "bold"),
-        (f"Status: {run.status}{f' ({reason})' if reason else ''}", ""),
-    ]
-    if run.receipt:
-        lines += receipt_lines(run.receipt, terminal, details=True)
-    else:
-        progress = Progress()
-        progress.take(run)
-        lines += [
-            (f"{terminal.mark(row.status)} {id} {shorten(row.content, 100)}", "") for id, row in progress.rows.items()
-        ]
-    lines += [_question_line(row) for row in (run.receipt["questions"] if run.receipt else ())]
+    terminal.line(f"Goal: {shorten(run.goal, 500)}", "bold")
+    terminal.line(f"Status: {run.status}{f' ({reason})' if reason else ''}")
+    for text, style in [*_steps(run, terminal), *map(_question_line, run.receipt["questions"] if run.receipt else ())]:
+        terminal.line(text, style)
     for pending in run.pending:
-        lines += [("", ""), (f"Waiting for you: {pending['id']}", "bold"), (question_text(pending), "")]
+        terminal.line(f"\nWaiting for you: {pending['id']}", "bold")
+        draw(pending, terminal)
     if run.answer:
-        lines += [("", ""), (run.answer, "")]
+        terminal.line(f"\n{run.answer}")
     if rows := table(run.spent, run.limits):
-        lines += [("", ""), ("Spent", "bold")]
-        lines += [(f"  {row.name:11} {row.text}", row.style) for row in rows]
+        terminal.line("\nSpent", "bold")
+        for row in rows:
+            terminal.line(f"  {row.name:11} {row.text}", row.style)
     if hint := resume_command(run, storage):
-        lines.append((f"Go on with: {hint}", ""))
-    return lines
+        terminal.line(f"Go on with: {hint}", whole=True)
+
+
+def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
+    if run.receipt:
+        yield from receipt_lines(run.receipt, terminal, details=True)
+        return
+    progress = Progress()
+    progress.take(run)
+    for id, row in progress.rows.items():
+        yield f"{terminal.mark(row.status)} {id} {row.content}", ""
 
 
 def _question_line(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -96,6 +108,86 @@ def _question_line(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def print_graph() -> int:
     """The graph as Mermaid."""
-    agent = Agent(DEMO, storage="memory:")
-    print(agent.graph.get_graph(xray=1).draw_mermaid())
+    print(Agent(DEMO, storage="memory:").graph.get_graph(xray=1).draw_mermaid())
     return Exit.COMPLETED
+
+
+# --- doctor
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at. `broken` must be mended before a run can work; `note` need not."""
+
+    name: str
+    state: Literal["ok", "note", "broken"]
+    text: str
+
+
+def run_doctor(*, storage: str | None, json: bool) -> int:
+    """Print the findings; FAILED if anything is broken."""
+    config = configured(storage)
+
+    async def look() -> list[Finding]:
+        return [finding async for finding in _examine(config)]
+
+    findings = asyncio.run(look())
+    broken = any(finding.state == "broken" for finding in findings)
+    if json:
+        said = [asdict(each) for each in findings]
+        print_json({"schema_version": SCHEMA_VERSION, "ok": not broken, "findings": said})
+        return Exit.FAILED if broken else Exit.COMPLETED
+    for finding in findings:
+        print(f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}")
+    return Exit.FAILED if broken else Exit.COMPLETED
+
+
+async def _examine(config: Config) -> AsyncIterator[Finding]:
+    """Look at everything, cheapest first."""
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    yield Finding("python", "ok" if sys.version_info >= (3, 11) else "broken", version)
+    for name in ("donewhen", *PACKAGES):
+        yield _package(name)
+    for extra, (module, purpose) in EXTRAS.items():
+        found = importlib.util.find_spec(module) is not None
+        hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
+        yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
+    yield await _storage(config)
+    yield await _model(config)
+
+
+def _package(name: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        if name == "donewhen":
+            return Finding(name, "note", "runs from its source folder, not installed")
+        return Finding(name, "broken", "not installed")
+
+
+async def _storage(config: Config) -> Finding:
+    try:
+        async with open_storage(config.storage, key=config.key) as storage:
+            if not stored(config, None):
+                return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
+            await storage.healthy()
+            return Finding("storage", "ok", storage.url_for_display + (", encrypted" if config.key else ""))
+    except DoneWhenError as error:
+        return Finding("storage", "broken", str(error))
+
+
+async def _model(config: Config) -> Finding:
+    """Try the model as a run does: by a run of one call."""
+    if not config.model or config.model == DEMO:
+        return Finding(
+            "model", "note", "demo, which follows rules; set OPENAI_API_KEY or DONEWHEN_MODEL for a real one"
+        )
+    try:
+        async with Agent(config.model, storage="memory:", config=config) as agent:
+            agent.models("triage")
+            run = await agent.start("Say hello.", settings=TRY)
+    except DoneWhenError as error:
+        return Finding("model", "broken", str(error))
+    if run.outcome and run.outcome["code"] == "model_error":
+        return Finding("model", "broken", f"{config.model}: {run.answer}")
+    return Finding("model", "ok", f"{config.model} answers" + (f" at {config.base_url}" if config.base_url else ""))

@@ -1,35 +1,98 @@
-"""What a command says at the end: the answer and the JSON object on stdout, everything else on stderr."""
+"""What a command ends with: an exit code, the answer or one JSON object on stdout, everything else on stderr."""
 
 import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from typing import Any
 
-from donewhen.agent.cli.meter import meter_text
-from donewhen.agent.cli.progress import call_text
-from donewhen.agent.cli.terminal import STYLES, Terminal, clean, shorten
+from donewhen.agent.cli.asking import draw
+from donewhen.agent.cli.terminal import STYLES, Terminal, clean, meter_text, shorten
+from donewhen.agent.cli.views import call_text
+from donewhen.agent.config import debugging
 from donewhen.agent.run import Run
-from donewhen.state.people.payloads import question_text
+from donewhen.state import errors
 from donewhen.state.plan.steps import SILENT_ROUNDS
+from donewhen.state.redaction import redact
 
 SCHEMA_VERSION = 1
 PROVEN = ("passed", "supported")
 
 
-def program() -> str:
-    """How to call this command again: by name if it is on the PATH, else the way it was called now."""
-    called = sys.argv[0]
-    if shutil.which("donewhen") or not called.endswith("donewhen"):
-        return "donewhen"
-    return os.path.relpath(called) if os.path.isabs(called) else called
+class Exit(IntEnum):
+    """What a script learns without reading a word."""
+
+    COMPLETED = 0
+    FAILED = 1
+    """The run failed or was cancelled, or an error stopped it."""
+    USAGE = 2
+    """Wrong options, goal, configuration, thread or question id: nothing was started."""
+    WAITING = 3
+    """A person is asked; the command to answer with is on stderr."""
+    PARTIAL = 4
+    """Some of it is done: partial, or out of budget."""
+    INTERRUPTED = 130
+    """Ctrl-C; what was done is kept."""
+    TERMINATED = 143
+    """SIGTERM; what was done is kept."""
 
 
-def resume_words(thread_id: str, storage: str | None, answer: tuple[str, ...] = ()) -> str:
+STATUSES: Mapping[str, Exit] = {
+    "completed": Exit.COMPLETED,
+    "failed": Exit.FAILED,
+    "cancelled": Exit.FAILED,
+    "waiting": Exit.WAITING,
+    "partial": Exit.PARTIAL,
+    "exhausted": Exit.PARTIAL,
+    "running": Exit.FAILED,
+}
+USAGE_ERRORS = (errors.ConfigError, errors.GoalError, errors.ToolError, errors.UnknownThread, errors.StaleAnswer)
+
+
+def guarded(command: Callable[[], int], *, json: bool) -> int:
+    """The exit code of `command`. Whatever goes wrong in it becomes one line and a code, never a traceback."""
+    try:
+        return command()
+    except errors.DoneWhenError as error:
+        _say(error, str(error), json)
+        if isinstance(error, errors.ThreadWaiting):
+            return Exit.WAITING
+        return Exit.USAGE if isinstance(error, USAGE_ERRORS) else Exit.FAILED
+    except BrokenPipeError:
+        # Whoever read our output has gone; nothing more can be said, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except Exception as error:
+        if debugging():
+            traceback.print_exc()
+        _say(error, f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}", json)
+        if not debugging():
+            print("Run it with DONEWHEN_DEBUG=1 for the traceback.", file=sys.stderr)
+        return Exit.FAILED
+
+
+def _say(error: BaseException, text: str, json: bool) -> None:
+    text, pending = redact(clean(text)), getattr(error, "pending", None)
+    print(f"donewhen: {text}", file=sys.stderr)
+    if json:
+        said = {"kind": type(error).__name__, "text": text, **({"pending": list(pending)} if pending else {})}
+        print_json({"schema_version": SCHEMA_VERSION, "status": "error", "error": said})
+
+
+def resume_words(thread_id: str, storage: str | None, *answer: str) -> str:
     """The command line that goes on with a thread; `storage` is named if it was given by hand."""
-    words = [program(), "resume", thread_id, *(["--storage", storage] if storage else []), *answer]
+    called = sys.argv[0]
+    by_path = called.endswith("donewhen") and not shutil.which("donewhen")
+    near = os.path.relpath(called) if by_path else "donewhen"
+    program = os.path.abspath(called) if near.startswith("..") else near
+    words = [program, "resume", thread_id, *(["--storage", storage] if storage else []), *answer]
     return shlex.join(words).replace("'…'", '"…"')
 
 
@@ -44,24 +107,14 @@ def resume_command(run: Run, storage: str | None) -> str | None:
         return None
     first = run.pending[0]
     answer = ("--approve",) if first["kind"] in ("plan", "tool") else ("--answer", "…")
-    return resume_words(run.thread_id, storage, ("--id", first["id"], *answer))
+    return resume_words(run.thread_id, storage, "--id", first["id"], *answer)
 
 
 def run_object(run: Run, storage: str | None) -> dict[str, Any]:
     """The run as the one object of `--json`."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "thread_id": run.thread_id,
-        "status": run.status,
-        "goal": run.goal,
-        "pending": list(run.pending),
-        "answer": run.answer,
-        "outcome": run.outcome,
-        "receipt": run.receipt,
-        "spent": run.spent,
-        "problem": run.problem,
-        "resume": resume_command(run, storage),
-    }
+    names = ("thread_id", "status", "goal", "pending", "answer", "outcome", "receipt", "spent", "problem")
+    said = {name: getattr(run, name) for name in names}
+    return {"schema_version": SCHEMA_VERSION, **said, "resume": resume_command(run, storage)}
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -71,91 +124,77 @@ def print_json(value: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def print_answer(text: str) -> None:
-    """The answer on stdout: byte for byte into a pipe, made safe on a terminal."""
-    if text:
-        sys.stdout.write((clean(text) if sys.stdout.isatty() else text).rstrip("\n") + "\n")
+def report(run: Run, terminal: Terminal, storage: str | None, *, json: bool) -> Exit:
+    """How a run stands in the end: the object of --json, or its answer, or what is asked and how to answer."""
+    if json:
+        print_json(run_object(run, storage))
+        return STATUSES[run.status]
+    if run.answer:  # byte for byte into a pipe, made safe on a terminal
+        sys.stdout.write((clean(run.answer) if sys.stdout.isatty() else run.answer).rstrip("\n") + "\n")
         sys.stdout.flush()
-
-
-def show_run(run: Run, terminal: Terminal, storage: str | None) -> None:
-    """The end of a leg for people: what came out, or what is asked and how to answer."""
-    print_answer(run.answer)
     if run.status == "waiting":
-        _show_waiting(run, terminal, storage)
-        return
+        _report_waiting(run, terminal, storage)
+        return STATUSES[run.status]
     receipt: Mapping[str, Any] = run.receipt or {}
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
-    why = "" if run.status == "completed" else shorten(run.outcome["reason"] if run.outcome else "", 300)
-    if why and why[:40] in shorten(run.answer, len(run.answer)):
-        why = ""  # the answer says it already
-    meter = meter_text(run.spent, {}, terminal.marks["dot"])
-    parts = [f"{run.status}{f' ({why})' if why else ''}", proof_text(receipt), meter, f"thread {run.thread_id}"]
-    terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), _style(run.status))
+    reason = run.outcome["reason"] if run.outcome else ""
+    said = run.status == "completed" or reason[:40] in shorten(run.answer, len(run.answer))
+    why = "" if said else f" ({shorten(reason, 300)})"
+    parts = [f"{run.status}{why}", _proof_text(receipt), meter_text(run.spent, {}), f"thread {run.thread_id}"]
+    style = {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(run.status, "red")
+    terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
     if hint := resume_command(run, storage):
-        terminal.line(f"Go on with: {hint}")
+        terminal.line(f"Go on with: {hint}", whole=True)
+    return STATUSES[run.status]
 
 
-def _style(status: str) -> str:
-    return {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(status, "red")
-
-
-def _show_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
+def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
     for pending in run.pending:
-        terminal.line("")
         where = f" (step {pending['step']})" if pending.get("step") else ""
+        terminal.line("")
         terminal.line(f"Waiting for you: {pending['id']}{where}", "bold")
-        terminal.line(question_text(pending))
+        draw(pending, terminal)
         if pending.get("problem"):
             terminal.line(f"The last answer was not understood: {pending['problem']}", "yellow")
     terminal.line("")
-    if hint := resume_command(run, storage):
-        terminal.line(f"Answer with: {hint}")
+    terminal.line(f"Answer with: {resume_command(run, storage)}", whole=True)
     if len(run.pending) > 1:
         terminal.line("Add --id ID to answer another question than the first.")
 
 
-def proof_text(receipt: Mapping[str, Any]) -> str:
+def _proof_text(receipt: Mapping[str, Any]) -> str:
     """How many steps are done and how many criteria proven; "" for a run without steps."""
     rows = receipt.get("steps") or []
     criteria = [item for row in rows for item in row.get("criteria") or []]
-    if not rows:
-        return ""
     done, good = sum(row["status"] == "done" for row in rows), sum(item["verdict"] in PROVEN for item in criteria)
-    return f"{done}/{len(rows)} steps done, {good}/{len(criteria)} criteria proven"
+    return f"{done}/{len(rows)} steps done, {good}/{len(criteria)} criteria proven" if rows else ""
 
 
 def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bool) -> Iterator[tuple[str, str]]:
     """What is not done, as (text, style); with `details` every step, its criteria, their verdicts and evidence."""
-    dots = terminal.marks["dots"]
     for row in receipt.get("steps") or []:
         status = row["status"]
         if status == "done" and not details:
             continue
         reason = f" ({status}{': ' + row['reason'] if row['reason'] else ''})" if status != "done" else ""
-        text = f"{terminal.mark(status)} {row['id']} {shorten(row['content'], 90, dots)}{reason}"
-        yield text, STYLES.get(status, "")
+        yield f"{terminal.mark(status)} {row['id']} {row['content']}{reason}", STYLES.get(status, "")
         if details:
             yield from _detail_lines(row, terminal)
 
 
 def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
-    dots = terminal.marks["dots"]
     if row.get("result"):
-        yield f"    {terminal.marks['arrow']} {shorten(str(row['result']), 200, dots)}", ""
+        yield f"    {terminal.marks['arrow']} {terminal.shorten(str(row['result']), 200)}", ""
     if row.get("silent_rounds", 0) >= SILENT_ROUNDS:
         yield f"    nothing new in {row['silent_rounds']} rounds", "yellow"
     for call in row.get("repeated") or []:
-        text = shorten(call_text(call["tool"], call["arguments"]), 100, dots)
+        text = terminal.shorten(call_text(call["tool"], call["arguments"]), 100)
         yield f"    {text} {call['times']} times, with the same result", "yellow"
     for item in row.get("criteria") or []:
-        yield (
-            f"    {item['verdict']}: {shorten(item['text'], 120, dots)}",
-            "" if item["verdict"] in PROVEN else "yellow",
-        )
+        yield f"    {item['verdict']}: {item['text']}", "" if item["verdict"] in PROVEN else "yellow"
         for evidence in item.get("evidence") or []:
-            quote = f": “{shorten(str(evidence['quote']), 100, dots)}”" if evidence.get("quote") else ""
+            quote = f": “{terminal.shorten(str(evidence['quote']), 100)}”" if evidence.get("quote") else ""
             yield f"      [{evidence.get('observation')}]{quote}", "dim"
         if item.get("note"):
-            yield f"      {shorten(str(item['note']), 120, dots)}", "dim"
+            yield f"      {terminal.shorten(str(item['note']), 120)}", "dim"

@@ -1,179 +1,232 @@
-"""`donewhen run` and `donewhen resume`: from options to a run carried through at this terminal."""
+"""A run at the terminal, leg by leg: work until a person is needed, ask, go on; and how Ctrl-C and SIGTERM end it.
 
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+People are asked outside the event loop, so that Ctrl-C works while they think.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any, Self, TypeVar
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.asking import Person
-from donewhen.agent.cli.progress import Progress
-from donewhen.agent.cli.session import Choices, open_agent, remembered
-from donewhen.agent.cli.terminal import Terminal, open_terminal
-from donewhen.agent.cli.work import Begin, Desk, work
-from donewhen.agent.config import DEMO, Config, read_config
-from donewhen.state.errors import ConfigError, GoalError
-from donewhen.state.ledger import KEYS, Limits
+from donewhen.agent.cli.asking import Later, Person
+from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, report, resume_words
+from donewhen.agent.cli.terminal import Terminal
+from donewhen.agent.cli.views import Progress, View
+from donewhen.agent.config import Config
+from donewhen.agent.run import Run
+from donewhen.agent.stream import RunStream
+from donewhen.state import errors
 
-NO_ANSWER: Any = object()
-
-
-@dataclass(frozen=True)
-class Request:
-    """The options of `run`."""
-
-    goal: str
-    folder: Path
-    model: str | None
-    thread: str | None
-    commands: list[str]
-    mcp: Path | None
-    stdin: bool
-    settings: dict[str, Any]
+PATIENCE = 10.0
+"""Seconds that what is at work has to end before it is cut off. Whoever asks twice waits no longer."""
+AGAIN = 0.3
+"""Seconds after which what is cut off, and still waits for something, is cut off for good."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Reply:
-    """The options of `resume` that answer; at most one of the first five."""
+class Opened:
+    """An agent ready to work, and the tools of it that cannot leave the folder."""
 
-    answer: str | None = None
-    approve: bool = False
-    reject: str | None = None
-    cancel: bool = False
-    file: Path | None = None
-    id: str | None = None
-
-    def value(self) -> Any:
-        """The answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
-        given = [
-            *([self.answer] if self.answer is not None else []),
-            *([{"type": "approve"}] if self.approve else []),
-            *([{"type": "reject", "message": self.reject}] if self.reject is not None else []),
-            *([{"type": "cancel"}] if self.cancel else []),
-            *([_file_text(self.file)] if self.file is not None else []),
-        ]
-        if len(given) > 1:
-            raise ConfigError("give one answer: --answer, --approve, --reject, --cancel or --answer-file")
-        if not given:
-            if self.id is not None:
-                raise ConfigError("--id says which question is answered; give the answer too")
-            return NO_ANSWER
-        return given[0] if self.id is None else {self.id: given[0]}
+    agent: Agent
+    confined: Collection[str]
 
 
-def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) -> int:
-    """Start a run and carry it as far as it goes at this terminal."""
-    config = configured(storage)
-    goal = _goal(request)
-    terminal = _terminal(config, json)
-    unasked = yes or request.settings.get("confirm") == "never"
-    choices = _choices(request, config, unattended=unasked and not terminal.interactive)
-    if choices.model == DEMO:
-        _say_demo(terminal, config)
+@dataclass
+class Desk:
+    """Where a run's pauses and its end land: a person, `--yes`, or nobody."""
 
-    async def begin(agent: Agent, progress: Progress) -> Any:
-        agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        return agent.stream(goal, thread_id=request.thread, metadata=choices.kept())
+    terminal: Terminal
+    config: Config
+    json: bool = False
+    yes: bool = False
+    storage: str | None = None
+    """As given on the command line, for the commands that are printed."""
+    confined: Collection[str] = ()
+    """Tools that cannot leave the root: `--yes` approves calls of these only."""
+    progress: Progress = field(default_factory=Progress)
 
-    return _work(begin, choices, config, terminal, storage=storage, yes=yes, json=json)
-
-
-def resume_thread(thread: str, reply: Reply, *, storage: str | None, yes: bool, json: bool) -> int:
-    """Answer what a thread waits for, or go on with it."""
-    value = reply.value()
-    config = configured(storage)
-    info = remembered(thread, config)
-    choices, terminal = Choices.read(info.metadata), _terminal(config, json)
-
-    async def begin(agent: Agent, progress: Progress) -> Any:
-        run = await agent.get(info.thread_id)
-        progress.take(run)
-        if value is not NO_ANSWER:
-            return agent.stream_resume(info.thread_id, value)
-        # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
-        goes_on = run.status == "running" or (run.status == "waiting" and not terminal.interactive)
-        return agent.stream_resume(info.thread_id) if goes_on else run
-
-    return _work(begin, choices, config, terminal, storage=storage, yes=yes, json=json)
-
-
-def _work(
-    begin: Begin, choices: Choices, config: Config, terminal: Terminal, *, storage: str | None, yes: bool, json: bool
-) -> int:
-    person = Person(terminal, terminal.read, config.editor) if terminal.interactive else None
-    desk = Desk(terminal, json, yes, storage, person)
-    return work(lambda stack: open_agent(stack, choices, config), begin, desk)
-
-
-def configured(storage: str | None) -> Config:
-    """The configuration, with the storage that an option names."""
-    config = read_config()
-    return replace(config, storage=storage) if storage else config
-
-
-def _terminal(config: Config, json: bool) -> Terminal:
-    return open_terminal(plain=config.plain, may_ask=not json)
-
-
-def _goal(request: Request) -> str:
-    """The goal from the arguments, from stdin, or from both. Raises GoalError if there is none."""
-    given = "" if request.goal == "-" else request.goal
-    piped = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
-    goal = "\n\n".join(part for part in (given, sys.stdin.read() if piped else "") if part.strip())
-    if not goal.strip():
-        raise GoalError('say what you want done: donewhen run "…", or give it on stdin')
-    return goal
-
-
-def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
-    if not request.folder.is_dir():
-        raise ConfigError(f"--dir {str(request.folder)!r} is not a folder")
-    if request.mcp is not None and not request.mcp.is_file():
-        raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
-    settings = {key: value for key, value in request.settings.items() if value is not None}
-    settings["limits"] = _limits(settings.get("limits") or ())
-    if unattended:
-        settings.setdefault("on_exhausted", "deliver")
-    _check_questions(settings)
-    mcp = str(request.mcp.resolve()) if request.mcp else None
-    model = request.model or config.model or DEMO
-    return Choices(str(request.folder.resolve()), model, request.commands, mcp, settings)
-
-
-def _check_questions(settings: dict[str, Any]) -> None:
-    """A default answer is a policy of its own; a time, or `default`, alone is none. Raises ConfigError."""
-    if "default_answer" in settings:
-        settings.setdefault("on_question", "default")
-    elif settings.get("on_question") == "default":
-        raise ConfigError("--on-question default needs --default-answer")
-    if "question_seconds" in settings and settings.get("on_question", "wait") == "wait":
-        raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
-
-
-def _limits(given: Sequence[str]) -> dict[str, float]:
-    """Limits as they are written on the command line: `cost_usd=0.5`. Raises ConfigError."""
-    amounts: dict[str, float] = {}
-    for text in given:
-        key, _, amount = text.partition("=")
+    def answers(self, run: Run) -> dict[str, Any] | None:
+        """Answers by id to what the run waits for; None if nobody answers now."""
+        if run.status != "waiting":
+            return None
+        if self.yes and (agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if self._agreed(pause)}):
+            return agreed
+        if not self.terminal.interactive:
+            return None
+        self.progress.plan = None  # the person sees it now
+        person = Person(self.terminal, self.terminal.read, self.config.editor)
         try:
-            amounts[key.strip()] = float(amount.strip().lstrip("$"))
-            Limits.model_validate(amounts)
-        except ValueError:  # pydantic's errors are ValueErrors
-            raise ConfigError(f"--limit {text!r} is no limit; write KEY=AMOUNT, KEY one of {', '.join(KEYS)}") from None
-    return amounts
+            return {run.pending[0]["id"]: person.ask(run.pending[0])}
+        except Later:
+            return None
+
+    def _agreed(self, pause: Mapping[str, Any]) -> bool:
+        """Whether --yes covers it; what it was refused for once is not approved blindly again."""
+        if pause.get("problem"):
+            return False
+        return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in self.confined)
+
+    def resume(self) -> str:
+        """The command that goes on."""
+        return resume_words(self.progress.thread_id, self.storage)
 
 
-def _say_demo(terminal: Terminal, config: Config) -> None:
-    terminal.line(
-        "Using the demo model: it follows fixed rules, needs no key, and knows little. "
-        + ("" if config.api_key else "Set OPENAI_API_KEY, or name a model with --model, for a real one."),
-        "dim",
-    )
+Open = Callable[[AsyncExitStack], Coroutine[Any, Any, Opened]]
+Carry = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a leg to its end."""
+Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 
 
-def _file_text(path: Path) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--answer-file {str(path)!r} cannot be read: {error}") from None
+def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
+    """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
+    with asyncio.Runner() as runner, Stopping(desk.progress.at_work, desk.terminal.line) as stopping:
+        stack = AsyncExitStack()
+        try:
+            opened = stopping.run(runner, open_agent(stack))
+            desk.confined = opened.confined
+            carry = partial(stopping.run, runner, drain=opened.agent.drain)
+            run = _legs(carry, opened.agent, begin, desk, lambda: stopping.asked)
+            if stopping.asked and run.status == "running":
+                raise stopping.error()
+            return report(run, desk.terminal, desk.storage, json=desk.json)
+        except KeyboardInterrupt as stop:
+            return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
+        except errors.DoneWhenError:
+            if desk.progress.started:
+                desk.terminal.line(f"What was done is kept. Go on with: {desk.resume()}", whole=True)
+            raise
+        finally:
+            runner.run(stack.aclose())
+
+
+def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[[], bool]) -> Run:
+    """The run as it stands when nobody answers any more, or when the command was asked to end."""
+    first = carry(begin(agent, desk.progress))
+    run = first if isinstance(first, Run) else _leg(carry, agent, first, desk)
+    desk.progress.take(run)
+    while not ended() and (answers := desk.answers(run)) is not None:
+        run = _leg(carry, agent, agent.stream_resume(run.thread_id, answers), desk)
+        desk.progress.take(run)
+    return run
+
+
+def _leg(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
+    with View(desk.terminal, desk.progress, quiet=desk.json) as view:
+        carry(_follow(events, view))
+    end = desk.progress.end or {}
+    if end.get("type") == "error":
+        raise _error(end)
+    return events.run or carry(agent.get(desk.progress.thread_id))
+
+
+async def _follow(events: RunStream, view: View) -> None:
+    async with events:
+        async for event in events:
+            view.show(event)
+
+
+def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
+    """The error that a terminal event tells of; one of ours by its name where there is one."""
+    kind = getattr(errors, str(event.get("kind")), errors.DoneWhenError)
+    known = isinstance(kind, type) and issubclass(kind, errors.DoneWhenError) and kind is not errors.PlanError
+    return kind(str(event.get("text"))) if known else errors.DoneWhenError(str(event.get("text")))
+
+
+def _interrupted(desk: Desk, code: Exit) -> Exit:
+    desk.terminal.line("")
+    if not desk.progress.thread_id:
+        desk.terminal.line("Interrupted before anything was started.", "yellow")
+        return code
+    said = "Terminated" if code is Exit.TERMINATED else "Interrupted"
+    desk.terminal.line(f"{said}; what was done is kept. Go on with: {desk.resume()}", "yellow", whole=True)
+    if desk.json:
+        thread = {"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()}
+        print_json({"schema_version": SCHEMA_VERSION, **thread})
+    return code
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM ended the command."""
+
+
+class Stopping:
+    """While entered, both signals interrupt what runs; while a leg runs, they ask it to stop first.
+
+    SIGTERM lets the call at work end, of a model or of a tool. Ctrl-C waits for tools only, for what they do cannot be
+    taken back: `at_work` says whether one is, `say` tells the person that it is waited for.
+    """
+
+    def __init__(self, at_work: Callable[[], bool], say: Callable[[str], None]) -> None:
+        self._at_work = at_work
+        self._say = say
+        self._came: list[int] = []
+        self._drain: Callable[[], None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._before: dict[int, Any] = {}
+
+    @property
+    def asked(self) -> bool:
+        """Whether the command was asked to end."""
+        return bool(self._came)
+
+    def error(self) -> KeyboardInterrupt:
+        """What ends the command."""
+        return Terminated() if signal.SIGTERM in self._came else KeyboardInterrupt()
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def run(
+        self, runner: asyncio.Runner, leg: Coroutine[Any, Any, Result], drain: Callable[[], None] | None = None
+    ) -> Result:
+        """Run a leg to its end, which may be an early one. Raises `error` if it had to be cut off.
+
+        What cannot be asked to stop by a `drain` is cut off at once.
+        """
+        self._drain, self._loop = drain, runner.get_loop()
+        try:
+            return runner.run(self._remembered(leg))
+        except asyncio.CancelledError:
+            if self._came:
+                raise self.error() from None
+            raise
+        finally:
+            self._loop = self._task = None
+
+    async def _remembered(self, leg: Coroutine[Any, Any, Result]) -> Result:
+        self._task = asyncio.current_task()
+        return await leg
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._came.append(number)
+        if self._loop is None or len(self._came) > len(SIGNALS):
+            raise self.error()
+        self._loop.call_soon_threadsafe(self._stop, number, len(self._came) > 1)
+
+    def _stop(self, number: int, again: bool) -> None:
+        """In the loop: ask to stop; a little later, or asked again, cut off."""
+        if self._drain is not None:
+            self._drain()
+        if self._loop is None or self._task is None:
+            return  # the leg ended meanwhile
+        waits = self._drain is not None and not again and (number == signal.SIGTERM or self._at_work())
+        if waits:
+            self._say("Stopping when the call at work has ended; once more stops at once.")
+        self._loop.call_later(PATIENCE if waits else 0.0, self._task.cancel)
+        if again:
+            self._loop.call_later(AGAIN, self._task.cancel)

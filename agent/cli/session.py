@@ -1,16 +1,30 @@
-"""What a run was started with, and the agent made from it. The thread keeps it, so that resuming needs only the id."""
+"""From options to work: what a run was told, which thread is meant, and the agent for it.
+
+The thread keeps its choices, so that resuming needs only the id.
+"""
 
 import asyncio
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.config import DEMO, Config
+from donewhen.agent.cli.running import Desk, Opened, work
+from donewhen.agent.cli.terminal import open_terminal
+from donewhen.agent.cli.views import Progress
+from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.run import ThreadInfo
+from donewhen.agent.storage.urls import parse_url
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.errors import ConfigError, UnknownThread
+from donewhen.state.errors import ConfigError, GoalError, UnknownThread
+from donewhen.state.ledger import KEYS, Limits
+
+NO_ANSWER: Any = object()
+SOME, ALL = 100, 1_000_000
+"""Threads looked at for the latest one; all of them only where it is not among the first."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +39,6 @@ class Choices:
     """Absolute path of a file with `mcpServers`."""
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def kept(self) -> dict[str, Any]:
-        """As it is stored with the thread."""
-        return asdict(self)
-
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> "Choices":
         """From what a thread keeps; raises ConfigError for a thread that was not started by the command."""
@@ -37,32 +47,142 @@ class Choices:
         return cls(**{key: kept[key] for key in cls.__dataclass_fields__ if key in kept})
 
 
+@dataclass(frozen=True)
+class Request:
+    """The options of `run`."""
+
+    goal: str
+    folder: Path
+    model: str | None
+    thread: str | None
+    commands: list[str]
+    mcp: Path | None
+    stdin: bool
+    settings: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The options of `resume` that answer; at most one of the first five."""
+
+    answer: str | None = None
+    approve: bool = False
+    reject: str | None = None
+    cancel: bool = False
+    file: Path | None = None
+    id: str | None = None
+
+    def value(self) -> Any:
+        """The answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
+        given = [
+            *([self.answer] if self.answer is not None else []),
+            *([{"type": "approve"}] if self.approve else []),
+            *([{"type": "reject", "message": self.reject}] if self.reject is not None else []),
+            *([{"type": "cancel"}] if self.cancel else []),
+            *([_file_text(self.file)] if self.file is not None else []),
+        ]
+        if len(given) > 1:
+            raise ConfigError("give one answer: --answer, --approve, --reject, --cancel or --answer-file")
+        if not given and self.id is not None:
+            raise ConfigError("--id says which question is answered; give the answer too")
+        if not given:
+            return NO_ANSWER
+        return given[0] if self.id is None else {self.id: given[0]}
+
+
+def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) -> int:
+    """Start a run and carry it as far as it goes at this terminal."""
+    config, goal = configured(storage), _goal(request)
+    terminal = open_terminal(plain=config.plain, may_ask=not json)
+    unasked = yes or request.settings.get("confirm") == "never"
+    choices = _choices(request, config, unattended=unasked and not terminal.interactive)
+    if choices.model == DEMO:
+        hint = "" if config.model else " Set OPENAI_API_KEY, or name a model with --model, for a real one."
+        terminal.line(f"Using the demo model: it follows fixed rules, needs no key, and knows little.{hint}", "dim")
+
+    async def begin(agent: Agent, progress: Progress) -> Any:
+        agent.models("triage")  # a missing key or a wrong name is said before anything is started
+        return agent.stream(goal, thread_id=request.thread, metadata=asdict(choices))
+
+    desk = Desk(terminal, config, json, yes, storage)
+    return work(lambda stack: open_agent(stack, choices, config), begin, desk)
+
+
+def resume_thread(
+    thread: str, reply: Reply, *, model: str | None, dir: Path | None, storage: str | None, yes: bool, json: bool
+) -> int:
+    """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
+    value, config = reply.value(), configured(storage)
+    terminal = open_terminal(plain=config.plain, may_ask=not json)
+    info = remembered(thread, config, storage)
+    choices = Choices.read(info.metadata)
+    choices = replace(choices, model=model or choices.model, dir=_folder(dir) if dir else choices.dir)
+
+    async def begin(agent: Agent, progress: Progress) -> Any:
+        run = await agent.get(info.thread_id)
+        progress.take(run)
+        if value is not NO_ANSWER:
+            return agent.stream_resume(info.thread_id, value)
+        # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
+        goes_on = run.status == "running" or (run.status == "waiting" and not terminal.interactive)
+        return agent.stream_resume(info.thread_id) if goes_on else run
+
+    desk = Desk(terminal, config, json, yes, storage)
+    return work(lambda stack: open_agent(stack, choices, config), begin, desk)
+
+
+# --- threads
+
+
+def configured(storage: str | None) -> Config:
+    """The configuration, with the storage that an option names."""
+    config = read_config()
+    return replace(config, storage=storage) if storage else config
+
+
 def reader(config: Config) -> Agent:
     """An agent to read threads with: no tools, and a model that is never asked."""
     return Agent(DEMO, storage=config.storage, config=config)
 
 
-def remembered(thread: str, config: Config) -> ThreadInfo:
-    """What is remembered of a thread; without an id, of the latest that waits. Raises UnknownThread."""
+def stored(config: Config, storage: str | None) -> bool:
+    """Whether there is anything to read: looking creates no database. Raises ConfigError for a missing one by name."""
+    location = parse_url(config.storage)
+    missing = location.kind == "sqlite" and not location.path.exists()
+    if missing and storage:
+        raise ConfigError(f"there is no database {location.display}")
+    return not missing
+
+
+def remembered(thread: str, config: Config, storage: str | None) -> ThreadInfo:
+    """The thread that is meant: by its id or the beginning of it, else the latest that waits or was cut off."""
 
     async def find() -> ThreadInfo:
         async with reader(config) as agent:
-            if thread:
-                return await agent.info(thread)
-            waiting = [info for info in await agent.threads() if info.status == "waiting"]
-        if not waiting:
-            raise UnknownThread("no run waits for an answer; `donewhen threads` lists all runs")
-        return waiting[0]
+            for limit in (SOME, ALL):
+                infos = await agent.threads(limit)
+                found = [info for info in infos if _meant(info, thread)]
+                if exact := [info for info in found if info.thread_id == thread]:
+                    return exact[0]
+                if found and not thread:
+                    return found[0]
+                if len(infos) < limit:
+                    break
+        if len(found) > 1:
+            raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in found[:5])}")
+        if not found and not thread:
+            raise UnknownThread("no run waits or was cut off; `donewhen threads` lists all runs")
+        if not found:
+            raise UnknownThread(f"there is no thread {thread!r}; `donewhen threads` lists all")
+        return found[0]
 
+    if not stored(config, storage):
+        raise UnknownThread(f"there is no thread {thread!r}: nothing was run yet" if thread else "nothing was run yet")
     return asyncio.run(find())
 
 
-@dataclass(frozen=True)
-class Opened:
-    """An agent ready to work, and the tools of it that cannot leave the folder."""
-
-    agent: Agent
-    confined: frozenset[str]
+def _meant(info: ThreadInfo, thread: str) -> bool:
+    return info.thread_id.startswith(thread) if thread else info.status in ("waiting", "running")
 
 
 async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) -> Opened:
@@ -77,3 +197,59 @@ async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) ->
         tools = [*tools, *(await stack.enter_async_context(servers)).tools]
     agent = Agent(choices.model, tools, storage=config.storage, settings=choices.settings, config=config)
     return Opened(await stack.enter_async_context(agent), confined)
+
+
+# --- options
+
+
+def _goal(request: Request) -> str:
+    """The goal from the arguments, from stdin, or from both. Raises GoalError if there is none."""
+    given = "" if request.goal == "-" else request.goal
+    piped = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
+    goal = "\n\n".join(part for part in (given, sys.stdin.read() if piped else "") if part.strip())
+    if not goal.strip():
+        raise GoalError('say what you want done: donewhen run "…", or give it on stdin')
+    return goal
+
+
+def _folder(path: Path) -> str:
+    if not path.is_dir():
+        raise ConfigError(f"--dir {str(path)!r} is not a folder")
+    return str(path.resolve())
+
+
+def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
+    if request.mcp is not None and not request.mcp.is_file():
+        raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
+    settings = {key: value for key, value in request.settings.items() if value is not None}
+    settings["limits"] = dict(_limits(settings.get("limits") or ()))
+    if unattended:
+        settings.setdefault("on_exhausted", "deliver")
+    if "default_answer" in settings:  # a default answer is a policy of its own; a time, or `default`, alone is none
+        settings.setdefault("on_question", "default")
+    elif settings.get("on_question") == "default":
+        raise ConfigError("--on-question default needs --default-answer")
+    if "question_seconds" in settings and settings.get("on_question", "wait") == "wait":
+        raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
+    mcp = str(request.mcp.resolve()) if request.mcp else None
+    model = request.model or config.model or DEMO
+    return Choices(_folder(request.folder), model, request.commands, mcp, settings)
+
+
+def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:
+    """Limits as they are written on the command line: `cost_usd=0.5`. Raises ConfigError."""
+    for text in given:
+        key, _, amount = text.partition("=")
+        try:
+            limit = {key.strip(): float(amount.strip().lstrip("$"))}
+            Limits.model_validate(limit)
+        except ValueError:  # pydantic's errors are ValueErrors
+            raise ConfigError(f"--limit {text!r} is no limit; write KEY=AMOUNT, KEY one of {', '.join(KEYS)}") from None
+        yield from limit.items()
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--answer-file {str(path)!r} cannot be read: {error}") from None

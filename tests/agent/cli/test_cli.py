@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from donewhen.agent.cli.exits import Exit
-from donewhen.agent.cli.guard import guarded
+from donewhen.agent.cli.result import Exit, guarded
 from donewhen.state.errors import (
     ConfigError,
     GoalError,
@@ -58,7 +57,7 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
         first = shell.run()
         assert first.exit_code == Exit.WAITING
         assert first.stdout == ""
-        assert "1. [s1] Count the files" in first.stderr
+        assert "s1. Count the files" in first.stderr
         assert f"donewhen resume {shell.waiting()} --id confirm." in first.stderr
         second = shell("resume", "--approve")
         assert second.exit_code == Exit.COMPLETED, second.stderr
@@ -74,7 +73,7 @@ def test_yes_runs_to_the_end_and_stdout_is_the_answer(shell: Shell) -> None:
         result = shell.run("--yes")
     assert result.exit_code == Exit.COMPLETED, result.stderr
     assert result.stdout == "Three — 三.\n"
-    assert "s1 list_files()" in result.stderr
+    assert "s1.1 list_files() → " in result.stderr
     assert "\x1b" not in result.stderr
 
 
@@ -131,7 +130,7 @@ def test_rejecting_plans_again_and_cancelling_ends(shell: Shell) -> None:
         shell.run()
         result = shell("resume", "--reject", "look only")
         assert result.exit_code == Exit.WAITING
-        assert "[s1] Only look" in result.stderr
+        assert "s1. Only look" in result.stderr
         assert "look only" in str(model.requests[-1].messages[-1].content)
         ended = shell("resume", "--cancel")
     assert ended.exit_code == Exit.FAILED
@@ -332,7 +331,7 @@ def test_doctor_without_a_key(shell: Shell) -> None:
 
 
 def test_doctor_tries_the_model(shell: Shell) -> None:
-    with WireServer(ScriptedModel([]), api_key="sk-right", model="gpt-x") as server:
+    with WireServer(ScriptedModel([answer("Hello.")]), api_key="sk-right", model="gpt-x") as server:
         base = {"OPENAI_BASE_URL": server.base_url, "DONEWHEN_MODEL": "openai:gpt-x"}
         assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-right", **base))["model"] == "ok"
         assert findings(shell("doctor", "--json", OPENAI_API_KEY="sk-wrong", **base))["model"] == "broken"
@@ -403,7 +402,7 @@ def test_an_unexpected_error_shows_no_secret_and_a_traceback_only_on_request(
 
 def test_a_model_that_refuses_the_key_is_one_clear_line(shell: Shell) -> None:
     """R01: not retried, no traceback."""
-    with WireServer(ScriptedModel([]), api_key="sk-right") as server:
+    with WireServer(ScriptedModel([answer("Hello.")]), api_key="sk-right") as server:
         shell.model = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-wrong"}
         result = shell.run("--yes")
         assert len(server.requests) == 1

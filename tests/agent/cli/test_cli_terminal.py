@@ -31,7 +31,7 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
     with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=execute, deliver=["**3** files."]) as env:
         session = Session.start("run", "count", env=env, cwd=tmp_path)
         shown = session.expect(PLAN_PROMPT)
-        assert "1. [s1] Count the [bold]files" in shown
+        assert "s1. Count the [bold]files" in shown
         session.type("x")
         session.expect(PLAN_PROMPT)
         session.type("a")
@@ -40,7 +40,7 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
         assert "1. all" in asked
         session.type("2")
         assert session.end() == (0, "**3** files.\n")
-    assert "☑ Count the [bold]files" in session.seen
+    assert "☑ s1 Count the [bold]files" in session.seen
     assert "\x1b[32m" in session.seen
     assert "1/1 steps done, 1/1 criteria proven" in session.seen
 
@@ -55,7 +55,7 @@ def test_without_colours_nothing_moves(tmp_path: Path) -> None:
         session.type("yes")
         assert session.end() == (0, "3\n")
     assert "\x1b[3" not in session.seen
-    assert "s1 list_files()" in session.seen
+    assert "s1.1 list_files() → " in session.seen
 
 
 def test_a_plan_is_edited_in_the_persons_editor(tmp_path: Path) -> None:
@@ -100,7 +100,8 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
         session.expect(PLAN_PROMPT)
         if not while_asking:
             session.type("a")
-            session.expect("0/100 rounds")
+            for _ in range(3):  # redrawn while the call hangs
+                session.expect("◐ s1 Count")
         session.interrupt()
         assert session.end() == (130, "")
         assert "donewhen resume mine" in session.seen
@@ -119,7 +120,7 @@ def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
         done = piped("run", "count", "--yes", env={**env, "PYTHONIOENCODING": "ascii"}, cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout == "? 3\n"
-    assert "[x] s1 done" in done.stderr
+    assert "[x] s1 Count" in done.stderr
 
 
 def test_a_budget_at_a_terminal(tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ import pytest
 from rich.console import Console
 
 from donewhen.agent.cli.asking import Later, Person
-from donewhen.agent.cli.meter import meter_text, table
-from donewhen.agent.cli.progress import Progress, call_text
-from donewhen.agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, shorten
-from donewhen.agent.cli.views import open_view
+from donewhen.agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, meter_text, shorten, table
+from donewhen.agent.cli.views import Progress, View, call_text
 from donewhen.state.people.answers import Answer, read_answer
 from tests.pauses import PLAN, pending
 
@@ -50,7 +48,7 @@ EVENTS: list[dict[str, Any]] = [
 def test_lines() -> None:
     """S01: one line per event; text of models is never markup and never moves the cursor."""
     where, progress = terminal(), Progress()
-    with open_view(where, progress) as view:
+    with View(where, progress) as view:
         for event in EVENTS:
             view.show(event)
     text = written(where)
@@ -61,11 +59,9 @@ def test_lines() -> None:
         "◐ s1 Read [red]all[/red]",
         "s1: Let me look.",
         "s1: At [bold]it",
-        '  s1 read_file(path="a.txt")',
-        "  [s1.1] error: no such file",
-        "  s1 corrected: criterion 1 is missing",
-        "☑ s1 done: read",
-        "✗ s2 blocked: needs s1",
+        '  s1.1 read_file(path="a.txt") → no such file',
+        "☑ s1 Read [red]all[/red]",
+        "✗ s2 Write [2Jit: blocked, needs s1",
     ]
     assert progress.thread_id == "t1"
     assert progress.end is not None
@@ -75,39 +71,41 @@ def test_lines() -> None:
 
 def test_ascii_marks() -> None:
     where = terminal(marks=ASCII_MARKS)
-    with open_view(where, Progress()) as view:
+    with View(where, Progress()) as view:
         for event in EVENTS:
             view.show(event)
-    assert "[x] s1 done" in written(where)
-    assert "[!] s2 blocked" in written(where)
+    assert "[x] s1 Read" in written(where)
+    assert "[!] s2 Write" in written(where)
 
 
 def test_speech_that_broke_off_is_not_shown() -> None:
     """S02: what is said again from the start is not said twice."""
     where = terminal()
-    with open_view(where, Progress()) as view:
+    with View(where, Progress()) as view:
         view.show({"type": "speech", "step": None, "text": "I thi"})
         view.show({"type": "speech_restarted", "step": None})
         view.show({"type": "speech", "step": None, "text": "I think so."})
     assert written(where).splitlines() == ["I think so."]
 
 
-def test_the_checklist_is_left_as_it_ended() -> None:
+def test_what_happened_stays_and_what_goes_on_is_drawn_below() -> None:
+    """U13: calls and ended steps scroll by; the step at work, its call and the spending are redrawn."""
     where, progress = terminal(live=True), Progress()
-    with open_view(where, progress) as view:
-        for event in EVENTS:
+    with View(where, progress) as view:
+        for event in EVENTS[:6]:
             view.show(event)
-    last = written(where).splitlines()[-5:]
-    assert "Do it" in last[0]
-    assert "☑ Read [red]all[/red]" in last[1]
-    assert "✗ Write [2Jit" in last[2]
-    assert "needs s1" in last[3]
-    assert "2/10 rounds · $0.0100" in last[4]
+        drawn = [line.plain for line in view.__rich__().renderables]
+        assert drawn == ["◐ s1 Read [red]all[/red]", '    read_file(path="a.txt")', ""]
+        for event in EVENTS[6:]:
+            view.show(event)
+    lines = [line for line in written(where).splitlines() if "s1.1" in line or "☑" in line]
+    assert "→ no such file" in lines[0]
+    assert "☑ s1 Read [red]all[/red]" in lines[-1]
 
 
 def test_quiet_shows_nothing() -> None:
     where, progress = terminal(), Progress()
-    with open_view(where, progress, quiet=True) as view:
+    with View(where, progress, quiet=True) as view:
         for event in EVENTS:
             view.show(event)
     assert written(where) == ""
@@ -267,7 +265,7 @@ def test_the_editor(tmp_path: Path) -> None:
     assert isinstance(answer, Answer)
     assert answer.plan is not None
     assert answer.plan["steps"][2]["content"] == "Tell everybody"
-    assert "3. [s3] Tell everybody" in shown
+    assert "s3. Tell everybody" in shown
     assert asked("plan", "e", "n", "a", editor=changed)[0] == Answer("approve")
     assert "Nothing was changed" in asked("plan", "e", "a", editor=script(tmp_path, "true"))[1]
     destroyed = script(tmp_path, 'echo "shorter please" > "$1"')

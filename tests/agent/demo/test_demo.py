@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Run
-from donewhen.agent.cli.exits import Exit
+from donewhen.agent.cli.result import Exit
 from donewhen.agent.demo import DemoModel
 from donewhen.agent.demo.goals import content, read_goal, read_task
 from donewhen.agent.workspace import workspace_tools
