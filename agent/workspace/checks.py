@@ -17,6 +17,7 @@ from referencing.exceptions import Unresolvable
 from donewhen.agent.workspace.files import FilePath, open_text
 from donewhen.agent.workspace.processes.patterns import Pattern, pattern
 from donewhen.agent.workspace.root import Root
+from donewhen.graph.tools.arguments import unique_items
 
 CHUNK_CHARS = 65_536
 MAX_JSON_BYTES = 20_000_000
@@ -144,5 +145,6 @@ def _validator(children: contextlib.ExitStack) -> Any:
 
         return refers
 
-    keywords = {"pattern": matches, "$ref": timed("$ref"), "$dynamicRef": timed("$dynamicRef")}
+    keywords = {word: timed(word) for word in ("$ref", "$dynamicRef", "items", "properties")}
+    keywords |= {"pattern": matches, "uniqueItems": unique_items}
     return extend(jsonschema.Draft202012Validator, keywords)  # type: ignore[no-untyped-call]  # so in its stubs

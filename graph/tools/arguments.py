@@ -87,7 +87,7 @@ class Arguments:
 @functools.lru_cache
 def _checker(base: Any) -> Any:
     """A validator class that keeps to the clock, compares in linear time, refuses NaN and slow patterns."""
-    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
+    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": unique_items}
     ours["additionalProperties"] = _additional_properties
     checks = {keyword: _timed(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
     types = base.TYPE_CHECKER
@@ -145,11 +145,15 @@ def _unknown(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str
     return [key for key in instance if key not in known and not any(_matches(each, key) for each in patterns)]
 
 
-def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+    """The check of `uniqueItems` in linear time; that of jsonschema compares objects each with each."""
     if value and isinstance(instance, list):
-        seen = {json.dumps(item, sort_keys=True) for item in instance}
-        if len(seen) < len(instance):
-            yield ValidationError("items twice")
+        seen: set[str] = set()
+        for place, item in enumerate(instance):
+            seen.add(json.dumps(item, sort_keys=True))
+            if len(seen) <= place:
+                yield ValidationError(f"item {place} is there twice")
+                return
 
 
 def _lines(error: ValidationError) -> Iterator[str]:

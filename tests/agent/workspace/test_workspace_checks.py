@@ -100,10 +100,14 @@ def test_a_schema_reads_no_other_file(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_schemas_that_never_end_are_stopped(tools: Tools, tmp_path: Path) -> None:
-    """F8: neither a pattern nor a web of references holds anything up."""
+    """F8, S8: neither a pattern, a web of references nor a comparison of each with each holds anything up."""
     (tmp_path / "a.json").write_text(json.dumps("a" * 5000 + "!"))
     began = time.monotonic()
     assert "takes too long" in said(tools["matches_schema"], path="a.json", schema={"pattern": "^(a+)+$"})
+    assert time.monotonic() - began < 10
+    (tmp_path / "a.json").write_text(json.dumps([{"n": n} for n in range(200_000)] + [{"n": 7}]))
+    began = time.monotonic()
+    assert "item 200000 is there twice" in said(tools["matches_schema"], path="a.json", schema={"uniqueItems": True})
     assert time.monotonic() - began < 10
     deep: Any = {}
     for _ in range(100):
