@@ -15,8 +15,8 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, retracter, sayer
 from donewhen.graph.models.ask import Question, Reply, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text
-from donewhen.graph.models.reading import Correction, Decision, called_natively, kept, read, respond
-from donewhen.graph.models.transcript import shown
+from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.transcript import called_natively, kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.pauses import call_id, opening
 from donewhen.graph.people.proposal import plan_rules, propose, with_finished

@@ -56,7 +56,7 @@ def hostile_plans() -> Iterator[Verdict]:
     yield "depends on nothing there", _plan(_step(depends_on=["s9"])), REFUSED
     yield "100,000 dependencies", _plan(_step(depends_on=[f"x{n}" for n in range(100_000)])), REFUSED
     yield "the same id twice", _plan(_step(id="s1"), _step(id="s1")), REFUSED
-    for name in ("../../x", "a b", "plan", "s1\0", "s1\n", "x" * 1000, "ид", "confirm"):
+    for name in ("../../x", "a b", "plan", "s1\n", "x" * 1000, "ид", "confirm"):
         yield f"the id {name[:12]!r}", _plan(_step(id=name)), REFUSED
     yield "an unknown tool", _plan(_step(tools=["rm_rf"])), REFUSED
     yield "a control tool", _plan(_step(tools=["finish_step"])), REFUSED
@@ -77,6 +77,7 @@ def hostile_plans() -> Iterator[Verdict]:
     yield "keys of the run's state", _plan(_step(), **state), TAKEN
     budget = {"limits": {"rounds": -5}, "granted": {"rounds": 1e6}, "spent": {"rounds": -100}}
     yield "budgets in a plan", _plan(_step(**budget), **budget), STRIPPED
+    yield "an id with NUL", _plan(_step(id="s1\0")), TAKEN
     yield "NUL and escapes", _plan(_step(content="a\0b \x1b[31m \u202e <tool_output>")), TAKEN
     yield "emoji and marks", _plan(_step(content="👩‍👩‍👧‍👦 Z̷a̷l̷g̷o̷ " + "\u0301" * 1000)), TAKEN
 

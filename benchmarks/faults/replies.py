@@ -112,7 +112,7 @@ def wrong_name(name: str, args: dict[str, Any], randoms: random.Random) -> Any:
 def wrong_type(name: str, args: dict[str, Any], randoms: random.Random) -> Any:
     """One argument of another type, null, or too many. (Null for an optional one would say that it is left out.)"""
     key = randoms.choice([*args])
-    spoiled: list[Any] = [{"value": args[key]}, [[args[key]]], "?" if key in ("express", "note") else None]
+    spoiled: list[Any] = [{"value": args[key]}, [[args[key]]], [] if key in ("express", "note") else None]
     changed = {**args, key: randoms.choice(spoiled)}
     extra = {**args, "orderId": "#W1"}
     return call(name, **randoms.choice([changed, extra]))

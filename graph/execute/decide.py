@@ -10,8 +10,8 @@ from donewhen.graph.events import charged, retracter, sayer
 from donewhen.graph.execute.leaving import corrected, leave, left_of, silence
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import profile_text
-from donewhen.graph.models.reading import Correction, Decision, called_natively, kept, read, respond
-from donewhen.graph.models.transcript import fitting, shown
+from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, shown
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import render

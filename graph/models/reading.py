@@ -5,35 +5,29 @@ the run and is decided where the decision is acted on.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage
 
+from donewhen.graph.models.control import read_control
 from donewhen.graph.models.forms import from_text
-from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.plan.plan import near
-from donewhen.state.reading.decisions import NAMES, arguments_schema
+from donewhen.state.reading.decisions import NAMES
 from donewhen.state.reading.extraction import extract, prose
 from donewhen.state.values import flaw, whole
 
 Kind = Literal[
     "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up"
 ]
-TEXT_CHARS = 50_000
-"""Of one reply, kept in the transcript; what is longer was not read as a decision anyway."""
-ARGUMENT_CHARS = 200_000
-"""Of all calls of one reply; a longer decision is refused, longer calls of tools are kept in short form."""
 MOST_CALLS = 32
 CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
 """How providers say that the reply was longer than they write."""
 CLAIMS = ("finish_step", "finish_task")
 LOOK_FIRST = "Look first: the results of the other calls came after this {name}. {name} again if they bear it out."
 ALONE = "{name} must be the only call of a reply; act on results after you saw them"
-QUESTION = "I need your help to go on. What should I do?"
 
 
 @dataclass(frozen=True)
@@ -113,11 +107,6 @@ def read(
     return Decision("speak", speech=speech)
 
 
-def called_natively(messages: Sequence[AnyMessage]) -> bool:
-    """Whether the model made a tool call in this conversation; if so, JSON in its text is text."""
-    return any(isinstance(message, AIMessage) and message.tool_calls for message in messages)
-
-
 def _cut_off(message: AIMessage) -> bool:
     said = message.response_metadata
     reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
@@ -169,9 +158,7 @@ def _check(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: s
         call.problems = [f"{name}: the value {problem}"]
     else:
         if name in legal:
-            call.args = control_arguments(name).coerced(call.args)
-            call.args = _asking(call.args, speech) if name == "ask_user" else call.args
-            problems = control_problems(name, call.args)
+            call.args, problems = read_control(name, call.args, speech)
         else:
             assert toolbox is not None
             call.args, problems = toolbox.read(name, call.args)
@@ -209,83 +196,3 @@ def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
 
 def _said(problems: Sequence[str]) -> str:
     return "\n".join(f"- {problem}" for problem in problems[:20])
-
-
-def _asking(args: Any, speech: str) -> Any:
-    """A question in no words of its own is what was said with it, else the reason, else a sentence of ours (X16)."""
-    if not isinstance(args, Mapping) or str(args.get("question") or "").strip():
-        return args
-    return {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
-
-
-@lru_cache
-def control_arguments(name: str) -> Arguments:
-    """The reader of a control tool's arguments."""
-    return Arguments(arguments_schema(name))
-
-
-def control_problems(name: str, args: Any) -> list[str]:
-    """What is wrong with the arguments of a control tool. Plans and goal_checks have readers of their own."""
-    if not isinstance(args, Mapping):
-        return ["the arguments must be an object"]
-    if name != "submit_plan" and (size := _size(args)) > ARGUMENT_CHARS:
-        return [f"the arguments have {size:,} characters; at most {ARGUMENT_CHARS:,}"]
-    problems = []
-    if name != "submit_plan" and (args.get("steps") or args.get("plan_steps")):
-        problems.append("only submit_plan carries steps")
-    schema = arguments_schema(name)
-    for key, rule in schema["properties"].items():
-        required = key in schema["required"]
-        if name != "submit_plan" and rule.get("type") == "string" and (required or args.get(key) is not None):
-            problems += _text_problems(key, args.get(key), required, rule.get("enum"))
-    if (options := args.get("options")) is not None and not _texts(options):
-        problems.append("options must be a list of texts")
-    offset = args.get("offset") or 0
-    if name == "recall" and (isinstance(offset, bool) or not isinstance(offset, int) or offset < 0):
-        problems.append("offset must be a whole number from 0")
-    return problems
-
-
-def _text_problems(key: str, value: Any, required: bool, allowed: Sequence[str] | None) -> list[str]:
-    if not isinstance(value, str) or (required and not value.strip()):
-        return [f"{key} must be a text that is not blank"]
-    if allowed and value not in allowed:
-        return [f"{key} must be one of {', '.join(allowed)}, not {value[:40]!r}"]
-    return []
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _size(args: Any) -> int:
-    return len(json.dumps(args, ensure_ascii=False, default=str))
-
-
-def kept(message: AIMessage) -> AIMessage:
-    """The reply as the transcript keeps it: bounded, so that one runaway reply does not fill storage and prompt."""
-    text = whole(str(message.text))
-    raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
-    flawed = any(flaw(call["args"]) for call in message.tool_calls) or whole(raw) != raw
-    size = len(raw) + sum(0 if flawed else _size(call["args"]) for call in message.tool_calls)
-    if flawed or size > ARGUMENT_CHARS:
-        why = "that cannot be stored" if flawed else f"of {size:,} characters"
-        return AIMessage(f"(a reply with arguments {why}, left out)", id=message.id)
-    if len(text) <= TEXT_CHARS and text == message.text:
-        return message
-    half = TEXT_CHARS // 2
-    if len(text) > TEXT_CHARS:
-        text = f"{text[:half]}\n… {len(text) - TEXT_CHARS} characters left out …\n{text[-half:]}"
-    return message.model_copy(update={"content": text})
-
-
-def respond(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMessage]:
-    """What the model is told: one message per call of its reply, or one plain message if it made none.
-
-    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14).
-    """
-    said = text if callable(text) else lambda _: text
-    ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call.get("id")]
-    if not ids:
-        return [HumanMessage(said(""))]
-    return [ToolMessage(said(id), tool_call_id=id) for id in ids if id]

@@ -1,16 +1,21 @@
 """What a model is shown of the past: observations bounded and framed as data, and of old rounds one line per call."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
+from donewhen.graph.models.control import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
 from donewhen.state.proof.journal import canonical, made
+from donewhen.state.values import flaw, whole
 
 _HEAD = re.compile(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
+TEXT_CHARS = 50_000
+"""Of one reply, kept; what is longer was not read as a decision anyway."""
 HEAD_SHARE = 0.9
 """Of what is shown of a long observation; the rest is its end, where programs say what came of it."""
 ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
@@ -127,3 +132,39 @@ def _lines(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
 def _short(text: str, most: int) -> str:
     line = " ".join(text[: most * 2].split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def called_natively(messages: Sequence[AnyMessage]) -> bool:
+    """Whether the model made a tool call in this conversation; if so, JSON in its text is text."""
+    return any(isinstance(message, AIMessage) and message.tool_calls for message in messages)
+
+
+def kept(message: AIMessage) -> AIMessage:
+    """The reply as the transcript keeps it: bounded, so that one runaway reply does not fill storage and prompt."""
+    text = whole(str(message.text))
+    raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
+    flawed = any(flaw(call["args"]) for call in message.tool_calls) or whole(raw) != raw
+    size = len(raw) + sum(
+        0 if flawed else len(json.dumps(call["args"], ensure_ascii=False, default=str)) for call in message.tool_calls
+    )
+    if flawed or size > CALLS_CHARS:
+        why = "that cannot be stored" if flawed else f"of {size:,} characters"
+        return AIMessage(f"(a reply with arguments {why}, left out)", id=message.id)
+    if len(text) <= TEXT_CHARS and text == message.text:
+        return message
+    half = TEXT_CHARS // 2
+    if len(text) > TEXT_CHARS:
+        text = f"{text[:half]}\n… {len(text) - TEXT_CHARS} characters left out …\n{text[-half:]}"
+    return message.model_copy(update={"content": text})
+
+
+def respond(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMessage]:
+    """What the model is told: one message per call of its reply, or one plain message if it made none.
+
+    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14).
+    """
+    said = text if callable(text) else lambda _: text
+    ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call.get("id")]
+    if not ids:
+        return [HumanMessage(said(""))]
+    return [ToolMessage(said(id), tool_call_id=id) for id in ids if id]

@@ -11,17 +11,10 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 
+from donewhen.graph.models.control import CALLS_CHARS, QUESTION
 from donewhen.graph.models.joining import joined
-from donewhen.graph.models.reading import (
-    ARGUMENT_CHARS,
-    QUESTION,
-    TEXT_CHARS,
-    Correction,
-    Decision,
-    kept,
-    read,
-    respond,
-)
+from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.transcript import TEXT_CHARS, kept, respond
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, TRIAGE
 from donewhen.testing import answer, ask_user, broken_call, call, finish_step, give_up, recall, reply, submit_plan
@@ -271,9 +264,9 @@ def test_huge_replies_are_read_quickly_and_kept_short() -> None:
 
 def test_a_decision_too_long_is_refused_and_a_long_call_kept_without_its_arguments() -> None:
     """X12: runaway arguments neither decide nor fill the transcript."""
-    long = said("", finish_step("x" * (ARGUMENT_CHARS + 1), "s1.1"))
+    long = said("", finish_step("x" * (CALLS_CHARS + 1), "s1.1"))
     assert "at most 200,000" in correction(long)
-    writing = said("", call("write_file", path="a", content="x" * (ARGUMENT_CHARS + 1)))
+    writing = said("", call("write_file", path="a", content="x" * (CALLS_CHARS + 1)))
     assert decision(writing).calls[0]["args"]["path"] == "a"
     assert kept(writing).tool_calls == []
     assert len(kept(writing).text) < 100
