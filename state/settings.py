@@ -32,7 +32,9 @@ class Profile(BaseModel):
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
     forbidden_tools: list[str] = Field(default=[], description="hard: never offered, never accepted in a plan")
     allowed_paths: list[str] = Field(
-        default=[], description="hard: path-like tool arguments must lie under one of these"
+        default=[],
+        description="hard: path-like tool arguments must lie under one of these; what stands inside of other texts, "
+        "such as run_command's arguments or query_data's SQL, is not seen, so forbid those tools where it matters",
     )
 
 

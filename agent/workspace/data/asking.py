@@ -13,7 +13,7 @@ import donewhen
 from donewhen.agent.workspace.processes.commands import run_process
 from donewhen.agent.workspace.root import Root
 
-SECONDS = 30.0
+SECONDS = 50.0
 KEPT_BYTES = 400_000
 CHILD = """
 import json, sys
@@ -67,8 +67,8 @@ def _asked(root: Root, do: str, of: str, stop: threading.Event | None) -> str:
     if ended.code is None:
         raise ToolException(f"It took longer than {SECONDS:g} seconds and was stopped; ask for less.")
     try:
-        answer: dict[str, Any] = json.loads(ended.stdout.text())
-    except ValueError:
+        answer: dict[str, Any] = json.loads(ended.stdout.text().splitlines()[-1])
+    except (ValueError, IndexError):
         raise ToolException(f"The query ended its process: {ended.stderr.text()[-300:].strip()}") from None
     if "error" in answer:
         raise ToolException(answer["error"])

@@ -4,6 +4,7 @@ It gets a request as its argument and prints `{"text"}` or `{"error"}`. It impor
 room, and dies with its time or its memory, whatever the SQL does.
 """
 
+import contextlib
 import difflib
 import json
 import os
@@ -15,7 +16,8 @@ from typing import Any
 from donewhen.agent.workspace.data.columns import quoted, text
 from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
 
-MEMORY = "1GB"
+MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
+"""What DuckDB may use by its own count, and what the process gets at most."""
 MAX_ROWS = 500
 MAX_CELL = 1_000
 MAX_CHARS = 18_000
@@ -42,6 +44,7 @@ def connect(root: str, scratch: str) -> Any:
     )
     con.execute(f"SET allowed_directories = [{text(root + '/')}, {text(scratch + '/')}]")
     con.execute("SET TimeZone = 'UTC'")
+    con.execute("SET enable_progress_bar = false")  # it would be printed among the answer
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return con
@@ -189,6 +192,8 @@ def _ordered(node: Any, ordering: bool) -> list[str]:
 def main() -> None:
     """One request from the command line, one answer on stdout."""
     request = json.loads(sys.argv[1])
+    with contextlib.suppress(OSError, ValueError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
     os.chdir(request["root"])
     with tempfile.TemporaryDirectory() as scratch:
         scratch = os.path.realpath(scratch)
@@ -197,4 +202,4 @@ def main() -> None:
             answer = {"text": work(Tables(connect(request["root"], scratch), scratch), request["of"])}
         except Refused as refusal:
             answer = {"error": str(refusal)}
-    json.dump(answer, sys.stdout)
+    print("\n" + json.dumps(answer))
