@@ -1,0 +1,128 @@
+"""Which thread is meant, what reading leaves alone, whose Ctrl-C it is: the command as it is used every day."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from donewhen.agent.cli.asking import plan_lines
+from donewhen.agent.cli.result import Exit
+from tests.shell import Shell, user_in
+from tests.terminal import COMMAND, Session, environment, piped
+
+GOAL = "how many files are there?"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return user_in(tmp_path)
+
+
+def start(shell: Shell, thread: str) -> None:
+    assert shell("run", GOAL, "--dir", str(shell.work), "--thread", thread).exit_code == Exit.WAITING
+
+
+def test_ctrl_c_in_the_editor_is_the_editors(tmp_path: Path) -> None:
+    """L6: the editor goes on, the edit is taken, the run survives."""
+    editor, ready, go = tmp_path / "editor", tmp_path / "ready", tmp_path / "go"
+    wait = f"touch {ready}; while [ ! -e {go} ]; do read -t 0.05 x < /dev/null; done"
+    editor.write_text(
+        f"#!/bin/bash\ntrap 'touch {go}' INT\n{wait}\nsed -i 's/Count the files/Count the *.txt files/' $1\n"
+    )
+    editor.chmod(editor.stat().st_mode | stat.S_IEXEC)
+    (tmp_path / "a.txt").touch()
+    session = Session.start("run", GOAL, env={**environment(tmp_path), "EDITOR": str(editor)}, cwd=tmp_path)
+    session.expect("later > ")
+    session.type("e")
+    while not ready.exists():
+        session.process.poll()
+    os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does
+    assert "s1. Count the *.txt files" in session.expect("[y/n] > ")
+    session.type("y")
+    assert session.end() == (0, "1 *.txt file:\n- a.txt\n")
+
+
+def test_reading_creates_nothing(shell: Shell, tmp_path: Path) -> None:
+    """L7: a database that is not there is said to be missing, and stays so."""
+    for words in (["threads"], ["show", "x"], ["resume", "x"]):
+        missing = shell(*words, "--storage", str(tmp_path / "typo.db"))
+        assert missing.exit_code == Exit.USAGE
+        assert "there is no database" in missing.stderr
+    assert shell("threads").exit_code == Exit.COMPLETED
+    assert shell("doctor", "--storage", str(tmp_path / "typo.db")).exit_code == Exit.COMPLETED
+    assert not list(tmp_path.rglob("*.db"))
+
+
+def test_doctor_names_what_was_meant(shell: Shell) -> None:
+    """L8: the model is made as a run makes it."""
+    found = shell("doctor", "--json", DONEWHEN_MODEL="opnai:gpt-5", OPENAI_API_KEY="sk-x")
+    (model,) = [each for each in json.loads(found.stdout)["findings"] if each["name"] == "model"]
+    assert (found.exit_code, model["state"]) == (Exit.FAILED, "broken")
+    assert "Did you mean 'openai'" in model["text"]
+
+
+def test_resume_finds_what_was_cut_off(tmp_path: Path) -> None:
+    """L9: without an id the latest run that waits or was cut off, newest first."""
+    env = environment(tmp_path)
+    waiting = piped("run", GOAL, "--thread", "first", env=env, cwd=tmp_path)
+    assert waiting.returncode == Exit.WAITING
+    session = Session.start("run", GOAL, "--thread", "second", env=env, cwd=tmp_path)
+    session.expect("later > ")
+    session.interrupt()
+    assert session.end()[0] == 130
+    assert json.loads(piped("resume", "--json", env=env, cwd=tmp_path).stdout)["thread_id"] == "second"
+
+
+def test_a_thread_is_named_by_its_beginning(shell: Shell, tmp_path: Path) -> None:
+    """L9, U13: as with git; two that begin so are named, and nothing is done."""
+    start(shell, "abc-1")
+    start(shell, "abd-2")
+    assert "Goal: how many" in shell("show", "abc").stdout
+    both = shell("resume", "ab", "--approve")
+    assert both.exit_code == Exit.USAGE
+    assert "abc-1" in both.stderr
+    assert "abd-2" in both.stderr
+    assert shell("show", "b").exit_code == Exit.USAGE
+
+
+def test_a_thread_goes_on_with_another_model_and_folder(shell: Shell, tmp_path: Path) -> None:
+    """L9: where the folder was moved, or the first model was the wrong one."""
+    start(shell, "mine")
+    moved = shell.work.rename(tmp_path / "moved")
+    (moved / "d.txt").touch()
+    wrong = shell("resume", "mine", "--approve", "--model", "opnai:x")
+    assert wrong.exit_code == Exit.USAGE
+    done = shell("resume", "mine", "--approve", "--dir", str(moved), "--model", "demo")
+    assert done.stdout.startswith("4 files:\n"), done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", ">&- 2>/dev/null"])
+def test_closed_streams(tmp_path: Path, closed: str) -> None:
+    """L9: a service manager may close any of them."""
+    line = f'exec "$@" {closed}'
+    words = ["sh", "-c", line, "sh", *COMMAND, "run", GOAL, "--yes"]
+    done = subprocess.run(words, env=environment(tmp_path), cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == Exit.COMPLETED, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_plan_is_drawn_in_words() -> None:
+    """U13: everything that approving approves, without markup, JSON, or what is not there."""
+    check = {"tool": "file_exists", "arguments": {"path": "a.md"}, "expect": {"contains": "12"}}
+    step = {"content": "Write it", "done_when": [{"text": "It is there", "check": check}], "tools": ["write_file"]}
+    plan = {
+        "title": "Do it",
+        "steps": [{"id": "s1", "depends_on": [], **step}, {"id": "s2", **step, "depends_on": ["s1"]}],
+    }
+    assert [line for line, _ in plan_lines(plan, {"rounds": 9, "cost_usd": 0.5})][-6:] == [
+        "s2. Write it",
+        "    done when  It is there (checked by file_exists: path a.md; expected: contains 12)",
+        "    with       write_file",
+        "    after      s1",
+        "",
+        "At most: 9 rounds, $0.5",
+    ]
