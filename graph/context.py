@@ -77,6 +77,11 @@ class Deps:
             return self._allowed([tool.name for tool in named.tools], settings)
         return self._allowed([name for name in self.toolbox.names if name not in self.private], settings)
 
+    def reads(self, settings: Settings) -> Toolbox:
+        """The tools with which planning may look: everybody's that only read, less those made for checks."""
+        tools = self.tools_for(None, settings)
+        return tools.subset([n for n in tools.names if tools.effect(n) == "read" and not tools.checks(n)])
+
     def all_tools(self, settings: Settings) -> Toolbox:
         """What a plan and its checks may refer to: the tools of all executors, less what the profile forbids."""
         return self._allowed(self.toolbox.names, settings)

@@ -8,11 +8,13 @@ from donewhen.graph.events import answerer, emit, retracter
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
+from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.people.pauses import closing
-from donewhen.prompts import render
+from donewhen.prompts import instructions
 from donewhen.state.ledger import Amounts, add, exhausted, remaining
 from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, what_next
 from donewhen.state.proof.receipt import Receipt
+from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.run import Json, Run, todos
 from donewhen.state.settings import Settings
@@ -72,33 +74,16 @@ def _ended(records: Json, ending: Json) -> Json:
 async def _text(
     values: Json, ending: Json, draft: Receipt, deps: Deps, runtime: Runtime[Settings]
 ) -> tuple[str, Amounts]:
-    """What the user reads, and what writing it cost."""
-    settings, anything = settings_of(runtime), any(row["status"] == "done" for row in draft["steps"])
+    """What the user reads, and what writing it cost. Where one step's result is the answer, no model is asked (D05)."""
+    settings, done = settings_of(runtime), [row for row in draft["steps"] if row["status"] == "done"]
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending)) if part)
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    if not anything or ending.get("text") or ending["code"] in BY_CODE or exhausted(left, ("model_calls",)):
+    if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed":
+        return _said(runtime, "\n".join([done[0]["result"], *_unsaid(draft)])), {}
+    if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(left, ("model_calls",)):
         told = ending.get("said") and by_code == ending["text"]  # by the model, as it wrote it
         return by_code if told else _said(runtime, by_code), {}
-    question = Question(
-        "deliver",
-        [
-            SystemMessage(render("deliver", profile=profile_text(settings.profile, language=settings.language))),
-            HumanMessage(
-                delivery_brief(
-                    values["goal"],
-                    draft,
-                    settings,
-                    ending["reason"],
-                    values.get("journal") or (),
-                    values.get("fence", ""),
-                )
-            ),
-        ],
-        allowance=left,
-        say=answerer(runtime),
-        retract=retracter(runtime, None),
-    )
-    reply = await ask(deps, settings, question)
+    reply = await ask(deps, settings, _question(values, ending, draft, left, runtime))
     answer = _written(reply.message)
     if not answer:
         emit(runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
@@ -109,11 +94,30 @@ async def _text(
     return text, reply.spent
 
 
+def _question(values: Json, ending: Json, draft: Receipt, left: Amounts, runtime: Runtime[Settings]) -> Question:
+    settings, fence = settings_of(runtime), values.get("fence", "")
+    profile = profile_text(settings.profile, language=settings.language)
+    told = delivery_brief(values, draft, settings, ending["reason"], fence)
+    return Question(
+        "deliver",
+        [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
+        control_tools(DELIVER),
+        allowance=left,
+        say=answerer(runtime),
+        retract=retracter(runtime, None),
+        must_call=True,
+    )
+
+
 def _written(message: AIMessage | None) -> str:
-    """The answer in a reply: its text, or that of an `answer` which is printed and all of it; "" if there is none."""
-    text = whole(str(message.text)) if message else ""
-    printed = from_text(text, ["answer"])
-    said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] == "answer"]
+    """The answer in a reply, called, printed or plain; "" if there is none. JSON in a plain answer belongs to it."""
+    if message is None:
+        return ""
+    outcome, text = read(message, DELIVER, printed=False), whole(str(message.text))
+    if isinstance(outcome, Decision) and outcome.kind == "deliver":
+        return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
+    printed = from_text(text, ["deliver", "answer"])
+    said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
     return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
 
 

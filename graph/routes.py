@@ -1,6 +1,7 @@
 """Where the run goes next: pure functions of state. They read what nodes decided and decide nothing themselves."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -8,13 +9,13 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 
 from donewhen.graph.context import settings_of
-from donewhen.graph.models.briefs import step_brief
+from donewhen.graph.models.briefs import index_of, step_brief
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_input
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import KNOWN_CHARS, visible_to
-from donewhen.state.run import Json, Run
+from donewhen.state.run import PLANNING, Json, Run
 from donewhen.state.settings import Settings
 
 
@@ -39,8 +40,17 @@ def _on(state: Run, config: RunnableConfig) -> list[Send] | str:
         return "confirm" if pending["kind"] == "plan" else "ask_user"
     if state["planning"].get("open"):
         settings = settings_of(runtime) if (runtime := _runtime(config)) else Settings()
-        return [Send("plan", {**planning_input(state, settings), "version": state.get("version", 0)})]
+        return [Send("plan", {**_planning(state, settings), "version": state.get("version", 0)})]
     return "advance"
+
+
+def _planning(state: Run, settings: Settings) -> Json:
+    """What planning starts from. A later planning learns what was seen before it, and what the user said."""
+    given = planning_input(state, settings)
+    if state["planning"]["number"] > 1:
+        seen = index_of(state.get("journal") or (), {PLANNING, *(state.get("steps") or {})})
+        given["brief"]["seen"] = seen
+    return given
 
 
 def after_receive(state: Run, config: RunnableConfig) -> list[Send] | str:
@@ -75,12 +85,15 @@ def after_advance(state: Run, config: RunnableConfig) -> list[Send] | str:
 def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
     """All that `execute` gets to work on a step: nothing of what other steps did but results and citable observations.
 
+    Those are the observations of planning, of the steps it builds on, and of steps that a later plan replaced.
+
     `whole`: there is no store to read long observations from, so they go along.
     """
     plan, records = state["plan"] or {}, state.get("steps") or {}
     record = records[id]
     step = step_of(plan, id)
-    scope = {id, *ancestors(plan, id)}
+    gone = records.keys() - {each["id"] for each in plan["steps"]}
+    scope = {id, PLANNING, *ancestors(plan, id), *gone}
     transcript = list((state.get("transcripts") or {}).get(transcript_key(id, record), ()))
     return {
         "version": state.get("version", 0),
@@ -89,7 +102,7 @@ def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
         "goal": state["goal"],
         "turn": state.get("turn", 1),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
-        "brief": step_brief(state, step),
+        "brief": step_brief(state, step, f"{datetime.now(UTC):%Y-%m-%d}"),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},

@@ -15,6 +15,11 @@ def render(name: str, **values: str) -> str:
     return _template(name).substitute(values).rstrip()
 
 
+def instructions(name: str, profile: str = "") -> str:
+    """The system text of a role: its own prompt, with what several of them share."""
+    return render(name, profile=profile, plan=render("plan_good"), rules=render("rules"))
+
+
 def section(tag: str, text: str, fence: str = "", **attributes: str) -> str:
     """One section of a brief, as `framed`. Empty text gives an empty section, which `brief` leaves out."""
     return framed(tag, text, fence, **attributes) if text.strip() else ""

@@ -24,6 +24,8 @@ VERSION = 1
 """Of the stored state; see `state/versions.py`."""
 
 Json = dict[str, Any]
+PLANNING = "p"
+"""Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
 StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted"
 ]  # fmt: skip
@@ -240,6 +242,9 @@ class Planning(TypedDict, total=False):
     approval: Json | None
     kept_steps: SeldomDict
     allowance: SeldomDict
+    known: SeldomList
+    """What planning observed in this run so far."""
+    turn: int
     account: SeldomDict
     """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
     transcript: Transcript
@@ -250,6 +255,7 @@ class Planning(TypedDict, total=False):
     ending: Json | None
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
+    journal: Journal
 
 
 class PlanningOutput(TypedDict, total=False):
@@ -263,6 +269,7 @@ class PlanningOutput(TypedDict, total=False):
     ending: Json | None
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
+    journal: Journal
 
 
 class Step(TypedDict, total=False):

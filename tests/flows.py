@@ -80,13 +80,18 @@ async def play(
         return Flow(run, dict(state.values), events, pauses)
 
 
-def one_step(replies: Any, *, deliver: Any = ("Done.",), **step: Any) -> ScriptedModel:
+def say_done(*_: Any) -> str:
+    """The delivery of whichever run asks a model for one; a plan of one step does not."""
+    return "Done."
+
+
+def one_step(replies: Any, *, deliver: Any = say_done, **step: Any) -> ScriptedModel:
     """A model that plans a single step and plays `replies` in it."""
     return steps([{"content": "do it", **step}], {"s1": replies}, deliver=deliver)
 
 
 def steps(
-    planned: Sequence[Any], replies: Mapping[str, Any], *, deliver: Any = ("Done.",), **roles: Any
+    planned: Sequence[Any], replies: Mapping[str, Any], *, deliver: Any = say_done, **roles: Any
 ) -> ScriptedModel:
     """A model that submits these steps as its plan and plays the replies of each."""
     written = {id: of if callable(of) else list(of) for id, of in replies.items()}

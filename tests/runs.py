@@ -47,18 +47,23 @@ class Outbox:
         )
 
 
+def say_done(*_: Any) -> str:
+    """The delivery of whichever run asks a model for one; a plan of one step does not."""
+    return "All done."
+
+
 def scripted(
-    plan: Call | Sequence[Any], execute: Mapping[str, Any] | None = None, deliver: Sequence[Any] = ("All done.",)
+    plan: Call | Sequence[Any], execute: Mapping[str, Any] | None = None, deliver: Any = say_done
 ) -> ScriptedModel:
     """A model for one run: what the triage says, what each step does, what is delivered."""
     triage = list(plan) if isinstance(plan, list | tuple) else [plan]
-    roles: dict[str, Any] = {"triage": triage, "deliver": list(deliver)}
+    roles: dict[str, Any] = {"triage": triage, "deliver": deliver if callable(deliver) else list(deliver)}
     if execute is not None:
         roles["execute"] = execute
     return ScriptedModel(roles=roles)
 
 
-def one_step(deliver: Sequence[Any] = ("All done.",)) -> ScriptedModel:
+def one_step(deliver: Any = say_done) -> ScriptedModel:
     """A plan with one step that writes a text."""
     return scripted(submit_plan([step("s1")], title="One"), {"s1": [said("s1")]}, deliver)
 

@@ -11,12 +11,12 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.invoking import Site, invoke
+from donewhen.graph.calls.observing import keep, noted, recall, seen_before, thread_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.execute.gates import Tools, refusal, stop, unknown_effect
-from donewhen.graph.execute.invoking import Site, invoke
-from donewhen.graph.execute.leaving import leave, seen_before, silence
-from donewhen.graph.execute.observing import keep, noted, recall, thread_of
+from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import Doubt, Outcome, files_of

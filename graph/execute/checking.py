@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from donewhen.graph.calls.invoking import Site, invoke
+from donewhen.graph.calls.observing import keep, noted, thread_of
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
-from donewhen.graph.execute.invoking import Site, invoke
-from donewhen.graph.execute.observing import keep, noted, thread_of
 from donewhen.graph.tools.effects import UNSURE, Outcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.ledger import add

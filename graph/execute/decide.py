@@ -5,16 +5,17 @@ from functools import partial
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, retracter, sayer
-from donewhen.graph.execute.leaving import corrected, leave, left_of, silence
+from donewhen.graph.execute.leaving import corrected, leave, silence
 from donewhen.graph.models.ask import Question, ask
-from donewhen.graph.models.briefs import profile_text
+from donewhen.graph.models.briefs import offered, profile_text
 from donewhen.graph.models.reading import Correction, Decision, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, shown
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.prompts import render
+from donewhen.prompts import instructions
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import answered_before
@@ -23,6 +24,7 @@ from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
+FEW_ROUNDS = 3
 GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
 ANSWER_CHARS = 20_000
 
@@ -62,19 +64,24 @@ def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Tool
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, step = settings_of(runtime), state["step"]
     named = deps.executors.get(step.get("executor") or "")
-    prompt = render(
-        "execute", profile=profile_text(settings.profile, named.profile if named else "", settings.language)
-    )
+    profile = profile_text(settings.profile, named.profile if named else "", settings.language)
+    prompt = instructions("execute", profile)
     rounds = fitting(state.get("transcript", ()), settings.transcript_chars, state.get("fence", ""))
     return Question(
         "execute",
-        [SystemMessage(prompt), HumanMessage(state["brief"]), *rounds],
-        [*control_tools(EXECUTE), *toolbox.openai(toolbox.names)],
+        [SystemMessage(prompt), HumanMessage(state["brief"]), *rounds, *_running_out(left)],
+        [*control_tools(EXECUTE), *toolbox.openai(offered(step, toolbox, settings))],
         step.get("executor"),
         left,
         sayer(runtime, step["id"]),
         retracter(runtime, step["id"]),
     )
+
+
+def _running_out(left: Amounts) -> list[HumanMessage]:
+    """Said when few rounds are left; it goes last and away again, so that nothing earlier changes."""
+    rounds = left.get("rounds", FEW_ROUNDS + 1)
+    return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")] if rounds <= FEW_ROUNDS else []
 
 
 def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:

@@ -13,11 +13,10 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.runtime import Runtime
 from pydantic import ValidationError
 
+from donewhen.graph.calls.invoking import Site, left_of
+from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.context import Deps, Executor
 from donewhen.graph.execute.act import carry_out
-from donewhen.graph.execute.invoking import Site
-from donewhen.graph.execute.leaving import left_of
-from donewhen.graph.execute.observing import thread_of
 from donewhen.graph.models.metering import meter_of
 from donewhen.graph.tools.toolbox import Effect
 from donewhen.state.plan.steps import transcript_key

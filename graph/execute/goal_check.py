@@ -8,13 +8,13 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.invoking import Site
+from donewhen.graph.calls.observing import keep, seen_before, thread_of, whole
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit
 from donewhen.graph.execute.checking import Check, run_check
-from donewhen.graph.execute.invoking import Site
 from donewhen.graph.execute.judging import judge
-from donewhen.graph.execute.leaving import corrected, leave, seen_before
-from donewhen.graph.execute.observing import keep, thread_of, whole
+from donewhen.graph.execute.leaving import corrected, leave
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.evidence import Seen, criteria_of, enough, excerpt, ground, level_of, overtaken, read_claims

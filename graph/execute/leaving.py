@@ -8,22 +8,16 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import emit
-from donewhen.state.ledger import Amounts, add
+from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.redaction import redact
-from donewhen.state.run import Json, Step
+from donewhen.state.run import Step
 from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")
 """A step that leaves so may go on later, a failed one if a person says so; its rounds are kept in the run."""
-
-
-def left_of(state: Step) -> Amounts:
-    """What the step may still spend: its allowance less what it spent since it was sent off."""
-    spent = state.get("spent") or {}
-    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
 
 
 def leave(
@@ -96,8 +90,3 @@ def silence(state: Step, runtime: Runtime[Settings], record: Mapping[str, Any]) 
 def has_left(state: Step) -> bool:
     """Whether the step ended or waits."""
     return bool(state["record"]["status"] != "running")
-
-
-def seen_before(state: Step) -> list[Json]:
-    """Observations of this step and of those it builds on, oldest first."""
-    return [*state.get("known", ()), *state.get("journal", ())]

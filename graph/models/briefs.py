@@ -1,7 +1,7 @@
 """What each role is told: the run's state, rendered into tagged sections. Pure; the same state gives the same text."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -14,11 +14,15 @@ from donewhen.state.plan.plan import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.evidence import criteria_of
 from donewhen.state.proof.journal import said_by_user
+from donewhen.state.run import PLANNING
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000
 SAID_CHARS = 2000
 """Of one message of the conversation."""
+INDEX_LINES, INDEX_CHARS = 60, 120
+"""Of the index of earlier observations; characters of the arguments, and of how each begins."""
+ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
@@ -52,32 +56,58 @@ def conversation(messages: Sequence[BaseMessage], fence: str = "") -> str:
     return brief(*said)
 
 
-def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], *, full: bool) -> str:
+def planning_brief(
+    deps: Deps, settings: Settings, facts: Mapping[str, Any], bound: Collection[str], *, full: bool
+) -> str:
     """The planner's brief: what stays the same from goal to goal first, so that prompt caches hit.
 
-    Triage sees one line per tool; the draft (`full`) sees the names of arguments and what can check too.
+    `bound`: the reading tools that the planner can call, whose definitions it has. The draft (`full`) sees the names
+    of the other tools' arguments too; those of tools that check are always needed.
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
-    described = {name: f"{name} {toolbox.one_line(name)}" for name in toolbox.names}
-    names = most_relevant(facts["goal"], described, settings.tool_selection)
-    checks = [name for name in names if toolbox.effect(name) == "read"] if full else []
+    names = [*bound, *(name for name in relevant(toolbox, facts["goal"], settings) if name not in bound)]
+    more = len(toolbox.names) - len(names)
+    lines = [f"Yours, they only read: {', '.join(bound)}."] if bound else []
+    lines += [_tool_line(toolbox, name, full or toolbox.checks(name)) for name in names if name not in bound]
+    lines += [f"({more} more tools, less likely to fit this goal)"] if more > 0 else []
     executors = [_executor_line(name, executor) for name, executor in deps.executors.items()]
     return brief(
-        section("tools", "\n".join(_tool_line(toolbox, name, full) for name in names) or "(none)"),
-        section("checks", ", ".join(checks)),
+        section("tools", "\n".join(lines) or "(none)"),
         section("executors", "\n".join(executors)),
         section("limits", f"at most {settings.max_steps} steps"),
         section("language", settings.language or ""),
-        section("today", facts.get("today") or ""),
         section("fence", fence),
+        section("today", facts.get("today") or ""),
         section("conversation", facts.get("conversation") or ""),
         section("goal", facts["goal"]),
+        section("seen", facts.get("seen") or "", fence),
         section("finished", _json(facts.get("finished")), fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json(_sparse(facts.get("proposal"))), fence),
         user_said([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
         section("feedback", facts.get("feedback") or ""),
     )
+
+
+def relevant(toolbox: Toolbox, query: str, settings: Settings) -> list[str]:
+    """The names of the tools that fit a query best, at most `Settings.tool_selection`."""
+    return most_relevant(query, {n: f"{n} {toolbox.one_line(n)}" for n in toolbox.names}, settings.tool_selection)
+
+
+def offered(step: Mapping[str, Any], toolbox: Toolbox, settings: Settings) -> list[str]:
+    """The tools whose definitions an executor gets: those its step lists and all that read; all, if it lists none.
+
+    A step that lists `[]` writes text from what is known. Tools made for checks are the runtime's own.
+    """
+    listed = step.get("tools")
+    if listed is not None and not listed:
+        return []
+    work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]
+    useful = [name for name in work if listed is None or name in listed or toolbox.effect(name) == "read"]
+    if len(useful) <= settings.tool_selection:
+        return useful
+    fit = {*relevant(toolbox.subset(useful), step["content"], settings), *(listed or ())}
+    return [name for name in useful if name in fit]
 
 
 def _json(value: Any) -> str:
@@ -97,29 +127,34 @@ def _executor_line(name: str, executor: Executor) -> str:
 
 
 def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:
-    line = f"- {name} ({toolbox.effect(name)}): {toolbox.one_line(name)}"
+    line = f"- {name} ({'check' if toolbox.checks(name) else toolbox.effect(name)}): {toolbox.one_line(name)}"
     if not full:
         return line
     properties = toolbox.schema(name).get("properties", {})
     return f"{line} Arguments: {', '.join(properties) or 'none'}."
 
 
-def step_brief(values: Mapping[str, Any], step: Mapping[str, Any]) -> str:
-    """The executor's brief: its step, the goal, the results it builds on; not what other steps did."""
+def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "") -> str:
+    """The executor's brief: its step, the goal, what the user said, the results and observations it builds on."""
     plan, records, fence = values["plan"], values.get("steps") or {}, values.get("fence", "")
-    results = {id: str(records.get(id, {}).get("result") or "") for id in ancestors(plan, step["id"])}
+    before, gone = ancestors(plan, step["id"]), records.keys() - {each["id"] for each in plan["steps"]}
+    results = {id: str(records.get(id, {}).get("result") or "") for id in before}
     most = _share(sum(map(bool, results.values())))
     shown = [section("result", _cut(text, id, most), fence, step=id) for id, text in results.items()]
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
+    whole = len(plan["steps"]) == 1
     return brief(
         section("fence", fence),
+        section("today", today),
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
         section("step", step["content"], id=step["id"]),
+        section("note", ONLY_STEP if whole else ""),
         section("done_when", "\n".join(criteria)),
         section("tools_approved", ", ".join(step.get("tools") or ())),
         f"<results>\n{gathered}\n</results>" if gathered else "",
+        section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}), fence),
     )
 
 
@@ -130,6 +165,18 @@ def user_said(said: Sequence[Mapping[str, str]]) -> str:
         asked = " ".join(one.get("question", "").split())[:SEEN_CHARS]
         lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
     return section("user_said", "\n".join(lines))
+
+
+def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> str:
+    """A line for each observation of these steps, the newest: id, tool, arguments, how it begins."""
+    seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
+    return "\n".join(map(_index_line, seen[-INDEX_LINES:]))
+
+
+def _index_line(entry: Mapping[str, Any]) -> str:
+    made = _json(entry["arguments"])[:INDEX_CHARS]
+    first = " ".join(entry["text"][: 2 * INDEX_CHARS].split())[:INDEX_CHARS]
+    return f"[{entry['id']}] {entry['tool']} {made} {'ok' if entry['ok'] else 'error'}: {first}"
 
 
 def _share(count: int) -> int:
@@ -150,15 +197,10 @@ def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
 
 
 def delivery_brief(
-    goal: str,
-    receipt: Mapping[str, Any],
-    settings: Settings,
-    reason: str,
-    journal: Sequence[Mapping[str, Any]] = (),
-    fence: str = "",
+    values: Mapping[str, Any], receipt: Mapping[str, Any], settings: Settings, reason: str, fence: str = ""
 ) -> str:
     """The delivery's brief: the receipt in words, and what was observed as its evidence; nothing else."""
-    seen = {entry["id"]: entry["text"] for entry in journal}
+    seen = {entry["id"]: entry["text"] for entry in values.get("journal") or ()}
     most = _share(sum(1 for row in receipt["steps"] if row["result"]))
     why = f" ({reason})" if reason and receipt["status"] != "completed" else ""
     lines = [f"status: {receipt['status']}{why}"]
@@ -168,9 +210,12 @@ def delivery_brief(
         lines += [_proof(item, seen, fence) for item in row["criteria"]]
     if receipt.get("schedule"):
         lines.append(f"to be repeated, as approved: {_json(_sparse(receipt['schedule']))}")
+    criteria = enumerate((values.get("plan") or {}).get("done_when") or (), 1)
     return brief(
         section("fence", fence),
-        section("goal", goal),
+        section("goal", values["goal"]),
+        user_said(said_by_user(values)),
+        section("done_when", "\n".join(_criterion_line(number, criterion) for number, criterion in criteria)),
         section("receipt", "\n".join(lines)),
         section("language", settings.language or ""),
     )

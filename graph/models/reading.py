@@ -20,7 +20,7 @@ from donewhen.state.reading.extraction import extract, prose
 from donewhen.state.values import flaw, whole
 
 Kind = Literal[
-    "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up"
+    "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up", "deliver"
 ]
 MOST_CALLS = 32
 CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})

@@ -75,6 +75,11 @@ class Toolbox:
         entry = self._entries.get(name)
         return entry is not None and entry.outside
 
+    def checks(self, name: str) -> bool:
+        """Whether the tool is made for the checks of criteria (`metadata["check"]`) and is no work of its own."""
+        entry = self._entries.get(name)
+        return bool(entry and (entry.tool.metadata or {}).get("check"))
+
     def schema(self, name: str) -> Schema:
         """The JSON Schema of the arguments a model may pass. KeyError for an unknown name."""
         return copy.deepcopy(self._entries[name].schema)

@@ -7,7 +7,7 @@ from donewhen.state.ledger import remaining
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.proof.journal import said_by_user
-from donewhen.state.run import Json
+from donewhen.state.run import PLANNING, Json
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000
@@ -50,6 +50,8 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         },
         "planning": planning,
         "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
+        "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
+        "turn": values.get("turn", 1),
         "approval": values.get("approval"),
         "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
         "allowance": left,

@@ -11,7 +11,7 @@ MOST_PROBLEMS = 20
 """Said of one plan; who mends these sees the rest."""
 MOST_CRITERIA = 30
 CONTENT_CHARS = 4000
-RESERVED_IDS = frozenset({"plan", "confirm", "deliver", "budget", "failure"})
+RESERVED_IDS = frozenset({"p", "goal", "plan", "confirm", "deliver", "budget", "failure"})
 Step = Mapping[str, Any]
 
 

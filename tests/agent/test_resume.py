@@ -158,7 +158,7 @@ async def test_a_cancelled_run_goes_on(storage: Storage, where: str) -> None:
         roles={
             "triage": [submit_plan([step("s1"), step("s2")])],
             "execute": {"s1": [said("s1")], "s2": decide},
-            "deliver": ["Done."],
+            "deliver": lambda *_: "Done.",
         }
     )
     agent = Agent(model, [look], storage=storage, settings={"confirm": "never"}, effects={"look": "read"})
@@ -236,7 +236,7 @@ async def test_another_process_resumes(tmp_path: Path) -> None:
     ended = await asyncio.to_thread(
         subprocess.run, command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
-    assert ended.stdout == "completed All done.\n", ended.stderr
+    assert ended.stdout == "completed done\n", ended.stderr
     assert (await Agent(ScriptedModel(), storage=storage).get(run.thread_id)).status == "completed"
 
 

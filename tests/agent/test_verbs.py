@@ -174,7 +174,7 @@ async def test_inside_another_graph() -> None:
     assert out["__interrupt__"][0].value["kind"] == "plan"
     out = await graph.ainvoke(Command(resume="approve"), config("t"))
     assert isinstance(out["messages"][-1], AIMessage)
-    assert out["messages"][-1].text == "All done."
+    assert out["messages"][-1].text == "done"
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])

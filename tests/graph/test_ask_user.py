@@ -55,7 +55,7 @@ async def test_a_replanner_asks_with_finished_steps_around() -> None:
             "triage": [submit_plan([step("s1"), step("s2")])],
             "plan": [ask_user("How else?"), submit_plan([step("s3", "the other way")])],
             "execute": {"s1": [said("s1")], "s2": [give_up("it is locked")], "s3": [said("s3")]},
-            "deliver": ["Done."],
+            "deliver": lambda *_: "Done.",
         }
     )
     agent = Agent(model, storage="memory:", settings=ALONE)

@@ -8,7 +8,7 @@ import pytest
 from donewhen import Agent, Settings, StaleAnswer
 from donewhen.agent.run import Run
 from donewhen.testing import answer, call, finish_step, submit_plan
-from tests.runs import Outbox, config, drawn, one_step, said, scripted, sending, step, values
+from tests.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
 
 
 async def paused(agent: Agent, goal: str = "do it") -> Run:
@@ -54,7 +54,7 @@ async def test_the_plan_is_shown_whole() -> None:
 async def test_the_policy_says_which_plans_wait(policy: Any, complexity: str, asks: bool) -> None:
     """C01: what is approved by policy is shown all the same, and the receipt says who approved it."""
     plan = submit_plan([step("s1")], complexity=complexity)
-    model = scripted(plan, None if asks else {"s1": [said("s1")]}, () if asks else ("All done.",))
+    model = scripted(plan, None if asks else {"s1": [said("s1")]}, () if asks else say_done)
     agent = Agent(model, storage="memory:", settings={"confirm": policy})
     events = [event async for event in agent.stream("do it", thread_id="t")]
     assert [event["plan"]["steps"][0]["id"] for event in events if event["type"] == "plan"] == ["s1"]
@@ -79,7 +79,7 @@ async def test_consent_in_every_shape(value: Any) -> None:
     agent = Agent(model, storage="memory:")
     waiting = await paused(agent)
     run = await agent.resume(waiting.thread_id, value)
-    assert (run.status, run.answer) == ("completed", "All done.")
+    assert (run.status, run.answer) == ("completed", "done")
     (row,) = (run.receipt or {})["approvals"]
     assert (row["decision"], row["by"]) == ("approve", "user")
     assert row["revision"] == row["approved_revision"] == waiting.pending[0]["revision"]

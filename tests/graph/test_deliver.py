@@ -39,7 +39,7 @@ async def test_the_answer_is_written_from_results_and_observations() -> None:
     model.assert_exhausted()
     text = model.requests[-1].text
     assert model.requests[-1].role == "deliver"
-    assert model.requests[-1].tools == []
+    assert model.requests[-1].tool_names == ["deliver"]
     assert ">\nthree apples\n</result" in text
     assert ">\nOn the table there are three apples, and one pear.\n</proof" in text
     assert "secret musing" not in text
@@ -84,7 +84,9 @@ async def test_without_a_written_answer_code_writes_one(kind: str) -> None:
 async def test_an_answer_printed_as_a_decision_is_unpacked() -> None:
     """D02: models used to printing JSON print their answer so; the user reads words."""
     model = steps(
-        ["a"], {"s1": [finish_step("x", "s1.result")]}, deliver=['{"action": "answer", "text": "There it is."}']
+        ["a", "b"],
+        {"s1": [finish_step("x", "s1.result")], "s2": [finish_step("y", "s2.result")]},
+        deliver=['{"action": "deliver", "text": "There it is."}'],
     )
     flow = await run(model)
     assert flow.run.answer == "There it is."
@@ -116,11 +118,12 @@ async def test_an_answer_that_breaks_off_is_taken_back() -> None:
 async def test_transient_errors_of_the_delivery_are_repeated() -> None:
     """R01, D02: where the budget allows it, a delivery that fails in passing is asked for again."""
     again = ModelError("busy", code="overloaded", retryable=True, retry_after=0)
-    model = steps(["a"], {"s1": [finish_step("x", "s1.result")]}, deliver=[again, "There it is."])
+    rounds = {"s1": [finish_step("x", "s1.result")], "s2": [finish_step("y", "s2.result")]}
+    model = steps(["a", "b"], rounds, deliver=[again, "There it is."])
     flow = await run(model)
     model.assert_exhausted()
     assert flow.run.answer == "There it is."
-    assert flow.run.spent["model_calls"] == 4
+    assert flow.run.spent["model_calls"] == 5
 
 
 async def test_one_call_is_kept_for_the_delivery() -> None:

@@ -12,7 +12,7 @@ from donewhen import Agent, Executor, Profile, Settings
 from donewhen.graph.context import Deps
 from donewhen.graph.execute.judging import judge
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.prompts import brief, render, section
+from donewhen.prompts import brief, instructions, render, section
 from donewhen.state.proof.journal import observation
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, NAMES, TRIAGE, control_tools
 from donewhen.testing import (
@@ -172,11 +172,13 @@ def str_of(key: Any) -> Any:
 
 
 async def test_instructions_are_the_same_for_every_goal() -> None:
-    """P01: the system prompt and the control tools do not depend on goal, step or round."""
+    """P01: the system prompt and the control tools do not depend on goal, step or round; nor do a step's own tools."""
     model = await whole_run()
     for role in ("triage", "plan", "execute"):
         assert len({r.messages[0].text for r in model.requests if r.role == role}) == 1
-        assert len({json.dumps(r.tools) for r in model.requests if r.role == role}) == 1
+        assert len({json.dumps(r.tools[:5]) for r in model.requests if r.role == role}) == 1
+        for step in {r.step for r in model.requests}:
+            assert len({json.dumps(r.tools) for r in model.requests if (r.role, r.step) == (role, step)}) <= 1
 
 
 async def test_a_profile_shapes_every_prompt() -> None:
@@ -192,18 +194,18 @@ async def test_a_profile_shapes_every_prompt() -> None:
 def test_every_legal_decision_is_explained(legal: tuple[str, ...]) -> None:
     """X02: the instructions name every control tool that is legal, and no other."""
     name = {TRIAGE: "plan_triage", DRAFT: "plan_draft", EXECUTE: "execute"}[legal]
-    named = set(re.findall(r"^- `(\w+)`:", render(name, profile=""), re.MULTILINE)) & NAMES
+    named = set(re.findall(r"^- `(\w+)`:", instructions(name), re.MULTILINE)) & NAMES
     assert named == set(legal)
 
 
 def test_a_missing_value_is_an_error_not_a_blank() -> None:
     """STYLE: substitution is strict; a value may hold dollar signs and braces."""
-    with pytest.raises(KeyError, match="profile"):
+    with pytest.raises(KeyError, match="rules"):
         render("execute")
     with pytest.raises(FileNotFoundError):
         render("nothing")
-    assert render("execute", profile="costs $5 ${x} {y}").endswith("costs $5 ${x} {y}")
-    assert not render("execute", profile="").endswith("\n")
+    assert instructions("execute", "costs $5 ${x} {y}").endswith("costs $5 ${x} {y}")
+    assert not instructions("execute").endswith("\n")
 
 
 def test_the_text_of_a_section_stays_as_it_is() -> None:

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from donewhen.agent.cli.exits import Exit
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
-from donewhen.agent.cli.exits import Exit
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.flows import last_told, one_step, play, steps
 from tests.runs import asking, config, paused, said, scripted, step
@@ -34,7 +34,7 @@ async def test_where_nobody_answers_the_policy_does(
 ) -> None:
     """X16: at once without a time given, else when the run is resumed after it; the receipt says who answered."""
     rounds = [ask_user("Which colour?"), *([said("s1")] if said_to_model else [])]
-    model = scripted(submit_plan([step("s1")]), {"s1": rounds}, ["Done."] if said_to_model else [])
+    model = scripted(submit_plan([step("s1")]), {"s1": rounds})
     extra = {"question_seconds": 0} if later else {}
     agent = Agent(model, storage="memory:", settings={"confirm": "never", **settings, **extra})
     run = await agent.start("do it")
@@ -58,7 +58,7 @@ async def test_all_overdue_questions_are_answered_at_once() -> None:
         roles={
             "triage": [ask_user("Which file?"), plan],
             "execute": {id: [ask_user(f"Which {id}?"), said(id)] for id in ("s1", "s2")},
-            "deliver": ["Done."],
+            "deliver": lambda *_: "Done.",
         }
     )
     agent = Agent(model, storage="memory:", settings=ALONE)
@@ -123,7 +123,7 @@ async def test_what_was_assumed_stands_in_answer_and_receipt() -> None:
     (row,) = flow.run.receipt["questions"]
     assert (row["by"], row["assumed"], row["assumption"]) == ("policy", True, "Painted blue, as nobody said.")
     assert flow.run.answer.splitlines() == [
-        "Done.",
+        "Painted blue, as nobody said.",
         "",
         "- Assumed, since nobody answered: Which colour? — Painted blue, as nobody said.",
     ]
@@ -136,7 +136,7 @@ async def test_what_the_planner_assumed_is_said_too() -> None:
         roles={
             "triage": [ask_user("Which year?"), plan],
             "execute": [finish_step("7", "s1.result")],
-            "deliver": ["It is 7."],
+            "deliver": lambda *_: "It is 7.",
         }
     )
     flow = await play(model, settings=ASSUMING)
@@ -159,7 +159,7 @@ async def test_a_default_answer_is_told_from_a_persons() -> None:
 async def test_a_persons_answer_needs_no_such_line() -> None:
     model = one_step([ask_user("Which colour?"), finish_step("blue", "s1.1")])
     flow = await play(model, answers=["blue"])
-    assert flow.run.answer == "Done."
+    assert flow.run.answer == "blue"
     assert [row["assumed"] for row in (flow.run.receipt or {})["questions"]] == [False]
 
 
@@ -209,7 +209,7 @@ KIND = {"triage": [submit_plan([COUNTED])], "execute": [ask_user("Which kind?")]
 def counting(result: str) -> dict[str, Any]:
     """A run of the command with one question."""
     rounds = [*KIND["execute"], call("list_files"), finish_step(result, "s1.2")]
-    return {**KIND, "execute": rounds, "deliver": ["3 files."]}
+    return {**KIND, "execute": rounds}
 
 
 def test_days_later_the_command_goes_on_without_an_answer(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_days_later_the_command_goes_on_without_an_answer(tmp_path: Path) -> Non
         resumed = shell("resume", "mine")
     assert resumed.exit_code == Exit.COMPLETED
     line = "- Assumed, since nobody answered: Which kind? — 3 files, assuming all kinds"
-    assert resumed.stdout == f"3 files.\n\n{line}\n"
+    assert resumed.stdout == f"3 files, assuming all kinds\n\n{line}\n"
     shown = shell("show", "mine").stdout
     assert "? Which kind?  (nobody answered; assumed: 3 files, assuming all kinds)" in shown
 

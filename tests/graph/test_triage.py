@@ -58,13 +58,13 @@ async def test_a_question_costs_one_call() -> None:
 
 
 async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
-    """P02: a simple task with one tool costs 1 + rounds + 1 calls."""
+    """P02: a simple task with one tool costs 1 + rounds calls; its result is the answer, D05."""
     rounds = [call("add", a=2, b=3), finish_step("5", "s1.1")]
-    model = steps([{"content": "add", "tools": ["add"]}], {"s1": rounds}, deliver=["It is 5."])
+    model = steps([{"content": "add", "tools": ["add"]}], {"s1": rounds})
     flow = await play(model, [add])
     model.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 1 + len(rounds) + 1
-    assert flow.run.answer == "It is 5."
+    assert flow.run.spent["model_calls"] == 1 + len(rounds)
+    assert flow.run.answer == "5"
 
 
 async def test_triage_sees_little() -> None:
@@ -79,7 +79,7 @@ async def test_triage_sees_little() -> None:
     assert "carry the one" not in request.text
     assert "long long" not in request.text
     size = len(json.dumps(request.tools).encode()) + len(request.text.encode())
-    assert size < 8_000
+    assert size < 9_000
 
 
 async def test_triage_does_not_think_and_the_draft_does() -> None:
@@ -183,11 +183,19 @@ async def test_only_a_plan_carries_steps(wrong: Any) -> None:
     assert "only submit_plan carries steps" in model.requests[1].text
 
 
-UNREADABLE = ["Let me think about it.", reply(""), '{"action": "submit_plan", "steps": [{"content": "a'
+UNREADABLE = [reply(""), '{"action": "submit_plan", "steps": [{"content": "a'
               , [call("add", a=1, b=2)], [answer("a"), answer("b")]]  # fmt: skip
 
 
-@pytest.mark.parametrize("wrong", UNREADABLE, ids=["speech", "nothing", "broken", "tool", "two"])
+async def test_a_text_said_twice_is_the_answer() -> None:
+    """K11, M4: told that a text decides nothing, a model that says its text again means it as its answer."""
+    model = planning("Paris, I think.", "Paris is the capital of France.")
+    flow = await play(model, [add], settings=Settings(), goal="What is the capital of France?")
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer) == ("completed", "Paris is the capital of France.")
+
+
+@pytest.mark.parametrize("wrong", UNREADABLE, ids=["nothing", "broken", "tool", "two"])
 async def test_three_unusable_replies_end_honestly(wrong: Any) -> None:
     """P11: nothing usable three times in a row ends the run as failed with the reason; no plan is made up."""
     model = planning(wrong, wrong, wrong)
@@ -203,7 +211,8 @@ async def test_three_unusable_replies_end_honestly(wrong: Any) -> None:
 
 async def test_a_good_reply_starts_the_count_anew() -> None:
     """P11: three in a row; a question in between was a decision."""
-    model = planning("hm", "hm", ask_user("Which?"), "hm", "hm", answer("ok"))
+    bad = reply("")
+    model = planning(bad, bad, ask_user("Which?"), bad, bad, answer("ok"))
     flow = await play(model, settings=Settings(), answers=["this"])
     model.assert_exhausted()
     assert flow.run.answer == "ok"
@@ -250,7 +259,7 @@ async def test_a_tool_that_was_not_shown_may_be_planned() -> None:
 async def test_a_passthrough_executor_gets_the_goal_unchanged() -> None:
     """P16: one step, the goal word for word however long, and no call of the planner."""
     goal = "Translate this:\n\n  " + "字 and words. " * 800
-    model = ScriptedModel(roles={"execute": [finish_step("done", "s1.result")], "deliver": ["Done."]})
+    model = ScriptedModel(roles={"execute": [finish_step("done", "s1.result")], "deliver": lambda *_: "Done."})
     executors = {"translator": Executor(description="translates", passthrough=True)}
     flow = await play(
         model, settings=Settings(executor="translator"), executors=executors, goal=goal, answers=["approve"]
@@ -294,6 +303,37 @@ async def test_out_of_budget_while_planning_ends_honestly() -> None:
 def test_what_stays_the_same_comes_first() -> None:
     """P01: the brief begins with what is the same for the next goal, so that caches hit; the goal is last."""
     deps, settings = Deps(lambda *_: ScriptedModel(), Toolbox([])), Settings(language="en", profile=Profile())
-    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, full=False)
-    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, full=False)
+    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, (), full=False)
+    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, (), full=False)
     assert first.removesuffix("<goal>\none\n</goal>") == other.removesuffix("<goal>\ntwo\n</goal>")
+
+
+async def test_planning_looks_and_answers_with_what_it_saw() -> None:
+    """P20, K5: a goal that reading settles is answered by the triage, with citations and without a plan."""
+    reads = [call("stock", item="lamp"), call("stock", item="desk")]
+    proof = [{"observation": "p.1", "quote": "3"}, {"observation": "p.2"}]
+    model = planning(reads, call("answer", text="3 lamps, no desk.", evidence=proof))
+    flow = await play(
+        model, [stock, add], effects={"stock": "read"}, settings=Settings(), goal="How many lamps, desks?"
+    )
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer, flow.pauses) == ("completed", "3 lamps, no desk.", [])
+    assert [(e["id"], e["text"]) for e in flow.journal] == [("p.1", "3"), ("p.2", "0")]
+    assert flow.run.spent["tool_calls"] == 2
+    assert "add" not in model.requests[0].tool_names, "planning only reads"
+
+
+async def test_steps_cite_what_planning_saw() -> None:
+    """P20, K4: a step is told what was seen before it, and may cite it instead of looking again."""
+    model = steps(
+        [{"content": "say how many lamps"}], {"s1": [finish_step("3", ("p.1", "3"))]},
+        triage=[call("stock", item="lamp"), submit_plan([{"content": "say how many lamps", "done_when": ["known"]}])],
+    )  # fmt: skip
+    flow = await play(model, [stock], effects={"stock": "read"}, goal="Say how many lamps")
+    assert flow.status == "completed"
+    assert '[p.1] stock {"item": "lamp"} ok: 3' in model.requests[-1].text
+
+
+def stock(item: str) -> int:
+    """How many of an item are in stock."""
+    return {"lamp": 3}.get(item, 0)

@@ -28,7 +28,6 @@ def one_turn() -> dict[str, list[Any]]:
     return {
         "triage": [ask_user("To whom?"), submit_plan([{"content": "send it", "tools": ["send"]}])],
         "execute": [call("send", text="hello"), finish_step("sent", "s1.1")],
-        "deliver": ["It is sent."],
     }
 
 
@@ -58,7 +57,7 @@ async def test_the_next_request_starts_afresh() -> None:
     model.assert_exhausted()
     assert (one.status, two.status) == ("completed", "completed")
     assert SENT == ["hello", "hello"]
-    assert one.spent["model_calls"] == two.spent["model_calls"] == 5
+    assert one.spent["model_calls"] == two.spent["model_calls"] == 4
     assert two.receipt is not None
     assert len(two.receipt["questions"]) == len(two.receipt["approvals"]) == len(two.receipt["effects"]) == 1
     ids = [pause["id"] for pause in (*pauses, *others)]
@@ -76,7 +75,7 @@ async def test_the_conversation_stays() -> None:
     model.assert_exhausted()
     assert run.answer == "Ann got it."
     brief = unfenced(model.requests[-1].messages[1].text)
-    said = "<user>\nSend hello\n</user>\n<assistant>\nIt is sent.\n</assistant>"
+    said = "<user>\nSend hello\n</user>\n<assistant>\nsent\n</assistant>"
     assert f"<conversation>\n{said}\n</conversation>" in brief
     assert "<goal>\nWho got it?\n</goal>" in brief
     assert "<conversation>" not in model.requests[0].text

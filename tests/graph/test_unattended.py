@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from donewhen.agent.cli.exits import Exit
+
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.flows import FREE, play, steps
@@ -38,11 +38,11 @@ BUSY = ModelError("busy", code="overloaded", retryable=True, retry_after=0)
 
 async def test_when_even_the_reserve_is_gone_code_writes_the_answer() -> None:
     """D03, D02: the one call left for the words fails; no other is bought, and nothing that was done is lost."""
-    model = steps(["one"], FIRST, deliver=[BUSY])
-    flow = await play(model, settings={**FREE, "limits": {"model_calls": 3}})
+    model = steps(["one", "two"], {**FIRST, "s2": [finish_step("TWO", "s2.result")]}, deliver=[BUSY])
+    flow = await play(model, settings={**FREE, "limits": {"model_calls": 4}})
     model.assert_exhausted()
-    assert flow.run.spent["model_calls"] == len(model.requests) == 3
-    assert (flow.status, flow.run.answer) == ("completed", "1 of 1 steps done.\n- Done: one — ONE")
+    assert flow.run.spent["model_calls"] == len(model.requests) == 4
+    assert (flow.status, flow.run.answer) == ("completed", "2 of 2 steps done.\n- Done: one — ONE\n- Done: two — TWO")
 
 
 async def test_what_planning_used_up_is_said_by_code() -> None:

@@ -151,7 +151,7 @@ async def test_another_process_reads_the_whole(tmp_path: Path) -> None:
     async with Agent(first, [fetch], storage=url, effects=EFFECTS, settings=FREE) as agent:
         run = await agent.start("Read it")
     then = [recall("s1.1", 30_000), finish_step("ok", ("s1.1", "line 0002000"))]
-    second = ScriptedModel(roles={"execute": then, "deliver": ["Done."]})
+    second = ScriptedModel(roles={"execute": then, "deliver": lambda *_: "Done."})
     async with Agent(second, [fetch], storage=url, effects=EFFECTS, settings=FREE) as agent:
         run = await agent.resume(run.thread_id, "yes")
     second.assert_exhausted()

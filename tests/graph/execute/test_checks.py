@@ -74,7 +74,8 @@ async def confirmed(folder: Path, answer: Any, execute: list[Any]) -> tuple[Run,
     """A plan with one checked criterion, answered; the run while it waited and after."""
     planned = [{"content": "write the report", "done_when": [{"text": "it is there", "check": REPORT}]}]
     model = ScriptedModel(
-        roles={"triage": [submit_plan(planned)], "execute": {"s1": execute}, "deliver": ["Done."]}, strict=False
+        roles={"triage": [submit_plan(planned)], "execute": {"s1": execute}, "deliver": lambda *_: "Done."},
+        strict=False,
     )
     settings = {"on_failure": "deliver"}
     async with Agent(model, workspace_tools(folder), storage="memory:", settings=settings) as agent:

@@ -54,7 +54,15 @@ async def test_an_extended_step_goes_on_in_its_own_conversation() -> None:
     pause = flow.pauses[0]
     assert (pause["kind"], pause["step"], pause["exhausted"]) == ("budget", "s1", "rounds")
     assert desk.calls == ["look a", "send Ann"]
-    assert [m.type for m in requests(model, "s1")[-1].messages] == ["system", "human", "ai", "tool", "ai", "tool"]
+    assert [m.type for m in requests(model, "s1")[-1].messages] == [
+        "system",
+        "human",
+        "ai",
+        "tool",
+        "ai",
+        "tool",
+        "human",
+    ]
     assert flow.step("s1")["rounds"] == 3
     assert flow.run.spent["rounds"] == 3
 
@@ -182,7 +190,7 @@ async def test_a_judge_cut_off_by_the_budget_is_asked_later() -> None:
     flow = await play(model, Desk().tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert flow.run.spent["model_calls"] == 6
+    assert flow.run.spent["model_calls"] == 5
 
 
 def test_defaults_give_every_step_and_every_run_a_round_budget() -> None:

@@ -76,7 +76,7 @@ BAD = call("lok", what="a")
 )
 async def test_the_counter_resets_only_after_a_decision_was_acted_on(replies: Any, status: str) -> None:
     """X05: not after parsing; three in a row fail the step."""
-    model = one_step(replies, deliver=["Done."] if status == "done" else [])
+    model = one_step(replies)
     flow = await play(model, [look], effects=READ, settings=DELIVER)
     model.assert_exhausted()
     assert flow.step("s1")["status"] == status

@@ -54,7 +54,8 @@ async def test_a_step_sees_itself_the_goal_and_results_but_no_rounds_of_others()
     assert "Compare fruit" in seen
     assert '<result step="s1">\nAPPLE-RESULT' in seen
     assert "PEAR-RESULT" not in seen
-    assert "apple is green" not in seen
+    assert '[s1.1] look {"what": "apple"} ok: apple is green' in seen
+    assert "pear is green" not in seen
     assert "look at the pear" not in seen
     assert "compare" not in requests(model, "s1")[0].text.replace("Compare fruit", "")
 
@@ -65,7 +66,7 @@ async def test_one_round_is_one_decision_and_each_is_a_checkpoint() -> None:
     flow = await play(model, [look], effects=READ)
     assert flow.step("s1")["rounds"] == 3
     assert flow.run.spent["rounds"] == 3
-    assert flow.run.spent["model_calls"] == 5
+    assert flow.run.spent["model_calls"] == 4
 
 
 async def test_speech_is_said_and_the_step_goes_on() -> None:
@@ -224,7 +225,7 @@ async def test_what_only_an_executor_has_is_offered_to_nobody_else() -> None:
     secret = StructuredTool.from_function(total)
     plans = [submit_plan([{"content": "add", "tools": ["total"]}]), submit_plan([{"content": "look"}])]
     execute = {"s1": [call("total", a=1, b=1), call("look", what="it"), finish_step("seen", "s1.1")]}
-    model = ScriptedModel(roles={"triage": plans, "execute": execute, "deliver": ["Done."]})
+    model = ScriptedModel(roles={"triage": plans, "execute": execute, "deliver": lambda *_: "Done."})
     flow = await play(model, [look], effects=READ, executors={"adder": Executor("adds", tools=(secret,))})
     model.assert_exhausted()
     assert "- adder: adds Its tools: total." in model.requests[0].text

@@ -6,7 +6,7 @@ import pytest
 
 from donewhen import Agent
 from donewhen.testing import call, criterion, finish_step, recall, reply
-from tests.flows import last_told, one_step, play, requests, steps
+from tests.flows import last_told, one_step, play, requests, say_done, steps
 
 EFFECTS: dict[str, Any] = {"read": "read", "count": "read", "write": "idempotent", "broken": "read"}
 
@@ -165,7 +165,7 @@ async def test_a_step_that_works_with_tools_cannot_prove_itself_by_its_words(too
 JUDGED = {"confirm": "never", "on_failure": "deliver", "verification": "judged"}
 
 
-def judged(*verdicts: Any, claims: int = 1, deliver: Any = ("Done.",), **step: Any) -> Any:
+def judged(*verdicts: Any, claims: int = 1, deliver: Any = say_done, **step: Any) -> Any:
     claim = finish_step("A SECRET CLAIM", ("s1.1", "green"))
     replies = [call("read", path="a"), *[claim] * claims]
     return steps(
@@ -185,7 +185,7 @@ async def test_a_judge_sees_the_evidence_and_not_the_claim() -> None:
     asked = [r for r in model.requests if r.role == "judge"]
     assert "the apple is green" in asked[0].text
     assert "SECRET CLAIM" not in asked[0].text
-    assert flow.run.spent["model_calls"] == 7
+    assert flow.run.spent["model_calls"] == 6
 
 
 @pytest.mark.parametrize(

@@ -208,12 +208,11 @@ async def test_a_limit_of_money_needs_a_price() -> None:
 
 async def test_faults_in_a_whole_run_do_no_harm() -> None:
     """R01, F7: every second request fails in another way; the run ends as if none had."""
-    faults = [TRANSIENT[kind] for kind in ("rate limit", "reset in the middle", "overloaded", "reset")]
+    faults = [TRANSIENT[kind] for kind in ("rate limit", "reset in the middle", "overloaded")]
     replies = [
         submit_plan([{"content": "add", "tools": ["add"]}]),
         call("add", a=2, b=3),
         finish_step("5", "s1.1"),
-        "Five.",
     ]
     script = [item for pair in zip(faults, replies, strict=True) for item in pair]
     calls = []
@@ -225,8 +224,8 @@ async def test_faults_in_a_whole_run_do_no_harm() -> None:
 
     with WireServer(script) as server:
         flow = await play(wired(server), [add])  # type: ignore[arg-type]
-    assert (flow.status, flow.run.answer, calls) == ("completed", "Five.", [(2, 3)])
-    assert flow.run.spent["model_calls"] == 8
+    assert (flow.status, flow.run.answer, calls) == ("completed", "5", [(2, 3)])
+    assert flow.run.spent["model_calls"] == 6
 
 
 def _chunks(*arguments: str) -> list[AIMessageChunk]:

@@ -37,7 +37,7 @@ async def test_models_inside_of_tools_are_charged() -> None:
     model = one_step([[call("look", what="a"), call("look_too", what="b")], finish_step("ok", "s1.1")])
     flow = await play(model, [look, look_too], effects={"look": "read", "look_too": "read"})
     inner.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 4 + 2
+    assert flow.run.spent["model_calls"] == 3 + 2
     assert flow.run.spent["input_tokens"] >= 2000
 
 
@@ -54,7 +54,7 @@ async def test_a_model_inside_of_a_check_is_charged() -> None:
     model = one_step([claim], done_when=[{"text": "it is green", "check": check}])
     flow = await play(model, [look], effects={"look": "read"})
     assert flow.status == "completed"
-    assert (flow.run.spent["model_calls"], flow.run.spent["tool_calls"]) == (3 + 1, 1)
+    assert (flow.run.spent["model_calls"], flow.run.spent["tool_calls"]) == (2 + 1, 1)
 
 
 @pytest.mark.parametrize("limit", [{"model_calls": 4}, {"input_tokens": 2500}])

@@ -198,14 +198,12 @@ async def test_a_run_speaks_as_it_works() -> None:
     """S02, S04: in a run, speech comes in many pieces that give the exact text; thinking is not in it."""
     text = "正在读取文件 👩‍👩‍👧 — it takes a while, please wait."
     done = reply("", [finish_step("x", "s1.result")], thinking="I could lie about it")
-    model = one_step(
-        [reply(text, thinking="what do they want?"), done], deliver=["All of it is done now, as you wished."]
-    )
+    model = one_step([reply(text, thinking="what do they want?"), done])
     flow = await play(model)
     model.assert_exhausted()
     assert said_by(flow, "s1") == text
     assert len([e for e in flow.told("speech") if e["step"] == "s1"]) > 3
-    assert said_by(flow, None) == flow.run.answer == "All of it is done now, as you wished."
+    assert said_by(flow, None) == flow.run.answer == "x"
     assert not any("lie about" in str(e) or "do they want" in str(e) for e in flow.events if e["type"] != "outcome")
 
 
@@ -229,7 +227,6 @@ async def test_a_reply_that_breaks_off_is_said_again() -> None:
         fault(reset_after=4, reply=text),
         reply(text),
         finish_step("x", "s1.result"),
-        "Done.",
     ]
     with WireServer(script) as server:
         flow = await play(wired(server))

@@ -7,9 +7,8 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.observing import keep_text, kept_text, thread_of
 from donewhen.graph.context import Deps
-from donewhen.graph.execute.leaving import left_of
-from donewhen.graph.execute.observing import keep_text, kept_text, thread_of
 from donewhen.graph.models.metering import Meter, metered
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import Doubt, Effect, Ledger, Outcome, effect_key, perform, short_of
@@ -19,6 +18,12 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.proof.journal import INLINE_CHARS
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
+
+
+def left_of(state: Step) -> Amounts:
+    """What the step may still spend: its allowance less what it spent since it was sent off."""
+    spent = state.get("spent") or {}
+    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
 
 
 @dataclass

@@ -8,7 +8,6 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import settings_of
-from donewhen.graph.execute.leaving import seen_before
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import label
 from donewhen.graph.tools.rendering import cut_before
@@ -93,3 +92,8 @@ async def recall(call: Json, state: Step, new: list[Json], runtime: Runtime[Sett
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
     head = f"[{wanted}] characters {offset} to {max(end, offset)} of {len(text)}{more}"
     return f"recall ok: {head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}"
+
+
+def seen_before(state: Step) -> list[Json]:
+    """Observations of this step and of those it builds on, oldest first."""
+    return [*state.get("known", ()), *state.get("journal", ())]

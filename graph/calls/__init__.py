@@ -1,0 +1,1 @@
+"""Calls of a decision: made once, kept as observations, read on."""

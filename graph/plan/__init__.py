@@ -1,0 +1,54 @@
+"""The plan node: a subgraph of two phases, triage and draft, which both may look before they decide."""
+
+from typing import Literal
+
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from donewhen.graph.binding import Route, bound
+from donewhen.graph.context import Deps
+from donewhen.graph.plan.look import look
+from donewhen.graph.plan.phases import draft, triage
+from donewhen.state.run import Planning, PlanningOutput
+from donewhen.state.settings import Settings
+
+
+def build_plan(deps: Deps) -> CompiledStateGraph[Planning, Settings, Planning, PlanningOutput]:
+    """The subgraph of the plan node."""
+    graph = StateGraph(Planning, context_schema=Settings, output_schema=PlanningOutput)
+    graph.add_node("triage", bound(triage, deps))
+    graph.add_node("draft", bound(draft, deps))
+    graph.add_node("look", bound(look, deps))
+    graph.add_conditional_edges(START, Route(first_phase))
+    graph.add_conditional_edges("triage", Route(after_triage))
+    graph.add_conditional_edges("draft", Route(after_draft))
+    graph.add_conditional_edges("look", Route(after_look))
+    return graph.compile()
+
+
+def first_phase(state: Planning) -> Literal["triage", "draft"]:
+    """Where planning goes on: in the phase that its record names."""
+    return "draft" if state["planning"]["phase"] == "draft" else "triage"
+
+
+def after_triage(state: Planning) -> Literal["triage", "draft", "look", "__end__"]:
+    """On as long as nothing came out of planning: a plan, a question or an end."""
+    if _came_out(state):
+        return "__end__"
+    return "look" if state["planning"].get("calls") else first_phase(state)
+
+
+def after_draft(state: Planning) -> Literal["draft", "look", "__end__"]:
+    """As after the triage; but there is no way back to it."""
+    if _came_out(state):
+        return "__end__"
+    return "look" if state["planning"].get("calls") else "draft"
+
+
+def after_look(state: Planning) -> Literal["triage", "draft", "__end__"]:
+    """Back to the phase that wanted to see something, unless the budget ended."""
+    return "__end__" if _came_out(state) else first_phase(state)
+
+
+def _came_out(state: Planning) -> bool:
+    return bool(state.get("plan") or state.get("pending") or state.get("ending"))

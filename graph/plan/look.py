@@ -1,0 +1,80 @@
+"""The look node: planning reads what it asked for; what it sees can be cited by the answer and by steps."""
+
+import asyncio
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.calls.invoking import Site, invoke
+from donewhen.graph.calls.observing import keep, noted, thread_of
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import charged, emit, observed
+from donewhen.graph.models.transcript import shown
+from donewhen.graph.plan.outcomes import left_of, out_of_budget
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.effects import Outcome
+from donewhen.graph.tools.paths import path_problem
+from donewhen.state.ledger import add, exhausted
+from donewhen.state.redaction import redact_json
+from donewhen.state.run import PLANNING, Json, Planning, Step
+from donewhen.state.settings import Settings
+
+
+async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
+    """Make the reading calls of the last reply, side by side, as far as the budget goes."""
+    settings, planning = settings_of(runtime), state["planning"]
+    calls: list[Json] = planning["calls"]
+    if key := exhausted(left_of(state), ("tool_calls",)):
+        return out_of_budget(state, runtime, deps, key)
+    site = Site(_as_step(state), runtime, config, deps, settings.tool_seconds)
+    room = int(left_of(state).get("tool_calls", len(calls)))
+    first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
+    entries = await asyncio.gather(*(_read(call, first + n, site) for n, call in enumerate(calls[:room])))
+    seconds = max(entry["seconds"] for entry in entries)
+    spent = add(site.spent, {"tool_calls": len(entries), "active_seconds": seconds})
+    charged(runtime, None, spent)
+    told = [shown(entry, settings.observation_chars, fence=state["brief"].get("fence", "")) for entry in entries]
+    told += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
+    store, turn = runtime.store, state.get("turn", 1)
+    return {
+        "planning": {**planning, "calls": []},
+        "journal": [await keep(store, thread_of(runtime), turn, entry) for entry in entries],
+        "transcript": _results(calls, told),
+        "spent": spent,
+    }
+
+
+def _as_step(state: Planning) -> Step:
+    """Planning as calls see it: where they are made, and what they may cost."""
+    planning = state["planning"]
+    return {
+        "step": {"id": PLANNING},
+        "turn": state.get("turn", 1),
+        "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
+        "allowance": state.get("allowance") or {},
+        "spent": state.get("spent") or {},
+    }
+
+
+async def _read(call: Json, number: int, site: Site) -> Json:
+    """The observation of one call."""
+    settings, toolbox = settings_of(site.runtime), site.deps.reads(settings_of(site.runtime))
+    tool = toolbox.get(call["name"])
+    assert tool is not None, call["name"]
+    if outside := path_problem(call["args"], settings.profile.allowed_paths):
+        return noted(site.state, number, call, CallResult(False, f"Not run: {outside}", 0.0), None, ())
+    emit(site.runtime, "tool_started", step=None, tool=call["name"], arguments=redact_json(call["args"]))
+    outcome = await invoke(site, tool, call, "read", f"{PLANNING}.{number}")
+    assert isinstance(outcome, Outcome), "a read is never in doubt"
+    site.spent = add(site.spent, outcome.spent)
+    entry = noted(site.state, number, call, outcome.result, "read", toolbox.targets(call["name"], call["args"]))
+    observed(site.runtime, entry)
+    return entry
+
+
+def _results(calls: list[Json], told: list[str]) -> list[AnyMessage]:
+    """One result per call; those of printed calls go back in one message."""
+    if not calls[0]["native"]:
+        return [HumanMessage("\n\n".join(told))]
+    return [ToolMessage(text, tool_call_id=call["id"]) for call, text in zip(calls, told, strict=True)]

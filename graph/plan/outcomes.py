@@ -1,0 +1,164 @@
+"""What comes out of planning: a plan, an answer, a question, a refusal, a correction, or an honest end."""
+
+from functools import partial
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit
+from donewhen.graph.models.reading import Correction, Decision
+from donewhen.graph.models.transcript import kept, respond, shown
+from donewhen.graph.people.budget import Account, budget_pause
+from donewhen.graph.people.pauses import call_id, opening
+from donewhen.graph.people.proposal import propose, with_finished
+from donewhen.state.ledger import Amounts, add
+from donewhen.state.people.amounts import counted
+from donewhen.state.proof.evidence import Seen, ground
+from donewhen.state.proof.journal import answered_before
+from donewhen.state.reading.decisions import TRIAGE
+from donewhen.state.redaction import redact
+from donewhen.state.run import Json, Planning
+from donewhen.state.settings import Settings
+
+NO_QUESTIONS = (
+    "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."
+)
+ANSWER_CHARS = 20_000
+
+
+def left_of(state: Planning) -> Amounts:
+    """What planning may still spend: its allowance less what it spent since it started."""
+    spent = state.get("spent") or {}
+    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
+
+
+def corrected(
+    state: Planning,
+    message: AIMessage,
+    correction: Correction,
+    runtime: Runtime[Settings],
+    deps: Deps,
+    legal: tuple[str, ...],
+) -> Planning:
+    """The model is told what was wrong; too many in a row fail the phase (P11)."""
+    settings, planning = settings_of(runtime), state["planning"]
+    count = planning["corrections"] + 1
+    said = redact("; ".join(correction.problems)[:1000])
+    emit(runtime, "correction", step=None, text=said[:500])
+    if count >= settings.max_corrections:
+        reason = f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}"
+        return fail(state, runtime, deps, "no_plan", reason)
+    told = respond(kept(message), partial(correction.text, legal))
+    return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *told]}
+
+
+def fail(state: Planning, runtime: Runtime[Settings], deps: Deps, code: str, reason: str) -> Planning:
+    """The phase failed: the draft falls back on the triage's plan and says so (P04); else the run ends."""
+    planning = state["planning"]
+    if planning.get("sketched"):
+        emit(runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
+        return _proposed({**planning, "fell_back": reason}, planning["proposal"], state, runtime, deps)
+    return {"ending": {"code": code, "reason": reason}}
+
+
+def out_of_budget(state: Planning, runtime: Runtime[Settings], deps: Deps, key: str) -> Planning:
+    """A limit is reached: the quick plan if there is one; else by policy a question, or an honest end."""
+    settings, planning = settings_of(runtime), state["planning"]
+    reason = f"the limit of {key} was reached while planning"
+    if planning.get("sketched") or settings.at_limit != "ask":
+        return fail(state, runtime, deps, "stopped" if settings.at_limit == "stop" else "out_of_budget", reason)
+    before = state["account"]
+    spent = add(before["spent"], state.get("spent"))
+    needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
+    account = Account(settings.limits, before["granted"], spent, done=before["done"], unplanned=True, needs=needs)
+    id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
+    pending = budget_pause(account, key, id)
+    return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
+
+
+def _fresh(state: Planning) -> list[AnyMessage]:
+    """The rounds that the run does not keep yet."""
+    return list(state.get("transcript", ())[state.get("kept", 0) :])
+
+
+def planned(state: Planning, plan: Json, runtime: Runtime[Settings], deps: Deps) -> Planning:
+    """A plan: on to the careful draft if the triage wants one, else to consent."""
+    planning = {**state["planning"], "corrections": 0}
+    if plan.get("speak"):
+        emit(runtime, "speech", step=None, text=plan["speak"])
+    if planning["phase"] == "triage" and plan["need_thinking"]:
+        emit(runtime, "note", text="This deserves a careful plan; thinking it through.")
+        return {"planning": {**planning, "phase": "draft", "proposal": plan, "sketched": True}}
+    return _proposed(planning, plan, state, runtime, deps)
+
+
+def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
+    whole = with_finished(plan, state.get("kept_steps") or {})
+    emit(runtime, "plan", plan=whole)
+    update = propose(whole, state.get("approval"), settings_of(runtime), deps)
+    return {"planning": {**planning, "open": False}, **update}  # type: ignore[typeddict-item]
+
+
+def looks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
+    """Calls that read, for the next node; what was wrong with others of the same reply is told at once."""
+    native = bool(message.tool_calls or message.invalid_tool_calls)
+    calls = [{**call, "native": native, "position": number} for number, call in enumerate(decision.calls)]
+    told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
+    planning = {**state["planning"], "corrections": 0, "texts": 0, "calls": calls}
+    return {"planning": planning, "transcript": [message, *told]}
+
+
+def answered(
+    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps
+) -> Planning:
+    """The goal is settled without a plan. What it cites must hold: that is mended once, and then left out."""
+    planning, arguments = state["planning"], decision.arguments
+    entries = [*state.get("known", ()), *state.get("journal", ())]
+    good, problems = ground(arguments, Seen(entries, "p")) if arguments.get("evidence") else ([], [])
+    if problems and not planning.get("citation_told"):
+        told: Planning = {**state, "planning": {**planning, "citation_told": True}}
+        return corrected(told, message, Correction([f"evidence: {each}" for each in problems]), runtime, deps, TRIAGE)
+    ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True, "evidence": good}
+    return {"planning": {**planning, "corrections": 0}, "ending": ending}
+
+
+def declined(
+    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps
+) -> Planning:
+    """It cannot be done here: the reason for the log, guidance for the user."""
+    arguments = decision.arguments
+    ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
+    return {"planning": {**state["planning"], "corrections": 0}, "ending": ending}
+
+
+def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps) -> Planning:
+    """Leave with a question; the answer will be the result of this very call."""
+    planning, question = {**state["planning"], "corrections": 0}, decision.arguments["question"]
+    told = ""
+    if left_of(state).get("questions", 1) < 1:
+        if settings_of(runtime).at_limit == "ask":
+            return {"planning": planning, **out_of_budget(state, runtime, deps, "questions")}
+        told = NO_QUESTIONS
+    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
+        told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
+    if told:
+        return {"planning": planning, "transcript": [message, *respond(message, told)]}
+    number = planning["questions"] + 1
+    pending = {
+        "id": f"{planning['transcript']}.q{number}",
+        "kind": "question",
+        "name": "ask_user",
+        "tool_call_id": call_id(),
+        "question": question,
+        "options": decision.arguments.get("options") or [],
+        "step": None,
+        "call": decision.id,
+    }
+    return {
+        "planning": {**planning, "questions": number},
+        "pending": pending,
+        "messages": [opening(pending)],
+        "transcripts": {planning["transcript"]: [*_fresh(state), message]},
+        "spent": {"questions": 1},
+    }

@@ -1,0 +1,149 @@
+"""The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import charged, emit, retracter, sayer
+from donewhen.graph.models.ask import Question, Reply, ask
+from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
+from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.transcript import called_natively, kept
+from donewhen.graph.people.proposal import plan_rules
+from donewhen.graph.plan.outcomes import (
+    answered,
+    asks,
+    corrected,
+    declined,
+    fail,
+    left_of,
+    looks,
+    out_of_budget,
+    planned,
+)
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.prompts import instructions
+from donewhen.state.language import other_script
+from donewhen.state.ledger import add, exhausted
+from donewhen.state.people.amounts import counted
+from donewhen.state.plan.plan import left_out, read_plan
+from donewhen.state.reading.decisions import DRAFT, TRIAGE, control_tools
+from donewhen.state.run import Json, Planning
+from donewhen.state.settings import Settings
+
+ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What differs between the two phases."""
+
+    prompt: str
+    role: str
+    legal: tuple[str, ...]
+
+
+PHASES = {"triage": Phase("plan_triage", "triage", TRIAGE), "draft": Phase("plan_draft", "plan", DRAFT)}
+
+
+async def triage(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
+    """Phase 1: quick, thinking off, small context. Looks, answers, asks, declines or plans (P01, P02, P20)."""
+    return await _round(state, runtime, deps)
+
+
+async def draft(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
+    """Phase 2: thinking on; only when the triage wants it, or when a plan failed (P03)."""
+    return await _round(state, runtime, deps)
+
+
+async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
+    """One model call of the phase, and what follows from it."""
+    settings, planning = settings_of(runtime), state["planning"]
+    if planning["rounds"] >= settings.plan_rounds:
+        return fail(state, runtime, deps, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
+    if settings.late():
+        return fail(state, runtime, deps, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
+    if key := exhausted(left_of(state), ("model_calls",)):
+        return out_of_budget(state, runtime, deps, key)
+    toolbox = deps.reads(settings)
+    reply = await ask(deps, settings, _question(state, runtime, deps, toolbox))
+    charged(runtime, None, reply.spent)
+    after = {**planning, "rounds": planning["rounds"] + 1}
+    now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
+    if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
+        if key := exhausted(left_of(now), ("model_calls",)):
+            return {"planning": after, **out_of_budget(now, runtime, deps, key), "spent": reply.spent}
+        if settings.late():
+            return {"planning": after, "spent": reply.spent}
+    update = _acted(now, reply, runtime, deps, toolbox)
+    return {"planning": after, **update, "spent": add(reply.spent, update.get("spent"))}
+
+
+def _question(state: Planning, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Question:
+    """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
+    settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
+    facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": f"{datetime.now(UTC):%Y-%m-%d}"}
+    profile = profile_text(settings.profile, language=settings.language)
+    bound = relevant(toolbox, facts["goal"], settings)
+    messages = [
+        SystemMessage(instructions(phase.prompt, profile)),
+        HumanMessage(planning_brief(deps, settings, facts, bound, full=phase.role == "plan")),
+        *state.get("transcript", ()),
+    ]
+    tools = [*control_tools(phase.legal), *toolbox.openai(bound)]
+    say, retract = sayer(runtime, None), retracter(runtime, None)
+    return Question(phase.role, messages, tools, allowance=left_of(state), say=say, retract=retract, must_call=True)
+
+
+def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Planning:
+    """What the reply changes; `state` has this round counted."""
+    settings, planning = settings_of(runtime), state["planning"]
+    if reply.message is None:
+        assert reply.error is not None
+        return fail(state, runtime, deps, "model_error", str(reply.error))
+    legal = PHASES[planning["phase"]].legal
+    native = called_natively(state.get("transcript", ()))
+    outcome = read(reply.message, legal, toolbox, printed=not native)
+    alone = isinstance(outcome, Decision) and outcome.kind == "speak"
+    if alone and planning["phase"] == "triage" and planning.get("texts"):
+        # Told once that a text decides nothing, it says so again: then that is its answer.
+        outcome, alone = Decision("answer", {"text": outcome.speech}), False
+    # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
+    said = "" if alone else outcome.speech
+    if alone:
+        state = {**state, "planning": {**planning, "texts": 1}}
+        outcome = Correction([ALONE], printed=not native)
+    plan: Json = {}
+    if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
+        before = (state.get("approval") or {}).get("plan")
+        found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished"), before))
+        if isinstance(found, dict) and (extra := left_out(outcome.arguments)):
+            emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+        outcome, plan = (Correction(found), plan) if isinstance(found, list) else (outcome, found)
+    if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
+        outcome = Correction([f"write what the user reads in this language: {settings.language}"])
+        state = {**state, "planning": {**state["planning"], "language_told": True}}
+    taken = outcome if isinstance(outcome, Decision) else Decision("speak")
+    if reply.speech:
+        reply.speech.finish(said, taken.kind, taken.arguments)
+    if isinstance(outcome, Correction):
+        return corrected(state, reply.message, outcome, runtime, deps, legal)
+    if plan:
+        return planned(state, plan, runtime, deps)
+    if outcome.kind == "calls":
+        return looks(state, kept(reply.message), outcome)
+    decided = {"ask_user": asks, "answer": answered, "decline": declined}[outcome.kind]
+    return decided(state, kept(reply.message), outcome, runtime, deps)
+
+
+def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:
+    """Whether what the user will read is plainly not in the language that was set; pointed out once (P14)."""
+    planning = state["planning"]
+    if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
+        return False
+    texts = [said.get(key) for key in ("title", "speak", "text", "question", "guidance")]
+    texts += [step["content"] for step in said.get("steps") or ()]
+    return other_script(" ".join(text for text in texts if isinstance(text, str)), settings.language)
