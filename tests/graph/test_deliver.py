@@ -103,7 +103,8 @@ async def test_an_answer_printed_as_a_decision_is_unpacked() -> None:
 )
 async def test_an_answer_that_holds_json_is_delivered_whole(text: str) -> None:
     """B6: an answer is not cut at an object in it."""
-    flow = await run(steps(["a"], {"s1": [finish_step("x", "s1.result")]}, deliver=[text]))
+    rounds = {"s1": [finish_step("x", "s1.result")], "s2": [finish_step("y", "s2.result")]}
+    flow = await run(steps(["a", "b"], rounds, deliver=[text]))
     assert flow.run.answer == text
     assert "".join(e["text"] for e in flow.told("speech") if e["step"] is None) == flow.run.answer
 
