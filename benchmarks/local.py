@@ -11,11 +11,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from donewhen.graph.models import adapter
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "local.md"
 SECONDS = 60.0
 """`model_seconds`: the longest silence; a call may take five times that."""
-CALLS = 6
+CALLS = 5
 """Model calls that a run may make."""
 SETTINGS = Settings.model_validate(
     {
@@ -39,7 +41,7 @@ SETTINGS = Settings.model_validate(
         "on_exhausted": "deliver",
         "model_seconds": SECONDS,
         "model_retries": 1,
-        "max_tokens": dict.fromkeys(("triage", "plan", "execute", "judge", "deliver"), 128),
+        "max_tokens": dict.fromkeys(("triage", "plan", "execute", "judge", "deliver"), 96),
         "plan_rounds": 4,
         "limits": {"rounds": 6, "model_calls": CALLS, "active_seconds": 600},
         "step_limits": {"rounds": 3},
@@ -175,20 +177,27 @@ def llama() -> Iterator[str]:
     yield f"{server.listening_address.rstrip('/')}/v1"
 
 
-async def play(mode: str, url: str, goals: tuple[str, ...]) -> Score:
-    """All goals in one mode, one after the other."""
+def play(mode: str, goals: tuple[str, ...]) -> Score:
+    """All goals in one mode, in a process and on a server of its own."""
+    with llama() as url:
+        return asyncio.run(_played(mode, url, goals))
+
+
+async def _played(mode: str, url: str, goals: tuple[str, ...]) -> Score:
     kind, adapter.PATIENCE = MODES[mode]
     score = Score()
     model = kind(model="SmolLM2-135M-Instruct", base_url=url, api_key="none", temperature=0, seed=1)
-    for goal in goals:
-        given, effects = tools(dict(NOTES))
-        clock, events = Clock(), []
-        async with Agent(model, given, effects=effects, storage="memory:") as agent:
-            stream = agent.stream(goal, settings=SETTINGS, config={"callbacks": [clock]})
-            events = [event async for event in stream]
-        run = events[-1].get("run")
-        score.add(goal, run, events, clock)
-        print(f"{mode:>45} {run.status if run else '?':>10} {len(clock.seconds):>3} calls  {goal}", flush=True)
+    notes: dict[str, str] = {}
+    given, effects = tools(notes)
+    async with Agent(model, given, effects=effects, storage="memory:") as agent:  # one, for it learns
+        for goal in goals:
+            notes.clear()
+            notes.update(NOTES)
+            clock = Clock()
+            events = [e async for e in agent.stream(goal, settings=SETTINGS, config={"callbacks": [clock]})]
+            run = await agent.get(events[0]["thread_id"])
+            score.add(goal, run, events, clock)
+            print(f"{mode:>45} {run.status:>10} {len(clock.seconds):>3} calls  {goal}", flush=True)
     return score
 
 
@@ -217,8 +226,8 @@ def write(scores: dict[str, Score], goals: int) -> None:
 def main() -> None:
     """Play the goals (the first so many, if a number is given) and write the document."""
     goals = GOALS[: int(sys.argv[1])] if len(sys.argv) > 1 else GOALS
-    with llama() as url:
-        scores = {mode: asyncio.run(play(mode, url, goals)) for mode in MODES}
+    with ProcessPoolExecutor(len(MODES), get_context("spawn")) as pool:
+        scores = dict(zip(MODES, pool.map(play, MODES, [goals] * len(MODES)), strict=True))
     write(scores, len(goals))
     print(DOCUMENT.read_text("utf-8"))
     sys.exit(1 if any(score.broken for score in scores.values()) else 0)

@@ -8,6 +8,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from donewhen.graph.context import Deps
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import judge_brief
+from donewhen.graph.models.forms import from_text
 from donewhen.prompts import render
 from donewhen.state.ledger import Amounts
 from donewhen.state.proof.evidence import Verdict
@@ -58,6 +59,9 @@ async def judge(
 
 def _printed(text: str) -> dict[str, Any] | None:
     """A verdict that is the whole reply. One within prose may be evidence repeated, which may say what it likes."""
+    printed = from_text(text, ["verdict"])
+    if printed.whole and [call["name"] for call in printed.calls] == ["verdict"]:
+        return dict(printed.calls[0]["args"])
     found = extract(text, lambda value: isinstance(value, dict) and "reason" in value, keys=("met",))
     alone = found is not None and not prose(text, found) and not text[found.end :].strip()
     return dict(found.value) if found is not None and found.value and alone else None

@@ -146,6 +146,10 @@ async def _linked(model: BaseChatModel) -> BaseChatModel:
         proxy = getattr(model, "anthropic_proxy", None)
         single = await _once(client, {"proxy": proxy} if proxy else {})
         return model.model_copy(update={"max_retries": 0, "_async_client": single})
+    inner = _stainless(getattr(getattr(model, "async_client", None), "_client", None))
+    if inner is not None:  # of others whose library is made as those are, such as Groq's
+        own = await _once(inner, {})
+        return model.model_copy(update={"max_retries": 0, "async_client": own.chat.completions})
     if any(type(model).__module__.startswith(package) for package in _REBUILT):
         given = {name: getattr(model, name) for name in model.model_fields_set if name not in _MADE}
         once = {"max_retries": 1} if "max_retries" in type(model).model_fields else {}  # Google's counts the first try
