@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -119,9 +120,9 @@ def clean(text: str) -> str:
 
 
 def shorten(text: str, width: int, dots: str = "…") -> str:
-    """The text on one line of at most `width` characters."""
+    """The text on one line of at most `width` columns."""
     line = " ".join(clean(text).split())
-    return line if len(line) <= width else line[: max(0, width - len(dots))] + dots
+    return line if cell_len(line) <= width else set_cell_size(line, max(0, width - len(dots))).rstrip() + dots
 
 
 # --- amounts

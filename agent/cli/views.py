@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from rich.cells import cell_len
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
@@ -163,7 +164,7 @@ class View:
         if kind == "observation":
             room = terminal.width - len(f"  {event.get('id')}  {terminal.marks['arrow']} ")
             call = terminal.shorten(self.progress.call_of(event), room * 3 // 5)
-            text = terminal.shorten(str(event.get("text")), room - len(call))
+            text = terminal.shorten(str(event.get("text")), room - cell_len(call))
             style = "dim" if event.get("ok") else "red"
             return [(f"  {event.get('id')} {call} {terminal.marks['arrow']} {text}", style)]
         if kind == "step_finished":

@@ -99,7 +99,7 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     if unread or missing:
         why = pick(chinese, "; it cannot do this: ", "；它不会：") + f"“{unread[:200] or missing}”"
         return call("decline", reason=why[2:], guidance=f"{_CAN[chinese]}{why}\n{_SET[chinese]}")
-    return call("submit_plan", **planned(" ".join(goal.split())[:100], tasks, chinese, checks="file_exists" in offered))
+    return call("submit_plan", **planned(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered))
 
 
 def _deliver(receipt: str, brief: str, tools: set[str]) -> AIMessage:
