@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from langgraph.runtime import Runtime
@@ -23,7 +24,7 @@ from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reo
 from donewhen.state.channels import merge_records
 from donewhen.state.ledger import add, exhausted, meter
 from donewhen.state.people.answers import Answer
-from donewhen.state.people.texts import shown_options
+from donewhen.state.people.texts import say, shown_options
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
@@ -150,7 +151,7 @@ def _one_question_more(values: Json, id: str, settings: Settings) -> Json:
     account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
     name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
     asked = budget_pause(account, "questions", name, replans_left=replans_left(values, settings))
-    wants = f"Step {id} wants to ask: {_inset(str(pause['question']))}"
+    wants = say(account.language, "ask", "wants", step=id, question=_inset(str(pause["question"])))
     return _pause(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
 
 
@@ -179,7 +180,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
             "about": "failure",
             "name": "ask_user",
             "tool_call_id": call_id(),
-            "question": f"{failure}\nHow should I go on?",
+            "question": f"{failure}\n{say(values.get('language', 'en'), 'ask', 'failure')}",
             "options": shown_options("en", "failure"),
             "step": None,
             "failed": list(move.steps),
@@ -197,17 +198,18 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
     if not questions_left(values, settings):
         emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
         return {"steps": {id: {"finished_task": None} for id in move.steps}}
+    speak = partial(say, values.get("language", "en"), "ask")
     left = [step for step in values["plan"]["steps"] if records[step["id"]].get("status") not in FINAL]
     said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
+    reached = speak("early", steps=", ".join(move.steps), said=_inset(said))
     pending = {
         "id": f"early.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
         "kind": "question",
         "about": "early",
         "name": "ask_user",
         "tool_call_id": call_id(),
-        "question": f"{', '.join(move.steps)} says that the goal is reached: {_inset(said)}\n"
-        f"Go on with the rest of the plan, or leave it out?\n{lines}",
+        "question": f"{reached}\n{speak('early_rest')}\n{lines}",
         "options": shown_options("en", "early"),
         "step": None,
         "early": list(move.steps),

@@ -12,6 +12,7 @@ from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.people.pauses import closing
 from donewhen.prompts import instructions
 from donewhen.state.ledger import Amounts, add, exhausted, remaining
+from donewhen.state.people.texts import catalogue
 from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, what_next
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
@@ -23,15 +24,6 @@ from donewhen.state.values import whole
 ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
 """Ends after which no model is asked for words: the user said stop, or there is no model."""
-WHY = {
-    "cancelled": "Cancelled",
-    "no_plan": "No usable plan came out of planning",
-    "model_error": "The model could not be used",
-    "out_of_budget": "The budget is used up",
-    "stopped": "Stopped at the budget",
-    "unanswered": "A question stayed open",
-}
-"""The first words of a summary by code."""
 
 
 async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
@@ -76,10 +68,11 @@ async def _text(
 ) -> tuple[str, Amounts]:
     """What the user reads, and what writing it cost. Where one step's result is the answer, no model is asked (D05)."""
     settings, done = settings_of(runtime), [row for row in draft["steps"] if row["status"] == "done"]
-    by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending)) if part)
+    language = values.get("language", "en")
+    by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending, language)) if part)
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed":
-        return _said(runtime, "\n".join([done[0]["result"], *_unsaid(draft)])), {}
+        return _said(runtime, "\n".join([done[0]["result"], *_unsaid(draft, language)])), {}
     if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(left, ("model_calls",)):
         told = ending.get("said") and by_code == ending["text"]  # by the model, as it wrote it
         return by_code if told else _said(runtime, by_code), {}
@@ -88,7 +81,7 @@ async def _text(
     if not answer:
         emit(runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
         return _said(runtime, by_code), reply.spent
-    text = "\n".join([answer, *_unsaid(draft)])
+    text = "\n".join([answer, *_unsaid(draft, language)])
     if reply.speech:
         reply.speech.finish(text)
     return text, reply.spent
@@ -121,11 +114,14 @@ def _written(message: AIMessage | None) -> str:
     return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
 
 
-def _by_code(draft: Receipt, ending: Json) -> str:
+def _by_code(draft: Receipt, ending: Json, language: str) -> str:
     """What became of the steps, in words made by code; "" where there were none and all is said."""
-    first, reason = WHY.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
+    known = catalogue(language)["why"]
+    first, reason = known.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
+    if ending["code"] == "declined":
+        reason = ""  # for the log; what users read is the guidance
     why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason
-    return "" if ending.get("text") and not draft["steps"] else summary(draft, why)
+    return "" if ending.get("text") and not draft["steps"] else summary(draft, why, language)
 
 
 def _said(runtime: Runtime[Settings], text: str) -> str:
@@ -134,7 +130,7 @@ def _said(runtime: Runtime[Settings], text: str) -> str:
     return text
 
 
-def _unsaid(draft: Receipt) -> list[str]:
+def _unsaid(draft: Receipt, language: str) -> list[str]:
     """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
-    lines = [*not_asked(draft), *left_over(draft)]
-    return ["", *lines, *what_next(draft)] if lines else []
+    lines = [*not_asked(draft, language), *left_over(draft, language)]
+    return ["", *lines, *what_next(draft, language)] if lines else []

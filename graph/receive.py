@@ -12,6 +12,7 @@ from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.graph.people.proposal import plan_rules, propose
+from donewhen.state.language import spoken
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning
@@ -28,7 +29,7 @@ async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
     settings = settings_of(runtime)
     goal = whole((typed_reply(state.get("messages") or ()) or "").strip())
-    update = _fresh(state, goal[:GOAL_CHARS])
+    update = _fresh(state, settings, goal[:GOAL_CHARS])
     if problem := goal_problem(goal) or _executor_problem(settings, deps):
         return {**update, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := unpriced(deps, settings):
@@ -41,7 +42,7 @@ async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json
     return update
 
 
-def _fresh(state: Run, goal: str) -> Json:
+def _fresh(state: Run, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
     lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
@@ -51,6 +52,7 @@ def _fresh(state: Run, goal: str) -> Json:
     known: Json = {
         "fence": fence,
         "goal": goal,
+        "language": spoken(goal, settings.language),
         "conversation": before,
         "version": VERSION,
         "turn": turn,
@@ -83,4 +85,7 @@ def _whole(goal: str, settings: Settings, deps: Deps) -> Json:
     rules = replace(plan_rules(deps, settings), content_chars=GOAL_CHARS)
     plan = read_plan({"complexity": "simple", "steps": [step]}, rules)
     assert isinstance(plan, dict), plan
-    return {**propose(plan, None, settings, deps), "planning": fresh_planning(1, open=False)}
+    return {
+        **propose(plan, None, settings, deps, spoken(goal, settings.language)),
+        "planning": fresh_planning(1, open=False),
+    }

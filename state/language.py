@@ -52,3 +52,29 @@ def other_script(text: str, language: str | None) -> bool:
 def _script(character: str) -> str:
     """The first word of the character's name in Unicode, which is its script for letters."""
     return unicodedata.name(character, "").partition(" ")[0]
+
+
+COMMON: Mapping[str, str] = {
+    "en": "the a an and of to in is are for with from that this it on all please what how into by which my",
+    "de": "der die das und in ist ein eine einer eines einen einem dem den des mit für von vom im auf nicht zu "
+    "wie was bitte aus alle mir ich wird werden über zum zur welche",
+    "fr": "le la les des et est un une du de dans pour avec sur que qui en ce cette au aux je vous mes tous quels",
+    "es": "el la los las y es un una de del en para con por que qué cuál cuáles se mi mis todos todas al lo como cómo",
+}
+"""Words that hardly a sentence of the language is without."""
+
+
+def spoken(text: str, named: str | None = None) -> str:
+    """The language to speak to the author of `text` in, of those that there are texts of: as named, else as written."""
+    if named:
+        code = NAMES.get(named.strip().casefold()) or re.split(r"[-_]", named.strip().casefold())[0]
+        return code if code in ("en", "zh", "de", "fr", "es", "ja") else "en"
+    scripts = Counter(_script(character) for character in text[:4000] if character.isalpha())
+    if scripts["HIRAGANA"] + scripts["KATAKANA"] > 0.1 * (scripts.total() or 1):
+        return "ja"
+    if scripts["CJK"] > 0.2 * (scripts.total() or 1):
+        return "zh"
+    words = [word for each in text[:4000].casefold().split() if (word := each.strip(".,;:!?¿¡()\"'«»„“”")).isalpha()]
+    votes = {code: sum(word in common.split() for word in words) for code, common in COMMON.items()}
+    best = max(votes, key=lambda code: votes[code])
+    return best if votes[best] > votes["en"] else "en"

@@ -52,6 +52,10 @@ class Pause(TypedDict, total=False):
     """LangGraph's id; of the pause that is asked now."""
     problem: str
     """Why the last answer was not taken."""
+    draft: str | None
+    """plan, tool: the text of an edit that could not be taken, given back to be mended."""
+    language: str
+    """In which the pause is shown; English without it."""
     others: list[Json]
     """The other open pauses: id, kind, question, options, step."""
     plan: Json
@@ -60,6 +64,8 @@ class Pause(TypedDict, total=False):
     """plan: its content hash; an answer that names another one is stale."""
     limits: Json
     """plan: what the run may spend, shown with it."""
+    writes: list[str]
+    """plan: tools that change something, which approving it approves with any arguments."""
     tool: str
     """tool, effect: the call, frozen as it will run."""
     arguments: Json
@@ -205,6 +211,8 @@ class Run(TypedDict, total=False):
     fence: SeldomText
     """A word drawn for this thread, which the tags around foreign text carry: no text can know it."""
     goal: SeldomText
+    language: str
+    """In which the runtime speaks to the user, of those it has texts of."""
     conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
     plan: SeldomDict

@@ -138,7 +138,8 @@ def report(run: Run, terminal: Terminal, storage: str | None, *, json: bool) -> 
     receipt: Mapping[str, Any] = run.receipt or {}
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
-    reason = run.outcome["reason"] if run.outcome else ""
+    told = run.outcome is not None and run.outcome["code"] != "declined"  # that reason is for the log
+    reason = run.outcome["reason"] if run.outcome and told else ""
     said = run.status == "completed" or reason[:40] in shorten(run.answer, len(run.answer))
     why = "" if said else f" ({shorten(reason, 300)})"
     parts = [f"{run.status}{why}", _proof_text(receipt), meter_text(run.spent, {}), f"thread {run.thread_id}"]

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from donewhen.graph.people.pauses import call_id
+from donewhen.graph.people.pauses import call_id, spoken_in
 from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
-from donewhen.state.people.amounts import amount_of, used_of
-from donewhen.state.people.texts import option_key, shown_options
+from donewhen.state.people.amounts import amount_of, figure
+from donewhen.state.people.texts import option_key, say, shown_options, translated
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.plan.steps import standstill
 from donewhen.state.run import Json
@@ -34,6 +35,8 @@ class Account:
     """Steps that are not."""
     unplanned: bool = False
     """Whether what is left to do is not planned yet."""
+    language: str = "en"
+    """In which the question is put."""
     needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
     """What the next action takes one of."""
 
@@ -63,14 +66,14 @@ def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> A
     done = [_row(row) for row in rows if row.get("status") == "done"]
     left = [_row(row) for row in rows if row.get("status") != "done"]
     granted, spent = values.get("granted") or {}, values.get("spent") or {}
-    return Account(settings.limits, granted, spent, done=done, left=left, **more)
+    return Account(settings.limits, granted, spent, done=done, left=left, language=values.get("language", "en"), **more)
 
 
 def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
     """The account of one step."""
     run, record = run_account(values, settings), values["steps"][id]
     granted, spent = record.get("granted") or {}, record.get("spent") or {}
-    return Account(settings.step_limits, granted, spent, id, run.done, run.left, needs=needs)
+    return Account(settings.step_limits, granted, spent, id, run.done, run.left, language=run.language, needs=needs)
 
 
 def _row(row: Json) -> Json:
@@ -99,6 +102,7 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
         "done": [row["id"] for row in account.done],
         "left": [row["id"] for row in account.left],
         "meter": meter(account.spent, account.limits, account.granted),
+        **spoken_in(account.language),
     }
 
 
@@ -127,17 +131,25 @@ def _suggested(account: Account, key: str) -> float:
 
 
 def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
-    whose = f"Step {account.step}" if account.step else "The run"
-    used = " and ".join(used_of(key, account.spent.get(key, 0), account.total(key)) for key in keys)
-    kept = " (one model call is kept for the answer)" if account.reserve and "model_calls" in keys else ""
-    parts = [f"Out of budget. {whose} has used {used}{kept}.", _listed("Done", account.done)]
-    parts.append(_listed("Not done", account.left))
+    speak = partial(say, account.language, "budget")
+    whose = speak("step", step=account.step) if account.step else speak("run")
+    used = speak("both").join(_used(account, key) for key in keys)
+    kept = speak("kept") if account.reserve and "model_calls" in keys else ""
+    parts = [speak("out", whose=whose, used=used, kept=kept), _listed(speak("done"), account.done)]
+    parts.append(_listed(speak("not_done"), account.left))
     if account.unplanned:
-        parts.append("What is left to do is not planned yet.")
+        parts.append(speak("unplanned"))
     if with_replan:
-        added = ", ".join(amount_of(key, amount) for key, amount in with_replan.items())
-        parts.append(f"“replan cheaper” adds {added} and plans the rest anew.")
+        added = ", ".join(amount_of(key, amount, account.language) for key, amount in with_replan.items())
+        option = translated("replan", "budget", account.language)
+        parts.append(speak("replan", option=option, added=added))
     return "\n\n".join(part for part in parts if part)
+
+
+def _used(account: Account, key: str) -> str:
+    total = amount_of(key, account.total(key), account.language)
+    sign = "$" if key == "cost_usd" else ""
+    return say(account.language, "budget", "of", spent=f"{sign}{figure(account.spent.get(key, 0))}", total=total)
 
 
 def _listed(title: str, rows: Sequence[Json]) -> str:

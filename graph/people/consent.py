@@ -80,7 +80,7 @@ def changed_since(values: Mapping[str, Any], deps: Deps, settings: Settings) -> 
     if isinstance(read, list):
         reason = "the plan was changed from outside and breaks the rules: " + "; ".join(read)
         return {"plan": approval["plan"]} if approval else {"ending": {"code": "no_plan", "reason": reason}}
-    update = propose(read, approval, settings, deps)
+    update = propose(read, approval, settings, deps, values.get("language", "en"))
     if approval and update.get("approval"):
         update["approval"]["before"] = approval["plan"]
     return update

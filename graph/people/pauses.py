@@ -99,7 +99,13 @@ def named(values: Mapping[str, Any], pause: Json) -> Json:
     decided = [row["id"] for row in values.get("approvals") or ()]
     decided += [entry["arguments"].get("asked") for entry in values.get("journal") or () if entry["source"] == "user"]
     times = sum(_bare(id or "") == name for id in decided)
-    return {**pause, "id": (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")}
+    id = (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")
+    return {**pause, "id": id, **spoken_in(values.get("language", "en"))}
+
+
+def spoken_in(language: str) -> Json:
+    """What a pause says of the language it is shown in; nothing for English."""
+    return {} if language == "en" else {"language": language}
 
 
 def _bare(id: str) -> str:

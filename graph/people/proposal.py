@@ -5,9 +5,10 @@ from functools import partial
 from typing import Any
 
 from donewhen.graph.context import Deps
-from donewhen.graph.people.pauses import call_id, opening
+from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.people.texts import say, shown_options
 from donewhen.state.plan.plan import Rules, revision
 from donewhen.state.plan.revisions import difference
 from donewhen.state.run import Json
@@ -65,7 +66,7 @@ def changing(plan: Json, deps: Deps, settings: Settings) -> Json:
     return {"writes": writes, "works_alone": alone}
 
 
-def propose(plan: Json, approval: Json | None, settings: Settings, deps: Deps) -> Json:
+def propose(plan: Json, approval: Json | None, settings: Settings, deps: Deps, language: str = "en") -> Json:
     """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
 
     Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
@@ -84,14 +85,15 @@ def propose(plan: Json, approval: Json | None, settings: Settings, deps: Deps) -
         "kind": "plan",
         "name": "confirm_plan",
         "tool_call_id": call_id(),
-        "question": _question(changes),
-        "options": ["approve", "edit", "reject", "cancel"],
+        "question": _question(changes, language),
+        "options": shown_options("en", "plan"),
         "step": None,
         "plan": plan,
         "revision": plan["revision"],
         "limits": settings.limits.model_dump(exclude_none=True),
         "writes": sorted(name for name, free in changed["writes"].items() if free),
         **({"changes": changes} if changes else {}),
+        **spoken_in(language),
     }
     return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
 
@@ -107,7 +109,7 @@ def _waived(plan: Json, approval: Json | None, settings: Settings, changes: Json
     return settings.confirm == "complex" and bool(plan["complexity"] != "complex")
 
 
-def _question(changes: list[str] | None) -> str:
+def _question(changes: list[str] | None, language: str) -> str:
     if not changes:
-        return "Approve, edit or reject this plan?"
-    return "The plan changed. Approve the difference?\n" + "\n".join(f"- {line}" for line in changes)
+        return say(language, "ask", "plan")
+    return f"{say(language, 'ask', 'changed')}\n" + "\n".join(f"- {line}" for line in changes)

@@ -10,7 +10,7 @@ from donewhen.graph.events import emit
 from donewhen.graph.models.reading import Correction, Decision
 from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
-from donewhen.graph.people.pauses import call_id, opening
+from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.graph.people.proposal import propose, with_finished
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
@@ -71,7 +71,8 @@ def out_of_budget(state: Planning, runtime: Runtime[Settings], deps: Deps, key: 
     before = state["account"]
     spent = add(before["spent"], state.get("spent"))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
-    account = Account(settings.limits, before["granted"], spent, done=before["done"], unplanned=True, needs=needs)
+    more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": _language(state)}
+    account = Account(settings.limits, before["granted"], spent, **more)
     id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
     pending = budget_pause(account, key, id)
     return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
@@ -96,7 +97,7 @@ def planned(state: Planning, plan: Json, runtime: Runtime[Settings], deps: Deps)
 def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
     whole = with_finished(plan, state.get("kept_steps") or {})
     emit(runtime, "plan", plan=whole)
-    update = propose(whole, state.get("approval"), settings_of(runtime), deps)
+    update = propose(whole, state.get("approval"), settings_of(runtime), deps, _language(state))
     return {"planning": {**planning, "open": False}, **update}  # type: ignore[typeddict-item]
 
 
@@ -154,6 +155,7 @@ def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runti
         "options": decision.arguments.get("options") or [],
         "step": None,
         "call": decision.id,
+        **spoken_in(_language(state)),
     }
     return {
         "planning": {**planning, "questions": number},
@@ -162,3 +164,7 @@ def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runti
         "transcripts": {planning["transcript"]: [*_fresh(state), message]},
         "spent": {"questions": 1},
     }
+
+
+def _language(state: Planning) -> str:
+    return str(state["brief"].get("language") or "en")

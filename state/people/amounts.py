@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from donewhen.state.ledger import KEYS
+from donewhen.state.people.texts import say
 
 FRACTIONS = ("cost_usd", "active_seconds")
 ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "seconds": "active_seconds"}
@@ -22,9 +23,13 @@ def counted(number: float, noun: str) -> str:
     return f"{figure(number)} {noun if number == 1 else plural}"
 
 
-def amount_of(key: str, amount: float) -> str:
+def amount_of(key: str, amount: float, language: str = "en") -> str:
     """An amount of the ledger in words: `$0.5`, `1 model call`, `5 rounds`."""
-    return f"${figure(amount)}" if key == "cost_usd" else counted(amount, key.removesuffix("s").replace("_", " "))
+    if key == "cost_usd":
+        return f"${figure(amount)}"
+    if language == "en":
+        return counted(amount, key.removesuffix("s").replace("_", " "))
+    return f"{figure(amount)} {say(language, 'amounts', key)}"
 
 
 def used_of(key: str, spent: float, total: float) -> str:

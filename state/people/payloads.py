@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
-from donewhen.state.people.texts import shown_options
+from donewhen.state.people.texts import say, shown_options, translated
 from donewhen.state.plan.text import plan_text
 
 ACTIONS = {
@@ -25,11 +25,6 @@ ACTIONS = {
     "tool": ("approve_tool", ["approve", "edit", "reject", "respond"]),
     "budget": ("extend_budget", ["edit", "respond", "reject"]),
     "effect": ("resolve_effect", ["edit", "respond", "reject"]),
-}
-QUESTIONS = {
-    "plan": "Approve, edit or reject this plan?",
-    "question": "What should I do?",
-    "budget": "The budget is used up. How should I go on?",
 }
 _UNSEEN = re.compile(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
@@ -83,14 +78,25 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def options(pending: Mapping[str, Any]) -> list[str]:
-    """The answers to choose from; a budget or an effect has its own when none are given."""
-    given, kind = pending.get("options"), pending["kind"]
-    return [str(each) for each in given or (shown_options("en", kind) if kind in ("budget", "effect") else [])]
+    """The answers to choose from, those of the runtime's own pauses in the language of the pause."""
+    kind, language = pending["kind"], _language(pending)
+    about = pending.get("about") or ("plan" if kind == "tool" else kind)
+    given = [str(each) for each in pending.get("options") or ()]
+    if about == "question":
+        return given
+    if not given and kind not in ("budget", "effect"):
+        return []
+    return [translated(each, about, language) for each in given or shown_options(language, about)]
+
+
+def _language(pending: Mapping[str, Any]) -> str:
+    return str(pending.get("language") or "en")
 
 
 def shown_plan(pending: Mapping[str, Any]) -> str:
     """The text of the plan that waits, as it is shown."""
-    return plan_text(pending.get("plan") or {}, limits=pending.get("limits"), writes=pending.get("writes") or ())
+    plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
+    return plan_text(plan, limits=limits, writes=writes, language=_language(pending))
 
 
 def question_text(pending: Mapping[str, Any]) -> str:
@@ -108,7 +114,9 @@ def question_text(pending: Mapping[str, Any]) -> str:
         parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
     if kind == "budget" and pending.get("suggested"):
         amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
-        parts.append(f"“extend” means: {', '.join(amounts)}. Or say how much, for instance “extend {amounts[0]}”.")
+        extend = translated("extend", "budget", _language(pending))
+        said: dict[str, str] = {"extend": extend, "amounts": ", ".join(amounts), "example": amounts[0]}
+        parts.append(say(_language(pending), "ask", "extend_means", **said))
     return "\n\n".join(parts)
 
 
@@ -147,21 +155,17 @@ def _question(pending: Mapping[str, Any]) -> str:
     if asked:
         return asked
     tool = pending.get("tool") or pending.get("name")
-    if pending["kind"] == "tool":
-        return f"Run `{tool}` with these arguments?"
-    if pending["kind"] == "effect":
-        return f"The run stopped while `{tool}` was at work. Did it happen?"
-    return QUESTIONS[pending["kind"]]
+    return say(_language(pending), "ask", pending["kind"], tool=tool)
 
 
 def _description(pending: Mapping[str, Any]) -> str:
     parts = [question_text(pending)]
     if pending.get("problem"):
-        parts.insert(0, f"> The last answer was not understood: {pending['problem']}")
+        parts.insert(0, f"> {say(_language(pending), 'ask', 'again', problem=pending['problem'])}")
     others = pending.get("others") or []
     if others:
         lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in others]
-        parts.append("Also open:\n\n" + "\n".join(lines))
+        parts.append(say(_language(pending), "ask", "others") + "\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
 

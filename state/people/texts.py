@@ -23,6 +23,17 @@ def catalogue(language: str) -> Mapping[str, Any]:
     return tomllib.loads(found.read_text("utf-8"))
 
 
+def say(language: str, section: str, key: str, **values: Any) -> str:
+    """A text in a language, with its places filled. Raises KeyError for a text or a value that is missing."""
+    return str(catalogue(language)[section][key]).format_map(values)
+
+
+def translated(option: str, about: str, language: str) -> str:
+    """An option of the runtime's own, in whatever language it is given, as it is shown in this one."""
+    key, rest = chosen(option, about)
+    return option if key is None or rest else _words(catalogue(language)["options"][about][key])[0]
+
+
 def shown_options(language: str, about: str) -> list[str]:
     """The options of a pause as they are shown, in their order."""
     return [_words(said)[0] for said in catalogue(language)["options"][about].values()]

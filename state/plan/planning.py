@@ -43,6 +43,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
             "fence": values.get("fence", ""),
             "goal": values["goal"],
             "conversation": values.get("conversation") or "",
+            "language": values.get("language", "en"),
             "said": said_by_user(values, planning["transcript"]),
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),

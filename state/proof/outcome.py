@@ -1,9 +1,11 @@
 """How a run can end, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from donewhen.state.ledger import meter
+from donewhen.state.people.texts import catalogue, say
 from donewhen.state.proof.evidence import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
 from donewhen.state.proof.receipt import EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
@@ -152,39 +154,45 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Seque
     }
 
 
-def summary(receipt: Mapping[str, Any], reason: str = "") -> str:
+def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:
     """What happened, in words made by code: counts only finished steps as finished."""
     rows = receipt["steps"]
     done = [row for row in rows if row["status"] == "done"]
     lines = [reason] if reason else []
     if rows:
-        lines.append(f"{len(done)} of {len(rows)} steps done.")
+        lines.append(say(language, "summary", "steps_done", done=len(done), all=len(rows)))
     for row in done:
-        lines.append(f"- Done: {row['content']}" + (f" — {row['result']}" if row["result"] else ""))
-    lines += [*not_asked(receipt), *left_over(receipt), *what_next(receipt)]
-    return "\n".join(lines) or "Nothing was done."
+        result = f" — {row['result']}" if row["result"] else ""
+        lines.append(f"- {say(language, 'summary', 'done')}: {row['content']}{result}")
+    lines += [*not_asked(receipt, language), *left_over(receipt, language), *what_next(receipt, language)]
+    return "\n".join(lines) or say(language, "summary", "nothing")
 
 
-def left_over(receipt: Mapping[str, Any]) -> list[str]:
-    """A line for every step that is not done, also if a later plan left it out."""
-    lines = []
+def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """A line for every step that is not done, also if a later plan left it out; not for one done in another way."""
+    speak, lines = partial(say, language, "summary"), []
+    ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
         if row["status"] != "done":
-            status = "not started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
-            lines.append(f"- Not done ({status}): {row['content']}" + (f" — {row['reason']}" if row["reason"] else ""))
+            status = "not_started" if row["status"] in ("pending", "running", "ready", "waiting") else row["status"]
+            why = f" — {row['reason']}" if row["reason"] else ""
+            lines.append(f"- {speak('not_done')} ({speak(status)}): {row['content']}{why}")
     for row in receipt.get("replaced", ()):
-        how = f"replaced by {', '.join(row['instead'])}" if row["instead"] else "taken out of the plan"
-        lines.append(f"- Not done ({row['status']}, then {how}): {row['content']} — {row['reason']}")
+        if row["instead"] and all(ended.get(id) == "done" for id in row["instead"]):
+            continue
+        status = speak(row["status"]) if row["status"] in catalogue("en")["summary"] else row["status"]
+        how = speak("replaced" if row["instead"] else "dropped", status=status, steps=", ".join(row["instead"]))
+        lines.append(f"- {speak('not_done')} ({how}): {row['content']} — {row['reason']}")
     return lines
 
 
-def not_asked(receipt: Mapping[str, Any]) -> list[str]:
+def not_asked(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """A line for every question that no person answered, though the work went on."""
     rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
     return [
-        f"- Assumed, since nobody answered: {row['question']}{_assumption(row)}"
+        f"- {say(language, 'summary', 'assumed', question=row['question'])}{_assumption(row)}"
         if row["assumed"]
-        else f"- Answered by default, not by you: {row['question']} — {row['answer']}"
+        else f"- {say(language, 'summary', 'by_default', question=row['question'])} — {row['answer']}"
         for row in rows
     ]
 
@@ -194,8 +202,10 @@ def _assumption(row: Mapping[str, Any]) -> str:
     return f" — {said}" if said else ""
 
 
-def what_next(receipt: Mapping[str, Any]) -> list[str]:
+def what_next(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """What would come next: the first step that could still be done. [] where nothing would, or the user ended it."""
     open_ends = ("pending", "running", "ready", "waiting", "exhausted", "failed")
     left = [row for row in receipt["steps"] if row["status"] in open_ends]
-    return [f"Next would be: {left[0]['content']}"] if left and receipt["status"] != "cancelled" else []
+    if not left or receipt["status"] == "cancelled":
+        return []
+    return [say(language, "summary", "next", step=left[0]["content"])]

@@ -4,7 +4,7 @@ import pytest
 
 from donewhen import Limits, Settings
 from donewhen.state.people.payloads import call_text, payload
-from donewhen.testing import answer, ask_user, call, give_up, submit_plan
+from donewhen.testing import answer, ask_user, call, decline, give_up, submit_plan
 from tests.flows import FREE, play, steps
 from tests.pauses import pending
 from tests.runs import Outbox, said, scripted, sending, step
@@ -114,3 +114,23 @@ def test_long_texts_of_a_call_are_shown_as_text() -> None:
     assert "```diff" in shown
     assert "-two\n+2" in shown
     assert '"path": "out.txt",\n  "content": "7"' in payload(pending("tool"))["action_requests"][0]["description"]
+
+
+async def test_the_runtime_speaks_the_language_of_the_goal() -> None:
+    """Q11, P14: plan, question, options and summary; answered in that language."""
+    model = steps([step("s1")], {"s1": [give_up("die Platte ist voll")]}, deliver=[])
+    goal = "Fasse die Verkäufe vom Oktober in einer Tabelle zusammen"
+    flow = await play(model, settings={"on_failure": "ask"}, goal=goal, answers=["genehmigen", "aufhören"])
+    plan, failure = (payload(pause)["action_requests"][0]["description"] for pause in flow.pauses)
+    assert plan.startswith("Diesen Plan genehmigen, bearbeiten oder ablehnen?")
+    assert "- fertig wenn: " in plan
+    assert "Wie soll es weitergehen?\n\n1. neu planen\n2. noch einmal versuchen" in failure
+    assert flow.status == "cancelled"
+    assert "0 von 1 Schritten erledigt." in flow.run.answer
+
+
+async def test_the_reason_of_a_refusal_is_for_the_log() -> None:
+    """Q14, P15: the user reads the guidance only."""
+    model = scripted(decline("no mail tool is configured", "I would need a tool that sends mail."), deliver=())
+    flow = await play(model, settings={})
+    assert flow.run.answer == "I would need a tool that sends mail."

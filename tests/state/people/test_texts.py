@@ -1,0 +1,109 @@
+"""What the runtime says, in every language that it has texts of: nothing missing, and read back as it was written."""
+
+from string import Formatter
+from typing import Any
+
+import pytest
+
+from donewhen.state.language import spoken
+from donewhen.state.people.amounts import amount_of
+from donewhen.state.people.answers import Answer, read_answer
+from donewhen.state.people.payloads import options, payload
+from donewhen.state.people.texts import LANGUAGES, catalogue
+from donewhen.state.proof.outcome import summary
+from tests.pauses import KINDS, PLAN, hitl, pending
+
+
+def flat(texts: Any, path: str = "") -> dict[str, str]:
+    if isinstance(texts, str):
+        return {path: texts}
+    return {key: text for name, part in texts.items() for key, text in flat(part, f"{path}.{name}").items()}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_language_has_every_text_and_place(language: str) -> None:
+    """Q11, P14: a missing text or place is an error, not a blank."""
+    english, own = flat(catalogue("en")), flat(catalogue(language))
+    assert own.keys() == english.keys()
+    for key, text in own.items():
+        places = {name for _, name, _, _ in Formatter().parse(text) if name}
+        assert places == {name for _, name, _, _ in Formatter().parse(english[key]) if name}, key
+        assert text.strip()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_pause_is_shown_in_every_language(kind: str, language: str) -> None:
+    """Q11: keys stay English, words do not; the options shown are understood."""
+    question = "?" if kind == "question" else ""
+    asked = pending(kind, language=language, question=question, problem="x", writes=["write_file"])
+    asked = {**asked, "options": ["approve", "edit", "reject", "cancel"] if kind == "plan" else asked["options"]}
+    value = payload(asked)
+    assert value["kind"] == kind
+    text = value["action_requests"][0]["description"]
+    assert catalogue(language)["ask"]["again"].format(problem="x") in text
+    if kind != "question":
+        assert value["message"] == catalogue(language)["ask"][kind].format(tool=asked.get("tool"))
+    kinds = [read_answer(option, asked) for option in options(asked)]
+    if kind == "plan":
+        assert [getattr(answer, "kind", None) for answer in kinds] == ["approve", None, "reject", "cancel"]
+    else:
+        assert all(isinstance(answer, Answer) for answer in kinds)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_plan_is_read_back_in_every_language(language: str) -> None:
+    """Q11, C03: unchanged it is an approval; a changed line changes just that; a schedule and limits are read too."""
+    asked = pending("plan", language=language, writes=["write_file"])
+    text = payload(asked)["action_requests"][0]["args"]["plan"]
+    assert read_answer(hitl("plan", plan=text), asked) == Answer("approve")
+    changed = read_answer(
+        hitl("plan", plan=text.replace("There are three", "There are 3").replace("rounds 40", "rounds 4")), asked
+    )
+    assert isinstance(changed, Answer)
+    assert changed.amounts == {"rounds": 4}
+    assert changed.plan is not None
+    assert changed.plan["steps"][0]["done_when"][1] == {**PLAN["steps"][0]["done_when"][1], "text": "There are 3"}
+    assert changed.plan["steps"][1:] == PLAN["steps"][1:]
+
+
+@pytest.mark.parametrize(
+    ("goal", "language"),
+    [
+        ("Summarise the sales of October", "en"),
+        ("Fasse die Verkäufe vom Oktober in einer Tabelle zusammen", "de"),
+        ("Résume les ventes d'octobre dans un tableau", "fr"),
+        ("Resume las ventas de octubre en una tabla", "es"),
+        ("总结十月份的销售额", "zh"),
+        ("10月の売上をまとめてください", "ja"),
+        ("fix test_x.py", "en"),
+        ("", "en"),
+        ("Sum up der_die_das.csv in the folder", "en"),
+        ("Подведи итоги продаж", "en"),
+    ],
+)
+def test_the_language_of_a_goal(goal: str, language: str) -> None:
+    """Q11, P14: by script and common words; English where it is not plain, or where there are no texts."""
+    assert spoken(goal) == language
+    assert spoken(goal, "fr-CA") == spoken(goal, "Français") == "fr"
+    assert spoken(goal, "Klingon") == "en"
+
+
+def test_amounts_in_words() -> None:
+    """Q11."""
+    assert amount_of("rounds", 5, "de") == "5 Runden"
+    assert amount_of("cost_usd", 0.5, "ja") == "$0.5"
+
+
+def row(id: str, status: str) -> dict[str, Any]:
+    return {"id": id, "content": f"work on {id}", "status": status, "reason": "", "result": ""}
+
+
+def test_what_was_replaced_and_then_done_is_not_listed_as_left_over() -> None:
+    """Q14: "Not done (blocked, then replaced by s3)" is noise where s3 is done."""
+    replaced = {**row("s2", "blocked"), "by": "user", "instead": ["s3"]}
+    rows = [row("s1", "done"), row("s3", "done")]
+    done = {"steps": rows, "replaced": [replaced], "questions": [], "status": "completed"}
+    assert "s2" not in summary(done)
+    left = {**done, "steps": [row("s1", "done"), row("s3", "failed")], "status": "partial"}
+    assert "- Nicht erledigt (blockiert, dann ersetzt durch s3): work on s2" in summary(left, "", "de")
