@@ -12,8 +12,8 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import Limits
 from donewhen.state.plan.plan import said_by
 
-LIMITS = Limits(rounds=100, replans=2, questions=20)
-STEP_LIMITS = Limits(rounds=15)
+LIMITS = Limits(rounds=200, replans=2, questions=20)
+STEP_LIMITS = Limits(rounds=40)
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """What models are asked for."""
 ConfirmPolicy = Literal["always", "writes", "complex", "never"]
@@ -57,7 +57,7 @@ class Settings(BaseModel):
         default=LIMITS, description="for the whole run; what is not named keeps its default, None is no limit"
     )
     step_limits: Limits = Field(default=STEP_LIMITS, description="for each step; likewise")
-    plan_rounds: int = Field(default=6, ge=1, le=100, description="model decisions per planning")
+    plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, looks included")
     max_steps: int = Field(default=20, ge=1, le=200)
     max_corrections: int = Field(
         default=3, ge=1, le=10, description="unusable replies in a row before a phase or step fails"
