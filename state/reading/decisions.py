@@ -11,7 +11,10 @@ _EVIDENCE = {
     "description": "observations that prove it, by the id in brackets at the start of each tool result",
     "items": {
         "type": "object",
-        "properties": {"observation": _TEXT, "quote": {**_TEXT, "description": "the words or numbers in it that prove it"}},
+        "properties": {
+            "observation": _TEXT,
+            "quote": {**_TEXT, "description": "the words or numbers in it that prove it"},
+        },
         "required": ["observation"],
     },
 }
