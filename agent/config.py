@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from donewhen.state.credentials import known_secrets
 from donewhen.state.errors import ConfigError
+from donewhen.state.secrets import known_secrets
 
 DEMO = "demo"
 """The demonstration model, which needs no key. Only the command and the server fall back on it."""

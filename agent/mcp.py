@@ -15,7 +15,7 @@ from donewhen.agent.mcp_config import Connection, read_servers
 from donewhen.agent.tools import described_tool, description_of
 from donewhen.graph.tools.rendering import described
 from donewhen.state.errors import ConfigError
-from donewhen.state.redaction import redact
+from donewhen.state.secrets import redact
 
 if TYPE_CHECKING:
     from mcp import ClientSession

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from donewhen.agent.config import DEFAULT_MODEL, DEMO
 from donewhen.state.errors import ConfigError
-from donewhen.state.redaction import redact
+from donewhen.state.secrets import redact
 
 OPENAI_URL = "https://api.openai.com/v1"
 _PACKAGES = {

@@ -17,7 +17,7 @@ from donewhen.agent.config import debugging
 from donewhen.agent.run import Run
 from donewhen.state import errors
 from donewhen.state.plan.steps import SILENT_ROUNDS
-from donewhen.state.redaction import redact
+from donewhen.state.secrets import redact
 
 SCHEMA_VERSION = 1
 PROVEN = ("passed", "supported")

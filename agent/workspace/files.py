@@ -12,7 +12,7 @@ from pydantic import Field
 
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
 from donewhen.agent.workspace.root import Parts, Root, shown
-from donewhen.state.redaction import REDACTED
+from donewhen.state.secrets import CONTEXT, REDACTED, concealed_part
 
 MAX_READ = 200_000
 MAX_EDIT_BYTES = 5_000_000
@@ -31,9 +31,8 @@ Written = tuple[str, dict[str, Any]]
 def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = PAGE) -> str:
     """Read a text file. A note at the end says when there is more and how to read on."""
     with root.open(path) as file, open_text(file, path) as text:
-        _skip(text, path, offset)
-        chunk = text.read(limit)
-        more = bool(text.read(1))
+        before, chunk, after = _skip(text, path, offset), text.read(limit), text.read(CONTEXT)
+        more = bool(after)
         size = os.fstat(file.fileno()).st_size
         encoding = text.encoding
     notes = []
@@ -44,6 +43,8 @@ def read_file(root: Root, path: FilePath, offset: Offset = 0, limit: Length = PA
         notes.append(f"more follows, the file has {size} bytes; shown are {offset} to {end}, read on with offset={end}")
     if encoding in ("gb18030", "cp1252"):
         notes.append(f"not UTF-8, read as {encoding}")
+    # The file is judged, not the page: a credential that the page cuts is still one.
+    chunk = concealed_part(f"{before}{chunk}{after}", len(before), len(before) + len(chunk))
     if not notes:
         return chunk
     return chunk + ("\n" if chunk and not chunk.endswith("\n") else "") + f"[{'; '.join(notes)}]"
@@ -148,13 +149,16 @@ def _keep_secrets(root: Root, path: str, content: str) -> None:
         )
 
 
-def _skip(text: io.TextIOWrapper, path: str, offset: int) -> None:
-    left = offset
+def _skip(text: io.TextIOWrapper, path: str, offset: int) -> str:
+    """Go on to an offset; what stands right before it."""
+    left, before = offset, ""
     while left:
-        skipped = len(text.read(min(left, SKIP_CHARS)))
+        piece = text.read(min(left, SKIP_CHARS))
+        before, skipped = (before + piece)[-CONTEXT:], len(piece)
         if not skipped:
             raise ToolException(f"offset {offset} is past the end: {path} has {offset - left} characters.")
         left -= skipped
+    return before
 
 
 def _exactly_once(content: str, old: str, path: str) -> None:

@@ -23,8 +23,8 @@ from donewhen.graph.tools.effects import Doubt, Outcome, files_of
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import Record, silent
 from donewhen.state.proof.journal import call_key, canonical, made, same_before
-from donewhen.state.redaction import redact_json
 from donewhen.state.run import Json, Step
+from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 UNCHANGED_CHARS = 200

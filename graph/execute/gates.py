@@ -12,8 +12,8 @@ from donewhen.graph.tools.toolbox import Effect
 from donewhen.state.ledger import Amounts, exhausted
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
-from donewhen.state.redaction import redact_json
 from donewhen.state.run import Json, Step
+from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
 UNLISTED = "The approved plan does not list it for this step."
@@ -107,7 +107,7 @@ def _short(call: Json) -> Json:
 
 def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
     """The record's change for a write whose like may have happened, or happened where nobody accounts for it."""
-    shown, who = f"{call['name']}({canonical(redact_json(call['args']))[:500]})", f"step {doubt.step or '?'}"
+    shown, who = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})", f"step {doubt.step or '?'}"
     question = f"The call {shown} of {who} was cut off or did not answer; it may have taken effect. Did it happen?"
     if doubt.done:
         question = (
@@ -120,7 +120,7 @@ def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
         "name": "resolve_effect",
         "question": question,
         "options": ["it happened", "it did not", "skip"],
-        "arguments": redact_json(call["args"]),
+        "arguments": conceal_json(call["args"]),
         "attempt": doubt.attempt,
     }
     return {"status": "waiting", "waiting": waiting}

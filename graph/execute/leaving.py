@@ -12,8 +12,8 @@ from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
 from donewhen.state.proof.outcome import FINAL
-from donewhen.state.redaction import redact
 from donewhen.state.run import Step
+from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
 STAYS = ("waiting", "ready", "failed")

@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from donewhen.state.errors import DoneWhenError, ModelError
-from donewhen.state.redaction import redact
+from donewhen.state.secrets import redact
 
 TRANSIENT = frozenset({"rate_limited", "overloaded", "server_error", "timeout", "connection"})
 """The codes of a ModelError that are worth another try."""

@@ -12,8 +12,8 @@ from donewhen.state.people.texts import option_key
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
-from donewhen.state.redaction import redact_json
 from donewhen.state.run import Json
+from donewhen.state.secrets import redact_json
 
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
 

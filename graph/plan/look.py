@@ -16,8 +16,8 @@ from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import Outcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.ledger import add, exhausted
-from donewhen.state.redaction import redact_json
 from donewhen.state.run import PLANNING, Json, Planning, Step
+from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 

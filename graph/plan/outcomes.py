@@ -17,8 +17,8 @@ from donewhen.state.people.amounts import counted
 from donewhen.state.proof.evidence import Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import TRIAGE
-from donewhen.state.redaction import redact
 from donewhen.state.run import Json, Planning
+from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
 NO_QUESTIONS = (

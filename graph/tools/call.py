@@ -20,8 +20,7 @@ from langgraph.types import Command
 from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from donewhen.graph.tools.injection import with_injected
 from donewhen.graph.tools.rendering import capped, described, rendered
-from donewhen.state.credentials import conceal
-from donewhen.state.redaction import redact
+from donewhen.state.secrets import conceal
 
 GRACE = 0.5
 """Seconds a tool has to end after it was told to."""
@@ -82,7 +81,7 @@ async def call_tool(
     Raises only what is not the tool's to decide: LangGraph's interrupts, and the cancellation of the caller.
     Synchronous tools run in a daemon thread of their own, which outlives a timeout.
     `idempotency_key` is passed to a tool that declares an argument of this name.
-    Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.credentials`);
+    Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.secrets`);
     unless the tool's metadata says `"secrets": True`, because models have to work with them.
     """
     result = await _called(tool, arguments, timeout, config, idempotency_key, call_id, limit)
@@ -194,7 +193,7 @@ def _read(value: Any, seconds: float, limit: int) -> CallResult:
     try:
         text = rendered(value, limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
-        return CallResult(False, redact(described(error)), seconds, error=type(error).__name__)
+        return CallResult(False, described(error), seconds, error=type(error).__name__)
     ok = not (isinstance(value, ToolMessage) and value.status == "error")
     return CallResult(ok, text, seconds, getattr(value, "artifact", None), None if ok else "error")
 
@@ -222,4 +221,4 @@ def _late(seconds: float | None, in_thread: bool) -> str:
 def _failed(error: BaseException, started: float, limit: int, code: str | None = None) -> CallResult:
     text = str(error) if code else described(error)
     seconds = time.perf_counter() - started
-    return CallResult(False, capped(redact(text), limit), seconds, error=code or type(error).__name__)
+    return CallResult(False, capped(text, limit), seconds, error=code or type(error).__name__)

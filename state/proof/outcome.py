@@ -9,7 +9,7 @@ from donewhen.state.people.texts import catalogue, say
 from donewhen.state.proof.evidence import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
 from donewhen.state.proof.receipt import EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
-from donewhen.state.redaction import redact_json
+from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 CODES: dict[str, Status | None] = {

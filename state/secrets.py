@@ -1,0 +1,261 @@
+"""Credentials in text: one list, two levels. `conceal` for what models work on: only what certainly is a credential.
+`redact` for logs, errors of providers and records: also what merely stands under a secret's name.
+
+A certain credential is one that is known; a key with its issuer's prefix, a web token, a private key; a password in a
+URL or a netrc; a bearer or basic header; and under a secret's name what looks random (`"api_key": "…"`, `password: …`)
+or all that a variable is set to on a line of its own (`DB_PASSWORD=…`). Both are linear in the text's length.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+REDACTED = "[redacted]"
+SHORTEST = 8
+"""Characters of a known secret; shorter ones would be found by chance."""
+CONTEXT = 8_192
+"""Characters before and after a part of a text that decide what in the part is a credential."""
+_DEEPEST = 64
+Span = tuple[int, int]
+
+_LOWER = {upper: upper + 32 for upper in range(65, 91)}
+_PEM = re.compile(
+    r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?"
+)
+# Prefixes that the issuers themselves give their keys, so that nothing has to be guessed.
+_PREFIXES = (
+    *("sk-", "sk_", "rk_", "pk_", "whsec_", "gsk_", "hf_", "npm_", "r8_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    *("github_pat_", "dop_v1_", "lsv2_pt_", "lsv2_sk_", "glsa_", "pcsk_", "xai-", "tvly-", "pplx-", "nvapi-"),
+    *("glpat-", "pypi-", "csk-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA"),
+    *("ASIA", "AIza", "ya29.", "SG.", "eyJ"),
+)
+_ISSUED = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:sk-(?:[a-z]{2,8}[0-9]{0,2}-){0,2}[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*"
+    r"|[a-z][a-z0-9_]{1,11}_[A-Za-z0-9_]{16,}|[a-z]{3,5}-[A-Za-z0-9_-]{16,}"
+    r"|A(?:KI|SI)A[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9._-]{16,}"
+    r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]+)*)"
+)
+_MASKED = re.compile(r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9_*-]|\.(?=[A-Za-z0-9.*])){6,}")
+_IN_URL = re.compile(r"(?<=://)[^\s/?#@:\"'<>{}$]{0,200}:([^\s/?#\"'<>{}$*]{1,200})(?=@)")
+_NETRC = re.compile(r"\b(?:login|machine|account)\s{1,8}\S{1,200}\s{1,8}password\s{1,8}(\S{1,200})")
+_HEADER = re.compile(r"(?:bearer|basic)\s{1,8}([A-Za-z0-9._~+/=*-]{6,})", re.IGNORECASE)
+_STEM = re.compile(
+    r"pass(?:word|wd|phrase|code)|pwd|secret|token|(?:api|access|account|auth|encryption|master|private|signing|storage"
+    r"|secret)[_-]?(?:access[_-]?)?key|authorization|credentials?|cookie|connection[_-]?string|密码|口令|密钥|令牌"
+)
+_NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+_SETS = re.compile(
+    r"(?:_(?:\d{1,3}|base|prod|dev|live|test))?(\\?[\"'])?(\s{0,8})(:|=>?|：)(\s{0,8})"
+    r"(?:[A-Za-z_]\w{0,40}\((?=[\"']))?(\\?[\"'])?",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(r"(?:export |set |ENV )?[ \t]*\Z")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_KEYS = ("api", "access", "account", "auth", "encryption", "master", "private", "signing", "storage", "secret")
+_CERTAIN = frozenset(
+    ["password", "passwd", "passphrase", "pwd", "secret", "authorization", "apitoken", "secretaccesskey"]
+    + [f"{word}key" for word in _KEYS]
+    + [f"{word}token" for word in ("access", "refresh", "auth", "bearer", "bot", "session", "id")]
+)
+_WIDE = _CERTAIN | {"passcode", "token", "credential", "credentials", "cookie", "connectionstring", "密码", "口令"}
+_WIDE = _WIDE | {"密钥", "令牌"}
+_WORDLESS = frozenset(("none", "null", "true", "false", "required", "missing", "unset", "redacted", "changeme"))
+
+
+def conceal(text: str, known: Sequence[str] = ()) -> str:
+    """The text with what certainly is a credential replaced by `[redacted]`; everything else stays as it is."""
+    return _without(text, _certain(text, known))
+
+
+def concealed_part(text: str, start: int, end: int) -> str:
+    """The part of a text, with what the whole text shows to be a credential replaced, also where the part cuts it."""
+    within = [(max(a, start), min(b, end)) for a, b in _certain(text, ()) if a < end and b > start]
+    return _without(text[start:end], [(a - start, b - start) for a, b in within])
+
+
+def redact(text: str) -> str:
+    """As `conceal`, and without all that stands under a secret's name or in a cookie header. Idempotent."""
+    for _ in range(4):  # a replacement can bring two halves of a pattern together, so until nothing changes
+        more = [found.span() for found in _MASKED.finditer(text)] if "sk-" in text else []
+        cleaned = _without(text, [*_certain(text, ()), *_assigned(text, wide=True), *_headers(text, 6), *more])
+        if cleaned == text:
+            break
+        text = cleaned
+    return text
+
+
+def redact_json(value: Any) -> Any:
+    """A copy of a JSON-like value for records: strings redacted, what stands under a secret's name replaced whole."""
+    return _json(value, redact, secret_name, 0)
+
+
+def conceal_json(value: Any) -> Any:
+    """A copy for whoever must know what a call really was: only certain credentials are missing."""
+    return _json(value, conceal, lambda name: _names_secret(name, _CERTAIN), 0)
+
+
+def secret_name(name: str) -> bool:
+    """Whether a field of this name usually holds a secret: `api_key`, `DB_PASSWORD`, `X-Auth-Token`."""
+    return _names_secret(name, _WIDE)
+
+
+def known_secrets(variables: Mapping[str, str], *more: str | None) -> tuple[str, ...]:
+    """The values of variables whose names say that they are secret, and `more`; longest first, no plain words."""
+    named = [value.strip() for name, value in variables.items() if secret_name(name)]
+    found = {value for value in (*named, *(each or "" for each in more)) if _is_secret(value)}
+    return tuple(sorted(found, key=lambda secret: (-len(secret), secret)))
+
+
+def _is_secret(value: str) -> bool:
+    """Long enough, and no word, number or path that a text might hold by chance."""
+    plain = value.isalpha() or value.isdecimal() or value.startswith(("/", "~"))
+    return len(value) >= SHORTEST and not plain
+
+
+def _without(text: str, spans: Sequence[Span]) -> str:
+    parts, position = [], 0
+    for start, end in sorted(span for span in spans if span[0] < span[1]):
+        if end <= position:
+            continue
+        if start >= position:
+            parts += [text[position:start], REDACTED]
+        position = end
+    return "".join([*parts, text[position:]]) if parts else text
+
+
+def _certain(text: str, known: Sequence[str]) -> list[Span]:
+    spans = [span for secret in known for span in _places(text, secret)]
+    if "PRIVATE KEY" in text:
+        spans += [found.span() for found in _PEM.finditer(text)]
+    for prefix in _PREFIXES:
+        ended = 0
+        for start, _ in _places(text, prefix):
+            if start >= ended and (found := _ISSUED.match(text, start)):
+                ended = found.end()
+                spans += [found.span()] if _is_random(found[0]) else []
+    if "://" in text:
+        spans += [found.span(1) for found in _IN_URL.finditer(text) if found[1] != REDACTED]
+    if "password" in text:
+        spans += [found.span(1) for found in _NETRC.finditer(text) if found[1] != REDACTED]
+    return [*spans, *_headers(text, 12), *_assigned(text, wide=False)]
+
+
+@lru_cache(maxsize=2)
+def _lower(text: str) -> str:
+    """Its ASCII letters in lower case, so that every place stays where it is."""
+    return text.lower() if text.isascii() else text.translate(_LOWER)
+
+
+def _places(text: str, word: str) -> Iterator[Span]:
+    at = text.find(word)
+    while at >= 0:
+        yield at, at + len(word)
+        at = text.find(word, at + len(word))
+
+
+def _headers(text: str, shortest: int) -> Iterator[Span]:
+    for word in ("bearer", "basic"):
+        for start, _ in _places(_lower(text), word):
+            found = None if text[start - 1 : start].isalnum() else _HEADER.match(text, start)
+            if found and len(found[1]) >= shortest and (_is_random(found[1]) or len(found[1]) >= 24):
+                yield found.span(1)
+
+
+def _assigned(text: str, *, wide: bool) -> Iterator[Span]:
+    """What is set under a secret's name."""
+    ended = 0
+    for stem in _STEM.finditer(_lower(text)):
+        if stem.start() < ended:
+            continue
+        sets = _SETS.match(text, stem.end())
+        if sets is None:
+            continue
+        before = text[max(0, stem.start() - 60) : stem.start()]
+        before = before[len(before.rstrip(_NAME)) :]
+        name = before + text[stem.start() : stem.end()]
+        span = _value(text, sets, name, stem.start() - len(before), wide=wide)
+        if span and text[span[0] : span[1]].strip("\\\"'[]").lower() not in _WORDLESS:
+            ended = span[1]
+            yield span
+
+
+_ENDS = {
+    '"': re.compile(r'(?:[^"\\\n]|\\.){1,4096}'),
+    "'": re.compile(r"(?:[^'\\\n]|\\.){1,4096}"),
+    '\\"': re.compile(r'[^"\\\n]{1,4096}'),
+    "\\'": re.compile(r"[^'\\\n]{1,4096}"),
+}
+_BARE = re.compile(
+    r"(?:(?:bearer|basic|digest|token|apikey)\s{1,8})?[^\s\"'\\,;&]{0,512}[^\s\"'\\,;&)}\]]", re.IGNORECASE
+)
+_LINE = re.compile(r"[^\n\"']{1,4096}")
+_WORD = re.compile(r"[^\s\"']{1,4096}")
+_PLAIN = re.compile(r"[^\s\"'$<{%(),;&]{6,512}(?![^\s\"',;&])")
+
+
+def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool) -> Span | None:
+    quote, sign = sets[5] or "", sets[3]
+    if wide:
+        if not _names_secret(name, _WIDE):
+            return None
+        found = (_LINE if "cookie" in name.lower() else _ENDS[quote] if quote else _BARE).match(text, sets.end())
+        if found is None or not any(map(str.isalnum, found[0])):
+            return None
+        if quote or _is_random(found[0]) or name.lower().endswith(("authorization", "cookie")):
+            return found.span()
+        # A plain word under such a name is prose or code, unless it is a variable's, a password's or a query's value.
+        word, called = found[0], name.lower()
+        password = "pass" in called and (word.isalnum() and word.lower() != called if sign == "=" else word.isdecimal())
+        set_to = sign == "=" and (name.isupper() or text[start - 1 : start] in ("?", "&"))
+        return found.span() if password or set_to else None
+    variable = name.isupper() and sign == "=" and not (sets[2] or sets[4] or sets[1])
+    if not _names_secret(name, _CERTAIN) and not (variable and name.endswith("TOKEN")):
+        return None
+    line = text.rfind("\n", max(0, start - 100), start)
+    alone = (line >= 0 or start <= 100) and _LEAD.match(text, line + 1, start) is not None
+    if variable and alone:
+        found = (_ENDS[quote] if quote else _WORD).match(text, sets.end())
+        whole = found[0].strip() if found else ""
+        plain = not whole or whole[0] in "$<{%/~" or (name.endswith("TOKEN") and whole.isdecimal())
+        return None if found is None or plain or "(" in whole else found.span()
+    found = (_ENDS[quote] if quote else _PLAIN).match(text, sets.end())
+    if found is None or not _is_random(found[0]) or not 6 <= len(found[0]) <= 512 or " " in found[0]:
+        return None
+    certain = (
+        sign == "=" or (bool(sets[1]) and bool(quote)) or (alone and not text[found.end() : found.end() + 1].strip())
+    )
+    return found.span() if certain and found[0][0] not in "/~" else None
+
+
+def _names_secret(name: str, names: frozenset[str]) -> bool:
+    if not 0 < len(name) <= 100:
+        return False
+    words = [word for word in re.split(r"[\W_]+", _CAMEL.sub("_", name).lower()) if word]
+    if words[-2:-1] and words[-1] == "token" and words[-2] in ("page", "next", "continuation", "sync"):
+        return False
+    ends = {"".join(words[-count:]) for count in (1, 2, 3)}
+    return bool(ends & names) or (bool(words) and words[-1].endswith(("password", "passwd")))
+
+
+def _is_random(value: str) -> bool:
+    return any(each.isdigit() for each in value) and any(each.isalpha() for each in value)
+
+
+def _json(value: Any, clean: Callable[[str], str], hidden: Callable[[str], bool], depth: int) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if depth > _DEEPEST:
+        return REDACTED
+    if isinstance(value, Mapping):
+        return {
+            key: REDACTED if _hides(str(key), item, hidden) else _json(item, clean, hidden, depth + 1)
+            for key, item in value.items()
+        }
+    return [_json(item, clean, hidden, depth + 1) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _hides(name: str, value: Any, hidden: Callable[[str], bool]) -> bool:
+    """Numbers stay, since `token: 5` counts tokens, unless the name says password."""
+    whole = isinstance(value, str | Mapping | list | tuple) or "pass" in name.lower()
+    return bool(value) and whole and not isinstance(value, bool) and hidden(name)
