@@ -118,13 +118,13 @@ _SENTENCES: tuple[tuple[Kind, str], ...] = (
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _SENTENCES)
 _THEN = re.compile(
     r"\s*[,;.]?\s*(?:\band\s+)?\b(?:then|after that|afterwards|finally|lastly|next)\b\s*,?\s*|\s*[;\n]\s*|\.\s+"
-    r"|,\s+(?:and\s+)?|\s*[，。；、]?\s*(?:然后|接着|随后|最后|之后|并且|同时|再)\s*[，,]?\s*|\s*[，。；]\s*",
+    r"|,\s+(?:and\s+)?|\s*[，。；、]?\s*(?:然后|接着|随后|最后|之后|并且|同时|再)\s*[，,]?\s*|\s*[，。；]\s*并?\s*",
     re.IGNORECASE,
 )
 _AND = re.compile(r"\s+and\s+(?:also\s+)?|\s*(?:并|和)\s*", re.IGNORECASE)
 _POLITE = re.compile(
     r"^(?:(?:please|can you|could you|would you|now|first|also|请你?|帮我|麻烦你?|首先|先|还要?|另外|\d+[.)])[\s,，]*)+"
-    r"|(?:[\s,]*(?:please|for me|thanks|thank you))?[\s.?!。？！]*$",
+    r"|(?:[\s,]*(?:please|for me|thanks|thank you|是多少))?[\s.?!。？！]*$",
     re.IGNORECASE,
 )
 

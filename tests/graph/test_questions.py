@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from donewhen.agent.cli.exits import Exit
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from donewhen import Agent, Settings, build_graph
+from donewhen.agent.cli.result import Exit
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.flows import last_told, one_step, play, steps
 from tests.runs import asking, config, paused, said, scripted, step

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from donewhen.agent.cli.exits import Exit
 
+from donewhen.agent.cli.result import Exit
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.flows import FREE, play, steps

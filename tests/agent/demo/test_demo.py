@@ -97,6 +97,8 @@ def test_the_command_chooses_it_where_nothing_is_set(tmp_path: Path) -> None:
         ('Search notes.txt for "supplier"', "1 line with “supplier”:\n- notes.txt:2: - The desk sells best"),
         ("show me the contents of notes.txt, please", "notes.txt:\nMeeting on 12 October\n- The desk"),
         ("计算 sales.csv 中各地区的金额平均值", "amount的平均值（sales.csv），按 region：\n- West: 469.5"),
+        ("统计 sales.csv 的行数，并把结果写入 rows.md", "数据行数（sales.csv）: 10"),
+        ("sales.csv 中每个地区的金额合计是多少？", "amount的总和（sales.csv），按 region：\n- West: 939.00"),
         ("查看 notes.txt 的内容", "notes.txt：\nMeeting on 12 October"),
         ("在文件中搜索 TODO", "3 行包含“TODO”："),
         ("有多少个 Markdown 文件？", "0 个 *.md 文件"),
@@ -127,6 +129,9 @@ async def test_a_handful_of_goals(folder: Path, goal: str, found: str) -> None:
         "统计 sales.csv 里北方的金额总和",
         "把 sales.csv 按金额排序",
         "把 notes.txt 翻译成法语",
+        "每天早上九点统计文件数量",
+        "show sales.csv but only the first row",
+        "count the files and the folders",
     ],
 )
 async def test_the_rest_is_declined_and_nothing_is_done(folder: Path, goal: str) -> None:
