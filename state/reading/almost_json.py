@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from donewhen.state.reading.json_strings import Work, end_of_string, has_swallowed, swallowed, unescaped
+from donewhen.state.reading.json_strings import Effort, end_of_string, has_swallowed, swallowed, unescaped
 from donewhen.state.values import DEEPEST, flaw
 
 _SKIP = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
@@ -45,17 +45,17 @@ class Candidate:
     """The text of what cannot be read, or its first 300 characters."""
 
 
-def read_candidate(text: str, start: int, work: Work) -> Candidate:
-    """Reads the value that begins with the bracket at `start`. Raises WorkExhausted."""
+def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
+    """Reads the value that begins with the bracket at `start`. Raises EffortExhausted."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except RecursionError:
-        work.charge(1_000)
+        effort.charge(1_000)
         return Candidate(None, start + 1)
     except ValueError as error:
         # The decoder counts the lines before an error, which is why a late one costs more than an early one.
         at = getattr(error, "pos", start)
-        work.charge(4 + (at - start) // 64 + at // 8192)
+        effort.charge(4 + (at - start) // 64 + at // 8192)
     else:
         if not ("\n" in text[start:end] and has_swallowed(value)):
             rest = _GOES_ON.match(text, end) if text[start] == "{" else None
@@ -63,7 +63,7 @@ def read_candidate(text: str, start: int, work: Work) -> Candidate:
                 end = rest.end() if rest else end
                 return Candidate(None, end, broken=text[start:end])
             return Candidate(value, end)
-    reader = _Reader(text, start, work)
+    reader = _Reader(text, start, effort)
     try:
         value = reader.value()
         if reader.rest_is_sure(start) and not flaw(value):
@@ -78,8 +78,8 @@ class _Unsure(Exception):
 
 
 class _Reader:
-    def __init__(self, text: str, start: int, work: Work) -> None:
-        self.text, self.at, self.work = text, start, work
+    def __init__(self, text: str, start: int, effort: Effort) -> None:
+        self.text, self.at, self.effort = text, start, effort
         self.complete, self.open_list = True, False
         self.depth = 0
         self.after = ""
@@ -155,7 +155,7 @@ class _Reader:
             raise _Unsure
 
     def _is_key(self) -> bool:
-        probe = _Reader(self.text, self.at, self.work)
+        probe = _Reader(self.text, self.at, self.effort)
         try:
             kind, lexeme = probe._next()
             if kind == "string":
@@ -169,7 +169,7 @@ class _Reader:
         found = _SKIP.match(self.text, self.at)
         end = found.end() if found else self.at
         gap, self.at = self.text[self.at : end], end
-        self.work.charge(len(gap) // 64)
+        self.effort.charge(len(gap) // 64)
         if gap.count('"') % 2 or (gap[:1] in ("#", "/") and self.after in ("string", "number")):
             raise _Unsure  # half a string in a comment, or one that touches a value: it was no comment
         return gap
@@ -179,7 +179,7 @@ class _Reader:
         return (str(found.lastgroup), found.group()) if found else ("stop", "")
 
     def _take(self, kind: str, lexeme: str) -> None:
-        self.work.charge(1)
+        self.effort.charge(1)
         self.after = kind
         self.at += len(lexeme)
 
@@ -191,7 +191,7 @@ class _Reader:
 
     def _string(self, quote: str, in_list: bool = False) -> str:
         """The text of the string whose opening quote was just read."""
-        start, close = self.at, end_of_string(self.text, self.at, quote, self.work)
+        start, close = self.at, end_of_string(self.text, self.at, quote, self.effort)
         if close < 0:
             self.at = len(self.text)
             raise _Unsure
@@ -200,7 +200,7 @@ class _Reader:
         if len(quote) == 1 and swallowed(body, in_list):
             raise _Unsure
         try:
-            self.work.charge(body.count("\\"))
+            self.effort.charge(body.count("\\"))
             return unescaped(body, quote)
         except ValueError as error:
             raise _Unsure from error
@@ -215,11 +215,11 @@ class _Reader:
         """The text up to the bracket that closes what cannot be read."""
         depth, at = 0, start
         while found := _TOKEN.match(self.text, at):
-            self.work.charge(1)
+            self.effort.charge(1)
             at = found.end()
             kind = found.lastgroup
             if kind == "string":
-                close = end_of_string(self.text, at, found.group(), self.work)
+                close = end_of_string(self.text, at, found.group(), self.effort)
                 at = close + len(found.group()) if close >= 0 else at
             depth += (kind == "open") - (kind == "close")
             if not depth:

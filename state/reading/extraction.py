@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from donewhen.state.reading.almost_json import Candidate, read_candidate
-from donewhen.state.reading.json_strings import Work, WorkExhausted
+from donewhen.state.reading.json_strings import Effort, EffortExhausted
 
 LONGEST = 1_000_000
 """Characters of a text in which a value is looked for."""
@@ -64,7 +64,7 @@ def extract(
 
     Takes milliseconds for any text: reading stops, with None, when the text is too broken for its size.
     """
-    work, position = Work(), 0
+    effort, position = Effort(), 0
     named = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, (*keys, *hints)))})(?!\w)")
     try:
         while len(text) <= LONGEST and (found := _START.search(text, position)):
@@ -72,16 +72,16 @@ def extract(
             if text[start] == "<" or text.startswith("[THINK]", start):
                 position = _end_of_thinking(text, start)
                 continue
-            candidate = read_candidate(text, start, work)
+            candidate = read_candidate(text, start, effort)
             position = candidate.end
-            work.charge(8 + (position - start) // 64)
+            effort.charge(8 + (position - start) // 64)
             fitting = _fitting(candidate.value, accepts)
             meant = named.search(candidate.broken) if candidate.broken else _has(candidate.value, keys)
             if (fitting or ((keys or hints) and meant)) and _stands_apart(text, start, candidate):
                 if not (after := _orphan_close(text, position)):
                     return _located(text, start, candidate, fitting[0] if fitting else None)
                 position = after
-    except WorkExhausted:
+    except EffortExhausted:
         return None
     return None
 

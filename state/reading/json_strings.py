@@ -11,21 +11,21 @@ _COMMA_AND_BREAK = re.compile(r",[ \t]*+\r?\n")
 _COMMA_LAST = re.compile(r",[ \t]*+\r?\n\s*+\Z")
 
 
-class WorkExhausted(Exception):
+class EffortExhausted(Exception):
     """The text would take too long to read; whoever wrote it can write it again, shorter or valid."""
 
 
 @dataclass(slots=True)
-class Work:
+class Effort:
     """How much more may be spent on one text, in steps of a microsecond or two: the same text, the same answer."""
 
     left: int = 16_000
 
     def charge(self, steps: int) -> None:
-        """Takes steps off. Raises WorkExhausted when none are left."""
+        """Takes steps off. Raises EffortExhausted when none are left."""
         self.left -= steps
         if self.left < 0:
-            raise WorkExhausted
+            raise EffortExhausted
 
 
 def swallowed(body: str, in_list: bool) -> bool:
@@ -51,20 +51,20 @@ def has_swallowed(value: Any) -> bool:
     return False
 
 
-def end_of_string(text: str, start: int, quote: str, work: Work) -> int:
+def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
     """Index of the quote that closes the string whose text begins at `start`; -1 if it does not close.
 
     `quote` is what opened it: a single, double, typographic or (as in Python) tripled quotation mark.
     """
     if len(quote) == 3:
         close = text.find(quote, start)
-        work.charge(((close if close > 0 else len(text)) - start) // 2048)
+        effort.charge(((close if close > 0 else len(text)) - start) // 2048)
         return close
     quote, position = "”" if quote == "“" else quote, start
     while True:
         found = _TO_QUOTE[quote].match(text, position)
         close = found.end() if found else len(text)
-        work.charge(1 + (close - position) // 512)
+        effort.charge(1 + (close - position) // 512)
         if close >= len(text) or text[close] != quote:
             return -1
         within = text[close - 1].isalnum() and text[close + 1 : close + 2].isalnum()
