@@ -226,7 +226,8 @@ async def test_what_only_an_executor_has_is_offered_to_nobody_else() -> None:
     plans = [submit_plan([{"content": "add", "tools": ["total"]}]), submit_plan([{"content": "look"}])]
     execute = {"s1": [call("total", a=1, b=1), call("look", what="it"), finish_step("seen", "s1.1")]}
     model = ScriptedModel(roles={"triage": plans, "execute": execute, "deliver": lambda *_: "Done."})
-    flow = await play(model, [look], effects=READ, executors={"adder": Executor("adds", tools=(secret,))})
+    hands = {name: Executor("adds", tools=(secret,)) for name in ("adder", "counter")}
+    flow = await play(model, [look], effects=READ, executors=hands)
     model.assert_exhausted()
     assert "- adder: adds Its tools: total." in model.requests[0].text
     planned, called = (told["text"] for told in flow.told("correction"))
