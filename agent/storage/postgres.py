@@ -2,10 +2,14 @@
 
 import asyncio
 import hashlib
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 from langchain_core.runnables import RunnableConfig
@@ -14,6 +18,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.base import GetOp
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from typing_extensions import override
 
@@ -29,6 +34,9 @@ Connection = psycopg.AsyncConnection[DictRow]
 
 _PATIENCE = 10.0
 """Seconds to wait for a connection, and for another process that is setting up the tables."""
+_FULL_PATIENCE = 60.0
+"""Seconds to wait for other processes to leave the server a connection."""
+SESSIONS, LOOKS = 16, 4
 _DEFAULTS: dict[str, Any] = {
     "application_name": "donewhen",
     "connect_timeout": int(_PATIENCE),
@@ -72,15 +80,31 @@ class _TextSaver(AsyncPostgresSaver):
         return await super().aput(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
 
 
+@dataclass
+class _Line:
+    """Where sessions of one event loop wait for a connection, and what a session hands on to the next one waiting."""
+
+    sessions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SESSIONS))
+    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
+    handed: list[Connection] = field(default_factory=list)
+    waiting: int = 0
+
+
+_holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
+"""Whether a session is open around this one, as where a tool starts a run; it must not wait for itself."""
+
+
 class PostgresDatabase:
     """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
 
+    At most 16 sessions are open at once in a process, and 4 connections for reading; others wait for their turn.
     Session locks do not work through a pooler in transaction mode (pgbouncer): connect past it.
     """
 
     def __init__(self, url: str, display: str, cipher: Cipher | None = None) -> None:
         self.display = display
         self._cipher = cipher
+        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
         try:
             self._options: dict[str, Any] = _DEFAULTS | conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
@@ -89,7 +113,7 @@ class PostgresDatabase:
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
         async with AsyncExitStack() as stack:
-            connection = await self._connect(stack)
+            connection = await self._turn(stack, session=thread_id is not None)
             if thread_id is not None:
                 key = _lock_key(thread_id)
                 if not await _try_lock(connection, key):
@@ -98,7 +122,12 @@ class PostgresDatabase:
             opened = await self._prepared(connection)
             if not writes:
                 await connection.execute("SET default_transaction_read_only = on")
-            yield opened
+            before = _holding.get()
+            _holding.set(before or thread_id is not None)
+            try:
+                yield opened
+            finally:
+                _holding.set(before)
 
     async def thread_ids(self, limit: int) -> list[str]:
         query = (
@@ -126,11 +155,42 @@ class PostgresDatabase:
                 return StorageError(f"{self.display} failed: {text}")
         return None
 
-    async def _connect(self, stack: AsyncExitStack) -> Connection:
-        connection = await Connection.connect(
-            make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
-        )
-        stack.push_async_callback(connection.close)
+    async def _turn(self, stack: AsyncExitStack, *, session: bool) -> Connection:
+        """A connection, when it is our turn to have one."""
+        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
+        if _holding.get():
+            return await self._connect(stack)
+        if not session:
+            await stack.enter_async_context(line.looks)
+            return await self._connect(stack)
+        line.waiting += 1
+        try:
+            await stack.enter_async_context(line.sessions)
+        finally:
+            line.waiting -= 1
+        if not line.handed:
+            return await self._connect(stack, line)
+        connection = line.handed.pop()
+        stack.push_async_callback(_hand_on, connection, line)
+        return connection
+
+    async def _connect(self, stack: AsyncExitStack, line: _Line | None = None) -> Connection:
+        deadline = asyncio.get_running_loop().time() + _FULL_PATIENCE
+        while True:
+            try:
+                connection = await Connection.connect(
+                    make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
+                )
+                break
+            except psycopg.OperationalError as error:
+                full = "too many clients" in str(error) or "remaining connection slots" in str(error)
+                if not full or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(random.uniform(0.05, 0.5))
+        if line is None:
+            stack.push_async_callback(connection.close)
+        else:
+            stack.push_async_callback(_hand_on, connection, line)
         return connection
 
     async def _prepared(self, connection: Connection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
@@ -173,6 +233,14 @@ class PostgresDatabase:
             used=used,
             name=self.display,
         )
+
+
+async def _hand_on(connection: Connection, line: _Line) -> None:
+    """Give a connection that is as good as new to whoever waits for one; else close it."""
+    if line.waiting and connection.info.transaction_status == TransactionStatus.IDLE:
+        line.handed.append(connection)
+    else:
+        await connection.close()
 
 
 def _lock_key(name: str) -> int:

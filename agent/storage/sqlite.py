@@ -2,23 +2,19 @@
 
 import asyncio
 import errno
+import fcntl
+import hashlib
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-import aiosqlite
-from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-from langgraph.store.sqlite.aio import AsyncSqliteStore
-
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.file_lock import FileLock
 from donewhen.agent.storage.marks import missing_marks
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
 from donewhen.agent.storage.storage import Opened
-from donewhen.agent.storage.thread_store import stop_batching
 from donewhen.agent.storage.words import sqlite_fault
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -28,6 +24,45 @@ APPLICATION_ID = 0x446E5768
 _OWN_FOLDERS = ("donewhen", ".donewhen")
 
 
+class FileLock:
+    """An exclusive lock, held from `take` until `release`; excludes other holders in this process too."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        # A hash: a name may be any text, a path may not.
+        self._path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
+        self._fd = -1
+
+    def take(self) -> bool:
+        """Whether the lock was free and is ours now. Creates the folder; raises OSError when it cannot."""
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        while True:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(fd)
+                if isinstance(error, BlockingIOError):
+                    return False
+                raise
+            if self._is_at_its_path(fd):
+                self._fd = fd
+                return True
+            os.close(fd)  # the holder before us removed the file between our open and our lock
+
+    def release(self) -> None:
+        """Free the lock and remove its file."""
+        if self._fd >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _is_at_its_path(self, fd: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
+
 class SqliteDatabase:
     """Checkpoints and store in one file: WAL, every commit on disk.
 
@@ -35,7 +70,7 @@ class SqliteDatabase:
     `.donewhen` is created when it is missing, any other has to exist.
     """
 
-    def __init__(self, path: Path, cipher: Cipher | None = None, *, patience: float = 5.0) -> None:
+    def __init__(self, path: Path, cipher: Cipher | None = None, *, patience: float = 30.0) -> None:
         self.display = f"sqlite:///{path}"
         self._path = path
         self._cipher = cipher
@@ -51,11 +86,8 @@ class SqliteDatabase:
                 if not self._take(lock):
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
-            saver, store = await self._connect(stack)
-            if not writes:
-                for connection in (saver.conn, store.conn):
-                    await connection.execute("PRAGMA query_only = ON")
-            yield saver, store
+            file = await self._ready(stack)
+            yield FileSaver(file, not writes), FileStore(file, not writes)
 
     async def thread_ids(self, limit: int) -> list[str]:
         query = (
@@ -64,18 +96,21 @@ class SqliteDatabase:
         )
         async with AsyncExitStack() as stack:
             self._prepare_place()
-            saver, _ = await self._connect(stack)
-            return [row[0] for row in await saver.conn.execute_fetchall(query, (limit,))]
+            file = await self._ready(stack)
+            rows = await file.call(lambda file: file.connection.execute(query, (limit,)).fetchall(), writes=False)
+            return [row[0] for row in rows]
 
     async def check(self) -> None:
         async with AsyncExitStack() as stack:
             self._prepare_place()
-            saver, _ = await self._connect(stack)
-            answer = await saver.conn.execute_fetchall("PRAGMA quick_check(1)")
-            if [tuple(row) for row in answer] != [("ok",)]:
-                raise StorageError(f"{self.display} is damaged ({next(iter(answer))[0]}): restore a copy")
-            await saver.conn.execute("INSERT OR REPLACE INTO donewhen_meta VALUES ('checked', datetime('now'))")
-            await saver.conn.commit()
+            file = await self._ready(stack)
+            answer = await file.call(
+                lambda file: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0], alone=True
+            )
+            if answer != "ok":
+                raise StorageError(f"{self.display} is damaged ({answer}): restore a copy")
+            note = "INSERT OR REPLACE INTO donewhen_meta VALUES ('checked', datetime('now'))"
+            await file.call(lambda file: file.connection.execute(note))
 
     def fault(self, error: BaseException) -> StorageError | None:
         return sqlite_fault(error, self.display)
@@ -106,28 +141,15 @@ class SqliteDatabase:
     def _unusable(self, error: OSError) -> StorageError:
         return StorageError(f"{self.display} cannot be used: {error.strerror or error}")
 
-    async def _connect(self, stack: AsyncExitStack) -> tuple[AsyncSqliteSaver, AsyncSqliteStore]:
-        # Two connections: each library runs transactions of its own, which do not nest.
-        connections = [
-            await stack.enter_async_context(
-                aiosqlite.connect(self._path, timeout=self._patience, isolation_level=level)
-            )
-            for level in ("DEFERRED", None)
-        ]
-        for connection in connections:
-            await connection.execute("PRAGMA synchronous = FULL")
-        saver = AsyncSqliteSaver(connections[0], serde=StrictSerializer())
-        store = AsyncSqliteStore(connections[1])
-        await stop_batching(store)
-        for each in (saver, store):
-            stack.push_async_callback(_end, each)
-        if await self._missing_marks(connections[0]):
-            await self._set_up(saver, store)
-        await saver.setup()
-        await store.setup()
-        return saver, store
+    async def _ready(self, stack: AsyncExitStack) -> SqliteFile:
+        """The file, set up, and fit for us."""
+        file = await stack.enter_async_context(shared(self._path, self._patience))
+        if await file.call(self._missing_marks, alone=True):
+            await self._set_up(file)
+        await file.call(_with_tables, alone=True)
+        return file
 
-    async def _set_up(self, saver: AsyncSqliteSaver, store: AsyncSqliteStore) -> None:
+    async def _set_up(self, file: SqliteFile) -> None:
         lock = FileLock(self._locks, "\0set up")
         deadline = asyncio.get_running_loop().time() + self._patience
         while not self._take(lock):
@@ -135,29 +157,32 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is locked: another process is setting it up")
             await asyncio.sleep(0.02)
         try:
-            await saver.setup()
-            await store.setup()
-            connection = saver.conn
-            await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
-            marks = await self._missing_marks(connection)
-            await connection.executemany("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", marks.items())
-            await connection.commit()
-            if "version" in marks:
-                await connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                await connection.execute(f"PRAGMA user_version = {int(marks['version'])}")
+            await file.call(self._write_marks, alone=True)
         finally:
+            await file.settled()
             lock.release()
 
-    async def _missing_marks(self, connection: aiosqlite.Connection) -> dict[str, str]:
-        owner = await _number(connection, "PRAGMA application_id")
+    def _write_marks(self, file: SqliteFile) -> None:
+        _with_tables(file)
+        connection = file.connection
+        connection.say("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
+        marks = self._missing_marks(file)
+        for mark in marks.items():
+            connection.execute("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", mark)
+        if "version" in marks:
+            connection.say(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.say(f"PRAGMA user_version = {int(marks['version'])}")
+
+    def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
+        connection = file.connection
+        owner = _number(connection, "PRAGMA application_id")
         if owner not in (0, APPLICATION_ID):
             raise StorageError(f"{self.display} is the database of another application")
-        tables = {row[0] for row in await connection.execute_fetchall("SELECT name FROM sqlite_master")}
-        found = {"version": str(await _number(connection, "PRAGMA user_version"))}
+        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        found = {"version": str(_number(connection, "PRAGMA user_version"))}
         if "donewhen_meta" in tables:
-            rows = await connection.execute_fetchall("SELECT name, value FROM donewhen_meta")
-            found = dict(map(tuple, rows)) | found
-        used = "checkpoints" in tables and bool(await _number(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
+            found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall()) | found
+        used = "checkpoints" in tables and bool(_number(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
             found,
             library=version("langgraph-checkpoint-sqlite"),
@@ -167,20 +192,13 @@ class SqliteDatabase:
         )
 
 
-async def _end(user: AsyncSqliteSaver | AsyncSqliteStore) -> None:
-    """Close a connection after what is under way on it, and with nothing left open by what was cancelled.
-
-    A connection that is merely closed goes on holding its locks for as long as somebody holds a cursor.
-    """
-    async with user.lock:
-        with suppress(sqlite3.Error, ValueError):
-            await user.conn.rollback()
-        await user.conn.close()
+def _with_tables(file: SqliteFile) -> None:
+    file.saver.setup()
+    file.store.setup()
 
 
-async def _number(connection: aiosqlite.Connection, query: str) -> int:
-    async with connection.execute(query) as cursor:
-        row = await cursor.fetchone()
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    row = connection.execute(query).fetchone()
     if row is None:
         raise sqlite3.DatabaseError(f"no answer to {query}")
     return int(row[0])

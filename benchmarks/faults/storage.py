@@ -70,12 +70,11 @@ class FailingDatabase:
 
     async def _strike(self, opened: Opened) -> None:
         saver: Any = opened[0]
-        store: Any = opened[1]
         if self.kind == "error before":
             raise sqlite3.OperationalError("disk I/O error")
         if self.kind == "disk full":
-            for connection in (saver.conn, store.conn):
-                await connection.execute("PRAGMA max_page_count = 1")  # as small as what is there
+            least = "PRAGMA max_page_count = 1"  # as small as what is there
+            await saver.file.call(lambda file: file.connection.execute(least).fetchall(), alone=True)
         if self.kind == "locked":
             other = sqlite3.connect(str(self.path), isolation_level=None)
             self.stack.callback(other.close)

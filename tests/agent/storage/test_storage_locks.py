@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.file_lock import FileLock
+from donewhen.agent.storage.sqlite import FileLock
 from donewhen.state.errors import ThreadBusy
 from tests.storage_cases import DATABASES, fresh_url
 from tests.storage_workers import working

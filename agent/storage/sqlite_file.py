@@ -1,0 +1,283 @@
+"""One SQLite file in this process: one connection in one thread, at which all runs take turns, fairly.
+
+What waits together is committed together, so many runs at once cost fewer commits, not more. No call is cut in two by a
+cancelled task: it is carried out, or was not begun.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
+from langgraph.store.sqlite import SqliteStore
+
+from donewhen.agent.storage.serde import StrictSerializer
+
+TOGETHER = 64
+"""Calls that are committed together at most."""
+Answer = TypeVar("Answer")
+
+
+class _Connection(sqlite3.Connection):
+    """Transactions are the file's business; those of LangGraph's saver and store are left out."""
+
+    def commit(self) -> None:
+        return
+
+    def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+        return super().execute("SELECT 1" if sql in ("BEGIN", "COMMIT") else sql, *arguments)
+
+    def say(self, sql: str) -> None:
+        """A statement of the file's own."""
+        super().execute(sql).close()
+
+
+@dataclass
+class _Call:
+    """Something to be done with the file, and who waits for it."""
+
+    work: Callable[["SqliteFile"], Any]
+    writes: bool
+    alone: bool
+    """Outside of any transaction."""
+    future: Future[Any] = field(default_factory=Future)
+    outcome: tuple[Any, BaseException | None] = (None, None)
+
+
+class SqliteFile:
+    """The connection, its thread, and LangGraph's saver and store on it. Opened by the first user, closed by the last.
+
+    `patience`: seconds to wait while another process writes.
+    """
+
+    saver: SqliteSaver
+    store: SqliteStore
+    connection: _Connection
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._closed: Future[None] = Future()
+        self.users = 0
+        threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
+
+    def begin(self, work: Callable[["SqliteFile"], Answer], *, writes: bool, alone: bool = False) -> Future[Answer]:
+        """Put a call in line."""
+        call = _Call(work, writes, alone)
+        self._calls.put(call)
+        return call.future
+
+    async def call(self, work: Callable[["SqliteFile"], Answer], *, writes: bool = True, alone: bool = False) -> Answer:
+        """Put a call in line and wait for its answer."""
+        return await asyncio.wrap_future(self.begin(work, writes=writes, alone=alone))
+
+    async def settled(self) -> None:
+        """Wait until all that is in line now is done."""
+        await _surely(self.begin(lambda _: None, writes=False, alone=True))
+
+    async def close(self) -> None:
+        """Close the connection when everything in line is done, and wait for that."""
+        self._calls.put(None)
+        await _surely(self._closed)
+
+    def _work(self) -> None:
+        opened = False
+        while (call := self._calls.get()) is not None:
+            if not call.future.set_running_or_notify_cancel():
+                continue
+            try:
+                if not opened:
+                    self._open()
+                    opened = True
+            except BaseException as error:
+                call.future.set_exception(error)
+                continue
+            if call.alone:
+                self._answer([self._tried(call, "")])
+                continue
+            together, following = self._in_line(call)
+            self._commit(together)
+            if following is not None:
+                self._answer([self._tried(following, "")])
+        if opened:
+            with suppress(sqlite3.Error):
+                self.connection.close()
+        self._closed.set_result(None)
+
+    def _open(self) -> None:
+        self.connection = sqlite3.connect(
+            self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
+        self.connection.say("PRAGMA synchronous = FULL")
+        self.saver = SqliteSaver(self.connection, serde=StrictSerializer())
+        self.store = SqliteStore(self.connection)
+
+    def _in_line(self, first: _Call) -> tuple[list[_Call], _Call | None]:
+        """What can be committed with the first call, and a call after these that has to be made alone."""
+        together = [first]
+        while len(together) < TOGETHER:
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                break
+            if call is None:
+                self._calls.put(None)
+                break
+            if not call.future.set_running_or_notify_cancel():
+                continue
+            if call.alone:
+                return together, call
+            together.append(call)
+        return together, None
+
+    def _commit(self, calls: list[_Call]) -> None:
+        """One transaction for all; a call that fails is undone alone."""
+        try:
+            self.connection.say("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
+            done = [self._tried(call, "SAVEPOINT one" if len(calls) > 1 and call.writes else "") for call in calls]
+            failed = len(calls) == 1 and done[0].outcome[1] is not None
+            self.connection.say("ROLLBACK" if failed else "COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self.connection.say("ROLLBACK")
+            for call in calls:
+                call.outcome = (None, error)
+        self._answer(calls)
+
+    def _tried(self, call: _Call, savepoint: str) -> _Call:
+        try:
+            if savepoint:
+                self.connection.say(savepoint)
+            call.outcome = (call.work(self), None)
+        except BaseException as error:
+            call.outcome = (None, error)
+            if savepoint:
+                self.connection.say("ROLLBACK TO one")
+        if savepoint:
+            self.connection.say("RELEASE one")
+        return call
+
+    @staticmethod
+    def _answer(calls: list[_Call]) -> None:
+        for call in calls:
+            answer, error = call.outcome
+            if error is not None:
+                call.future.set_exception(error)
+            else:
+                call.future.set_result(answer)
+
+
+_files: dict[tuple[int, Path, int], SqliteFile] = {}
+"""By process (a child must not touch its parent's connection, nor close it), path, and the file that is there now."""
+_lock = threading.Lock()
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@asynccontextmanager
+async def shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
+    """The file's one connection in this process. At the end everything that was put in line is done."""
+    key = (os.getpid(), path, os.stat(path).st_ino)
+    with _lock:
+        file = _files.get(key) or _files.setdefault(key, SqliteFile(path, patience))
+        file.users += 1
+    try:
+        yield file
+    finally:
+        try:
+            await file.settled()
+        finally:
+            with _lock:
+                file.users -= 1
+                last = not file.users
+                if last:
+                    del _files[key]
+            if last:
+                await file.close()
+
+
+async def _surely(future: Future[Any]) -> None:
+    """Wait for it, even where the task that waits is cancelled meanwhile."""
+    done, cancelled = asyncio.wrap_future(future), False
+    while not done.done():
+        try:
+            await asyncio.wait({done})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+
+
+class FileSaver(BaseCheckpointSaver[Any]):
+    """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses."""
+
+    def __init__(self, file: SqliteFile, reads: bool) -> None:
+        super().__init__(serde=StrictSerializer())
+        self.file = file
+        self._reads = reads
+
+    async def _call(self, work: Callable[[SqliteSaver], Answer], *, writes: bool) -> Answer:
+        if self._reads and writes:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return await self.file.call(lambda file: work(file.saver), writes=writes)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await self._call(lambda saver: saver.get_tuple(config), writes=False)
+
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        for found in await self._call(lambda saver: list(saver.list(config, **options)), writes=False):
+            yield found
+
+    async def aput(self, *given: Any) -> RunnableConfig:
+        return await self._call(lambda saver: saver.put(*given), writes=True)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        await self._call(lambda saver: saver.put_writes(config, writes, task_id, task_path), writes=True)
+
+    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
+        return await self._call(lambda saver: saver.get_delta_channel_history(*given, **options), writes=False)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._call(lambda saver: saver.delete_thread(thread_id), writes=True)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self.file.saver.get_next_version(current, channel)
+
+
+class FileStore(BaseStore):
+    """The store beside it."""
+
+    def __init__(self, file: SqliteFile, reads: bool) -> None:
+        self.file = file
+        self._reads = reads
+        self.supports_ttl, self.ttl_config = file.store.supports_ttl, file.store.ttl_config
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        asked = list(ops)
+        writes = not all(isinstance(op, GetOp | SearchOp | ListNamespacesOp) for op in asked)
+        if self._reads and writes:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return await self.file.call(lambda file: file.store.batch(asked), writes=writes)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        raise NotImplementedError("use abatch")
