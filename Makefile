@@ -71,7 +71,10 @@ local: .venv/ready-dev ## twenty goals on a real llama.cpp server with a small m
 jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
+load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGraph loop
+	@$(BIN)/python -m benchmarks.load 200
+
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: jobs help install run studio test fuzz format lint typecheck check verification reliability faults local clean
+.PHONY: jobs help install run studio test fuzz format lint typecheck check verification reliability faults local load clean

@@ -164,15 +164,16 @@ class PostgresDatabase:
             await stack.enter_async_context(line.looks)
             return await self._connect(stack)
         line.waiting += 1
+        connection: Connection | None = None
         try:
             await stack.enter_async_context(line.sessions)
+            if line.handed:
+                connection = line.handed.pop()
+                stack.push_async_callback(_hand_on, connection, line)
         finally:
             line.waiting -= 1
-        if not line.handed:
-            return await self._connect(stack, line)
-        connection = line.handed.pop()
-        stack.push_async_callback(_hand_on, connection, line)
-        return connection
+            await _close_spare(line)
+        return connection or await self._connect(stack, line)
 
     async def _connect(self, stack: AsyncExitStack, line: _Line | None = None) -> Connection:
         deadline = asyncio.get_running_loop().time() + _FULL_PATIENCE
@@ -236,11 +237,18 @@ class PostgresDatabase:
 
 
 async def _hand_on(connection: Connection, line: _Line) -> None:
-    """Give a connection that is as good as new to whoever waits for one; else close it."""
-    if line.waiting and connection.info.transaction_status == TransactionStatus.IDLE:
+    """Leave a connection that is as good as new to whoever waits for one."""
+    if connection.info.transaction_status == TransactionStatus.IDLE:
         line.handed.append(connection)
+        await _close_spare(line)
     else:
         await connection.close()
+
+
+async def _close_spare(line: _Line) -> None:
+    """Nothing stays open that nobody waits for."""
+    while len(line.handed) > line.waiting:
+        await line.handed.pop().close()
 
 
 def _lock_key(name: str) -> int:
