@@ -6,6 +6,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import left_of
+from donewhen.graph.calls.observing import seen_before
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, retracter, sayer
 from donewhen.graph.execute.leaving import corrected, leave, silence
@@ -116,7 +117,8 @@ def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
 def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
     """Leave with a question; the answer will be the result of this very call."""
     record, question = state["record"], decision.arguments["question"]
-    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
+    asked, options, seen = state.get("asked", ()), decision.arguments.get("options"), seen_before(state)
+    if before := answered_before(asked, question, options, step=state["step"]["id"], seen=seen):
         return _told(state, message, f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}")
     id, number = state["step"]["id"], record.get("questions", 0) + 1
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"

@@ -10,7 +10,7 @@ from donewhen.graph.people.answering import apply_answer
 from donewhen.graph.people.consent import decide_plan, edited_plan
 from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
 from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
-from donewhen.state.proof.questions import same_question
+from donewhen.state.proof.questions import is_leave, same_question
 from donewhen.state.run import Json, Run
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
@@ -48,13 +48,14 @@ def take(state: Run, pending: Json, value: Any, deps: Deps, settings: Settings) 
 
 
 def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[str, Any]) -> list[Taken]:
-    """The same question of another step has the same answer; nobody is asked twice (X11)."""
+    """The same question of another step has the same answer; a yes or no, which is leave for one thing, has not."""
     questions = [pause for id, pause in pauses.items() if pause["kind"] == "question" and id not in answers]
     return [
         (other, answer, by)
         for pause, answer, by in taken
         for other in questions
         if pause["kind"] == "question"
+        and not is_leave(answer.text)
         and same_question(pause["question"], other["question"], pause["options"], other["options"])
     ]
 

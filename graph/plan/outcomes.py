@@ -141,7 +141,7 @@ def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runti
         if settings_of(runtime).at_limit == "ask":
             return {"planning": planning, **out_of_budget(state, runtime, deps, "questions")}
         told = NO_QUESTIONS
-    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options")):
+    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options"), step="plan"):
         told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
     if told:
         return {"planning": planning, "transcript": [message, *respond(message, told)]}

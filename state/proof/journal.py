@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import dropwhile, groupby
 from typing import Any, Literal
 
-from donewhen.state.proof.questions import same_question
+from donewhen.state.proof.questions import is_leave, same_question
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -144,16 +144,32 @@ def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit
 
 
 def answered_before(
-    journal: Sequence[Mapping[str, Any]], question: str, options: Sequence[str] | None = None
+    journal: Sequence[Mapping[str, Any]],
+    question: str,
+    options: Sequence[str] | None = None,
+    *,
+    step: str = "",
+    seen: Sequence[Mapping[str, Any]] = (),
 ) -> Mapping[str, Any] | None:
-    """What the user said to this very question, if it was asked; also that no answer was given."""
+    """What the user said to this very question, if it was asked; also that no answer was given.
+
+    A yes or no is leave for one thing: it counts in the step that asked, and only until that step, of which `seen` is
+    what it observed, has changed something.
+    """
     for entry in journal:
         asked = entry["arguments"]
-        if entry["source"] == "user" and same_question(
-            str(asked.get("question") or ""), question, asked.get("options"), options
-        ):
+        if entry["source"] != "user":
+            continue
+        if not same_question(str(asked.get("question") or ""), question, asked.get("options"), options):
+            continue
+        if not is_leave(str(entry["text"])) or (entry["step"] == step and not _changed_since(entry["id"], seen)):
             return entry
     return None
+
+
+def _changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
+    later = list(dropwhile(lambda entry: entry["id"] != id, seen))
+    return any(made(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
 
 
 def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:

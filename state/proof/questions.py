@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from donewhen.state.people.words import opening, word
 from donewhen.state.proof.quotes import fold
 
 _POLITE = re.compile(
@@ -20,6 +21,11 @@ def same_question(
     if options and other_options and set(map(_words, options)) != set(map(_words, other_options)):
         return False
     return _words(one) == _words(other)
+
+
+def is_leave(text: str) -> bool:
+    """Whether an answer is a yes or a no, which says nothing about any other thing."""
+    return bool({word(text), opening(text)} & {"yes", "no"})
 
 
 def _words(text: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen.testing import ask_user, call, finish_step, finish_task, give_up
 from tests.flows import last_told, one_step, play, requests, steps
@@ -107,6 +108,37 @@ async def test_the_same_question_is_not_asked_twice() -> None:
     assert flow.run.spent["questions"] == 1
     assert "You asked this before; the answer was:\n[s1.1] user ok" in last_told(model, "s1")
     assert "2023" in last_told(model, "s2")
+
+
+async def test_a_yes_is_leave_for_one_thing() -> None:
+    """H6, X11: not for what another step asks in the same words, nor for the next thing that the same step does."""
+    proceed, wipe = ask_user("Shall I proceed?"), call("wipe", path="a.txt")
+    model = steps(
+        [{"content": "wipe a", "tools": ["wipe"]}, {"content": "wipe b", "tools": ["wipe"]}],
+        {
+            "s1": [proceed, proceed, wipe, proceed, finish_step("wiped", "s1.2")],
+            "s2": [proceed, finish_step("asked", "s2.result")],
+        },
+    )
+
+    def wipe_file(path: str) -> str:
+        """Wipe a file."""
+        return f"wiped {path}"
+
+    tool = StructuredTool.from_function(wipe_file, name="wipe", metadata={"effect": "write"})
+    flow = await play(model, [tool], answers=["yes", "yes, do", "no"])
+    assert [pause["step"] for pause in flow.pauses] == ["s1", "s1", "s2"]
+
+
+async def test_two_parallel_steps_need_two_yeses() -> None:
+    """H6: side by side as well."""
+    replies = {
+        "s1": [ask_user("Shall I proceed?"), finish_step("yes", ("s1.1", "yes"))],
+        "s2": [ask_user("Shall I proceed?"), finish_step("no", ("s2.1", "no"))],
+        "s3": [finish_step("ok", "s3.result")],
+    }
+    flow = await play(steps(PARALLEL, replies), [look], effects=EFFECTS, answers=["yes", "no"])
+    assert [pause["step"] for pause in flow.pauses] == ["s1", "s2"]
 
 
 async def test_two_steps_that_ask_the_same_are_answered_once() -> None:
