@@ -13,7 +13,7 @@ from donewhen.graph.people.pauses import closing
 from donewhen.prompts import instructions
 from donewhen.state.ledger import Amounts, add, exhausted, remaining
 from donewhen.state.people.texts import catalogue
-from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, what_next
+from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, unproven, what_next
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
@@ -132,5 +132,5 @@ def _said(runtime: Runtime[Settings], text: str) -> str:
 
 def _unsaid(draft: Receipt, language: str) -> list[str]:
     """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
-    lines = [*not_asked(draft, language), *left_over(draft, language)]
+    lines = [*unproven(draft, language), *not_asked(draft, language), *left_over(draft, language)]
     return ["", *lines, *what_next(draft, language)] if lines else []

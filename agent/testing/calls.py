@@ -78,8 +78,12 @@ def submit_plan(
     need_thinking: bool = False,
     **kw: Any,
 ) -> ToolCall:
-    """The planner submits steps; a string is a step's `content`, `kw` takes `schedule`, `speak`, others."""
+    """The planner submits steps; a string is a step's `content`, `kw` takes `schedule`, `speak`, others.
+
+    A step that does not list its `tools` has none, so that its text may prove it; `tools=None` leaves them out.
+    """
     written = [{"content": step} if isinstance(step, str) else dict(step) for step in steps]
+    written = [step if "tools" in step else {**step, "tools": []} for step in written]
     return _sparse("submit_plan", title=title, complexity=complexity, need_thinking=need_thinking, steps=written, **kw)
 
 

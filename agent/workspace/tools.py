@@ -59,7 +59,7 @@ def _tool(
     schema: dict[str, Any] | None = None,
     target: Sequence[str] = ("path",),
 ) -> BaseTool:
-    metadata: dict[str, Any] = {"effect": effect, "target": [*target], "paths": [*target]}
+    metadata: dict[str, Any] = {"effect": effect, "targets": [*target], "paths": [*target]}
     if check:
         metadata["check"] = True
     return _structured(function, (root,), metadata, artifact=artifact, schema=schema)

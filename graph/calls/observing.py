@@ -1,9 +1,11 @@
 """From a call's result to an observation: numbered, kept whole by id, short in the journal, read on by `recall`."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
@@ -18,6 +20,7 @@ from donewhen.state.settings import Settings
 
 NAMESPACE = ("donewhen", "observations")
 HEADER_CHARS = 200
+_RECALLED = re.compile(r"recall ok: \[(\S+)\] characters (\d+) to (\d+) of ")
 
 
 def thread_of(runtime: Runtime[Settings]) -> str:
@@ -97,3 +100,12 @@ async def recall(call: Json, state: Step, new: list[Json], runtime: Runtime[Sett
 def seen_before(state: Step) -> list[Json]:
     """Observations of this step and of those it builds on, oldest first."""
     return [*state.get("known", ()), *state.get("journal", ())]
+
+
+def recalled(transcript: Sequence[AnyMessage]) -> dict[str, list[list[int]]]:
+    """Which characters of which observations were read on, as spans."""
+    spans: dict[str, list[list[int]]] = {}
+    for message in transcript:
+        for id, first, last in _RECALLED.findall(str(message.text)) if message.type != "ai" else ():
+            spans.setdefault(id, []).append([int(first), int(last)])
+    return spans

@@ -12,7 +12,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.plan.plan import ancestors
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.proof.evidence import criteria_of
+from donewhen.state.proof.claims import criteria_of
 from donewhen.state.proof.journal import said_by_user
 from donewhen.state.run import PLANNING
 from donewhen.state.settings import Profile, Settings
@@ -229,10 +229,13 @@ def _proof(item: Mapping[str, Any], seen: Mapping[str, str], fence: str) -> str:
     return f"{line}\n{framed('proof', said[:1000], fence)}" if said else line
 
 
-def judge_brief(criterion: str, evidence: Sequence[Mapping[str, Any]], fence: str = "") -> str:
-    """The judge's brief: the criterion, and what was observed by which call; never what is claimed."""
-    shown = "\n".join(_evidence(entry, fence) for entry in evidence)
-    return brief(section("fence", fence), section("criterion", criterion), f"<evidence>\n{shown}\n</evidence>")
+def judge_brief(asked: Mapping[int, tuple[str, Sequence[Mapping[str, Any]]]], fence: str = "") -> str:
+    """The judge's brief: each criterion, and what was observed by which call; never what is claimed."""
+    parts = [section("fence", fence)]
+    for number, (criterion, evidence) in asked.items():
+        shown = "\n".join(_evidence(entry, fence) for entry in evidence)
+        parts += [section("criterion", criterion, number=str(number)), f"<evidence>\n{shown}\n</evidence>"]
+    return brief(*parts)
 
 
 def _evidence(entry: Mapping[str, Any], fence: str) -> str:

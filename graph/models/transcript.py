@@ -41,14 +41,21 @@ def bounded(text: str, limit: int, recall_id: str) -> str:
     It is cut between lines where lines are short enough. The offset in the note is where the head ends, so that
     `recall` goes on without a gap.
     """
-    if len(text) <= limit:
+    if (span := unshown(text, limit, recall_id)) is None:
         return text
+    head, tail = span
+    return text[:head] + _left_out(tail - head, head, recall_id) + text[tail:]
+
+
+def unshown(text: str, limit: int, recall_id: str) -> tuple[int, int] | None:
+    """The span of characters that `bounded` leaves out; None if it shows all."""
+    if len(text) <= limit:
+        return None
     room = max(limit - len(_left_out(len(text), len(text), recall_id)), 2)
     head = cut_before(text, int(room * HEAD_SHARE))
     head = text.rfind("\n", head - room // 10, head) + 1 or head
     tail = cut_after(text, len(text) - (room - head))
-    tail = text.find("\n", tail, tail + room // 20) + 1 or tail
-    return text[:head] + _left_out(tail - head, head, recall_id) + text[tail:]
+    return head, text.find("\n", tail, tail + room // 20) + 1 or tail
 
 
 def _left_out(count: int, offset: int, recall_id: str) -> str:

@@ -14,7 +14,7 @@ from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.graph.people.proposal import propose, with_finished
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
-from donewhen.state.proof.evidence import Seen, ground
+from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import TRIAGE
 from donewhen.state.run import Json, Planning
@@ -116,7 +116,8 @@ def answered(
     """The goal is settled without a plan. What it cites must hold: that is mended once, and then left out."""
     planning, arguments = state["planning"], decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
-    good, problems = ground(arguments, Seen(entries, "p")) if arguments.get("evidence") else ([], [])
+    found = ground(arguments["text"], arguments, Seen(entries, "p")) if arguments.get("evidence") else Ground()
+    good, problems = found.evidence, [*found.problems, *found.imprecise]
     if problems and not planning.get("citation_told"):
         told: Planning = {**state, "planning": {**planning, "citation_told": True}}
         return corrected(told, message, Correction([f"evidence: {each}" for each in problems]), runtime, deps, TRIAGE)

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 from langchain_core.tools import BaseTool, StructuredTool
 
 from donewhen.graph.tools.arguments import Arguments
+from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
 from donewhen.state.errors import ConfigError, ToolError
 
@@ -19,8 +20,6 @@ Effect = Literal["read", "idempotent", "write"]
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
-_PATHS = ("path", "file", "filename", "file_path")
-_TARGETS = (*_PATHS, "url", "uri", "id")
 
 
 class Toolbox:
@@ -101,15 +100,19 @@ class Toolbox:
         return self._entries[name].arguments.problems(arguments)
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """What the call is about: files, addresses, ids. Paths are normalised, so `./a` and `a` are the same.
+        """What the call is about. Paths are normalised, so `./a` and `a` are the same; an argument left out has its
+        default.
 
-        An argument left out has its default.
-        `metadata["target"]` of the tool, a name or several, says which arguments hold them; without it
-        those do that are called path, file, filename, file_path, url, uri, id or end in `_id`.
+        `metadata["targets"]` of the tool, a name or several, says which arguments hold them; without it those that
+        are paths do. Two calls with one id may be about different things, so ids are never guessed.
         """
         entry = self._entries.get(name)
-        declared, defaults = (entry.targets, entry.defaults) if entry else (None, {})
-        return set(_target_values({**defaults, **arguments}, declared))
+        if entry is None:
+            return set()
+        given = {**entry.defaults, **arguments}
+        if entry.targets is None:
+            return {posixpath.normpath(path) for path in paths_of(given, entry.tool) if path}
+        return set(_values(given[name] for name in entry.targets if name in given))
 
     def subset(self, names: Iterable[str]) -> Self:
         """The toolbox with only these tools, in its own order. ToolError if one of them is not in it."""
@@ -141,7 +144,7 @@ class _Entry:
         described = {"name": tool.name, "description": tool.description, "parameters": parameters}
         self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)
-        self.targets = _declared_targets(tool.name, metadata.get("target"))
+        self.targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         properties = self.schema.get("properties", {})
         self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
 
@@ -181,15 +184,13 @@ def _first_sentence(description: str, most: int = 120) -> str:
     return sentence if len(sentence) <= most else sentence[: most - 1].rstrip() + "…"
 
 
-def _target_values(arguments: Mapping[str, Any], declared: tuple[str, ...] | None) -> Iterator[str]:
-    for name, value in arguments.items():
-        if name not in declared if declared is not None else name not in _TARGETS and not name.endswith("_id"):
-            continue
+def _values(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
         for each in value if isinstance(value, list) else [value]:
-            if not isinstance(each, (str, int)) or isinstance(each, bool) or each == "":
-                continue
-            is_path = isinstance(each, str) and "://" not in each and (declared is not None or name in _PATHS)
-            yield posixpath.normpath(str(each)) if is_path else str(each)
+            if isinstance(each, str) and each:
+                yield each if "://" in each else posixpath.normpath(each)
+            elif isinstance(each, int) and not isinstance(each, bool):
+                yield str(each)
 
 
 def from_function(function: Callable[..., Any]) -> BaseTool:

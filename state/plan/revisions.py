@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from donewhen.state.plan.plan import depends
-from donewhen.state.proof.evidence import criteria_of
+from donewhen.state.proof.claims import criteria_of
 
 
 def difference(approved: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:

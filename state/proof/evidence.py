@@ -1,39 +1,44 @@
-"""Done means proven: what a goal_check claims, held against what was observed. Pure; running checks is graph's job.
-
-complete → grounded → checked → judged. Verdict per criterion: passed | supported | unverified | failed.
-"""
+"""Done means proven: what is cited for a criterion, held against what was observed. Pure; checks are graph's job."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from donewhen.state.proof.journal import made_stale
-from donewhen.state.proof.quotes import Text
+from donewhen.state.proof import wording
+from donewhen.state.proof.claims import references
+from donewhen.state.proof.journal import outdated_by, whole_was_read
+from donewhen.state.proof.quotes import Text, tokens
 
-Verdict = Literal["passed", "supported", "unverified", "failed"]
-RANK = {"failed": 0, "unverified": 1, "supported": 2, "passed": 3}
 MOST_EVIDENCE = 50
 """Items of evidence for one criterion; each is looked up in a text of up to a megabyte."""
 QUOTE_CHARS = 1000
 """Of a quote, kept in the verdict; the whole was looked up."""
-DEMANDS: dict[str, Verdict] = {"claimed": "unverified", "grounded": "supported", "judged": "passed"}
+WRITES = ("write", "idempotent")
+
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Seen:
     """What may be cited: the observations of this step and of those it depends on, oldest first, whole texts.
 
-    Entries marked `outside` are changes made by other steps; they cannot be cited, but they make evidence stale.
+    Entries marked `outside` are changes made by other steps; they cannot be cited, but they make readings stale.
     """
 
-    entries: Sequence[Mapping[str, Any]]
+    entries: Sequence[Entry]
     step: str
     result: str = ""
     writes_text: bool = False
-    """The step uses no tools: its product is its own text, which may be cited."""
+    """The step has no tools: its product is its own text, which may be cited."""
+    undeclared: bool = False
+    """The plan does not say which tools the step has, and it used none: its text may be its product."""
+    must_write: bool = False
+    """The step was granted tools that change something, and no call of them succeeded."""
     again: Mapping[str, str] = field(default_factory=dict)
-    """Readings the runtime made again, because something within what they describe changed since: id → new id."""
+    """Readings the runtime made again, because what they describe changed since: id → new id."""
+    recalled: Mapping[str, Sequence[list[int]]] = field(default_factory=dict)
+    """What the step read on of observations that were shown in part: id → spans of characters."""
     index: dict[str, int] = field(init=False)
     texts: dict[str, Text] = field(init=False, default_factory=dict)
     """Texts that quotes were looked up in, read once."""
@@ -42,161 +47,189 @@ class Seen:
         citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
         object.__setattr__(self, "index", citable)
 
-    def says(self, id: str, text: str, quote: str) -> bool:
-        """Whether a quote occurs in the text of this id."""
+    def entry(self, id: str) -> Entry:
+        """The observation of this id, which is citable."""
+        return self.entries[self.index[id]]
+
+    def text(self, id: str, text: str) -> Text:
+        """A text by its id, to look quotes up in."""
         if id not in self.texts:
             self.texts[id] = Text(text)
-        return self.texts[id].says(quote)
+        return self.texts[id]
+
+    def says(self, id: str, quote: str) -> bool:
+        """Whether a quote stands in an observation, or in the arguments of its call if that succeeded."""
+        entry = self.entry(id)
+        if self.text(id, entry["text"]).says(quote):
+            return True
+        sent = json.dumps(entry["arguments"], ensure_ascii=False)
+        return bool(entry["ok"]) and self.text(f"{id} sent", sent).says(quote)
 
 
-def criteria_of(step: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The step's criteria; a step without any is done when its content is."""
-    return list(step.get("done_when") or []) or [{"text": f"Done: {step['content']}", "check": None, "judge": False}]
+@dataclass
+class Ground:
+    """What the evidence cited for one criterion is worth."""
+
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    """What holds, `{observation, quote?}`; a quote that does not stand there is left out."""
+    problems: list[str] = field(default_factory=list)
+    """What is missing or wrong."""
+    imprecise: list[str] = field(default_factory=list)
+    """What is wrong with the form alone: the observation is there, its quote does not stand in it."""
 
 
-def read_claims(goal_check: Any, count: int, level: str) -> dict[int, dict[str, Any]] | list[str]:
-    """One claim per criterion number, or what is wrong with the goal_check, naming the missing criteria.
-
-    At level `claimed` a text that is not blank will do, as in the original protocol. Never raises.
-    """
-    if level == "claimed" and (words := _plain_words(goal_check)):
-        return {
-            number: {"criterion": number, "met": True, "evidence": [], "note": words} for number in range(1, count + 1)
-        }
-    if not isinstance(goal_check, list) or not goal_check:
-        return [f"goal_check must be a list with one item for each of the {count} criteria, not {_kind(goal_check)}"]
-    claims: dict[int, dict[str, Any]] = {}
-    problems = []
-    for position, item in enumerate(goal_check, 1):
-        number = item.get("criterion") if isinstance(item, Mapping) else None
-        if not isinstance(item, Mapping) or not isinstance(number, int) or isinstance(number, bool):
-            problems.append(f"item {position} needs criterion (its number), met and evidence")
-        elif not 1 <= number <= count:
-            problems.append(f"item {position} names criterion {number}; there are 1 to {count}")
-        elif number in claims:
-            problems.append(f"criterion {number} has two items")
-        elif not isinstance(item.get("met"), bool):
-            problems.append(f"criterion {number}: met must be true or false")
-        else:
-            claims[number] = dict(item)
-    missing = [str(number) for number in range(1, count + 1) if number not in claims]
-    if missing and not problems:
-        problems.append(f"goal_check leaves out criterion {', '.join(missing)}")
-    elif missing:
-        problems.append(f"still without a usable item: criterion {', '.join(missing)}")
-    return problems or claims
+def ground(criterion: str, claim: Mapping[str, Any], seen: Seen) -> Ground:
+    """What is cited for a criterion, held against what was seen."""
+    found, cited = Ground(), list(references(claim))
+    if len(cited) > MOST_EVIDENCE:
+        return Ground(problems=[f"cites {len(cited)} observations; name the {MOST_EVIDENCE} that prove it at most"])
+    for reference in cited:
+        _weigh(criterion, reference, seen, found)
+    if not cited:
+        found.problems.append(f"cites no observation{_known(seen)}")
+    if not found.problems:
+        found.problems += [
+            flaw for flaw in (_in_part(criterion, found, seen), _not_done(criterion, found, seen)) if flaw
+        ]
+    return found
 
 
-def _plain_words(goal_check: Any) -> str:
-    items = goal_check if isinstance(goal_check, list) else [goal_check]
-    return "; ".join(items).strip() if items and all(isinstance(item, str) for item in items) else ""
-
-
-def _kind(value: Any) -> str:
-    return {"list": "an empty list", "NoneType": "nothing", "str": "a text", "dict": "an object"}.get(
-        type(value).__name__, type(value).__name__
-    )
-
-
-def ground(claim: Mapping[str, Any], seen: Seen) -> tuple[list[dict[str, Any]], list[str]]:
-    """The evidence of a claim that holds, and everything that is wrong with the rest."""
-    cited = claim.get("evidence")
-    items = cited if isinstance(cited, list) else [cited] if cited else []
-    if len(items) > MOST_EVIDENCE:
-        return [], [f"cites {len(items)} observations; name the {MOST_EVIDENCE} that prove it at most"]
-    good, problems = [], []
-    for item in items:
-        reference = {"observation": item} if isinstance(item, str) else item
-        if not isinstance(reference, Mapping) or not isinstance(reference.get("observation"), str):
-            problems.append("an evidence item is {observation: id, quote?}")
-        elif problem := _flaw(reference, seen):
-            problems.append(problem)
-        else:
-            cited, quote = _id(reference), reference.get("quote")
-            newest = seen.again.get(cited, cited)
-            good.append({"observation": newest, **({"quote": quote[:QUOTE_CHARS]} if quote else {})})
-    if not items:
-        problems.append("cites no observation")
-    return good, problems
-
-
-def _id(reference: Mapping[str, Any]) -> str:
-    """The id as written in the journal, whether or not the model copied its brackets."""
-    return str(reference["observation"]).strip().strip("[]")
-
-
-def _flaw(reference: Mapping[str, Any], seen: Seen) -> str | None:
-    cited, quote = _id(reference), reference.get("quote")
-    if quote is not None and not isinstance(quote, str):
-        return f"the quote of {cited} is not a text"
+def _weigh(criterion: str, reference: Mapping[str, Any], seen: Seen, found: Ground) -> None:
+    """One item of evidence: it holds, or it adds to what is wrong."""
+    if not reference:
+        found.imprecise.append("an evidence item is {observation: id, quote?}")
+        return
+    cited, quote = reference["observation"], reference.get("quote") or ""
     if cited == f"{seen.step}.result":
+        own = seen.text(cited, seen.result)
         if not seen.writes_text:
-            return f"{cited} is this step's own claim; cite what a tool or the user said"
-        return None if not quote or seen.says(cited, seen.result, quote) else f"the quote does not occur in {cited}"
-    if (position := seen.index.get(cited)) is None:
+            kind = found.imprecise if seen.undeclared and not wording.about_change(criterion) else found.problems
+            kind.append(f"{cited} is this step's own claim; cite what a tool or the user said{_known(seen)}")
+        says = isinstance(quote, str) and (not quote or own.says(quote))
+    elif problem := _flaw(criterion, cited, quote, seen):
+        found.problems.append(problem)
+        return
+    else:
+        cited = seen.again.get(cited, cited)
+        own = seen.text(cited, seen.entry(cited)["text"])
+        says = isinstance(quote, str) and (not quote or seen.says(cited, quote))
+    found.evidence.append({"observation": cited, **({"quote": quote[:QUOTE_CHARS]} if quote and says else {})})
+    if not isinstance(quote, str):
+        found.imprecise.append(f"the quote of {cited} is not a text")
+    elif not says:
+        near = own.nearest(quote)
+        hint = f"; nearest there is {near!r}" if near else ""
+        found.imprecise.append(f"the quote {quote[:60]!r} does not occur in {cited}{hint}")
+
+
+def _flaw(criterion: str, cited: str, quote: Any, seen: Seen) -> str | None:
+    """Why an observation proves nothing of a criterion, whatever it says."""
+    if cited not in seen.index:
         return f"there is no observation {cited[:40]!r} in this step or in one it depends on{_known(seen)}"
-    entry = seen.entries[position]
-    if not entry["ok"]:
-        return f"{cited} failed, so it proves nothing"
+    entry = seen.entry(cited)
     if entry["source"] == "result" and not seen.writes_text:
         return f"{cited} is a result in the words of a model; cite the observation behind it"
-    if later := made_stale(seen.entries, position):
-        return (
-            f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}; look again"
-        )
-    sent = json.dumps(entry["arguments"], ensure_ascii=False)
-    if quote and not seen.says(cited, entry["text"], quote) and not Text(sent).says(quote):
-        near = seen.texts[cited].nearest(quote)
-        return f"the quote {quote[:60]!r} does not occur in {cited}" + (f"; nearest is {near!r}" if near else "")
-    if later := changed_within(seen.entries, position):
-        return _outdated(cited, entry, quote, later, seen)
+    if not succeeded(entry) and not _shows_failure(criterion, entry, quote, seen):
+        return f"{cited} failed, so it proves nothing"
+    if (later := outdated_by(seen.entries, seen.index[cited])) and wording.about_now(criterion):
+        return _outdated(cited, quote, later, seen)
     return None
 
 
-def changed_within(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
-    """The later observation that changed something inside of the folder that entry `index` describes, or None."""
-    entry = journal[index]
-    for later in journal[index + 1 :] if entry.get("effect") == "read" else ():
-        if later.get("effect") in ("write", "idempotent") and any(
-            _within(inner, outer) for inner in later.get("targets") or () for outer in entry.get("targets") or ()
-        ):
-            return later
-    return None
+def succeeded(entry: Entry) -> bool:
+    """Whether the call did what it is for; a write may also say in its text that it did not."""
+    return bool(entry["ok"]) and not (entry["effect"] in WRITES and wording.says_failed(entry["text"]))
 
 
-def _within(inner: str, outer: str) -> bool:
-    if outer == ".":
-        return not inner.startswith(("/", "../")) and "://" not in inner
-    return inner.startswith(f"{outer}/") or outer.startswith(f"{inner}/")
+def wrote(entry: Entry) -> bool:
+    """Whether an observation is of a change that was made."""
+    return entry["effect"] in WRITES and not entry.get("outside") and succeeded(entry)
 
 
-def _outdated(
-    cited: str, entry: Mapping[str, Any], quote: str | None, later: Mapping[str, Any], seen: Seen
-) -> str | None:
-    """What a reading from before a change within it is worth: what the same reading says now."""
+def _shows_failure(criterion: str, entry: Entry, quote: Any, seen: Seen) -> bool:
+    """Whether a failed call may prove it: its error is quoted, and the criterion says that something fails or is gone.
+
+    A change that failed proves no change.
+    """
+    made = entry["source"] in ("tool", "check") and entry["effect"] is not None
+    if not (made and isinstance(quote, str) and wording.about_failure(criterion)):
+        return False
+    return not (entry["effect"] in WRITES and wording.about_change(criterion)) and bool(quote)
+
+
+def _outdated(cited: str, quote: Any, later: Entry, seen: Seen) -> str | None:
+    """What a reading from before a change is worth: what the same reading says now."""
     before = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := seen.again.get(cited)) is None:
         return f"{before}; look again"
-    now = seen.entries[seen.index[new]]
-    same = seen.says(new, now["text"], quote) if quote else now["text"] == entry["text"]
+    now, then = seen.entry(new), seen.entry(cited)
+    same = seen.says(new, quote) if quote and isinstance(quote, str) else now["text"] == then["text"]
     return None if now["ok"] and same else f"{before}; read again, as {new}, it says something else"
 
 
-def overtaken(claims: Mapping[int, Mapping[str, Any]], seen: Seen) -> list[str]:
-    """Ids of cited readings of a folder in which something changed since: to be read again before they count."""
-    found = []
-    for claim in claims.values():
-        cited = claim.get("evidence")
-        for item in cited if isinstance(cited, list) else [cited]:
-            reference = {"observation": item} if isinstance(item, str) else item
-            if isinstance(reference, Mapping) and isinstance(reference.get("observation"), str):
-                found.append(_id(reference))
-    known = [id for id in dict.fromkeys(found) if id in seen.index]
-    return [id for id in known if seen.entries[seen.index[id]]["ok"] and changed_within(seen.entries, seen.index[id])]
+def to_read_again(criteria: Sequence[Mapping[str, Any]], claims: Mapping[int, Any], seen: Seen) -> list[str]:
+    """Ids of cited readings of what changed since, for criteria about how it is now."""
+    ids = [
+        str(reference.get("observation"))
+        for number, claim in claims.items()
+        if wording.about_now(criteria[number - 1]["text"])
+        for reference in references(claim)
+    ]
+    known = [id for id in dict.fromkeys(ids) if id in seen.index]
+    return [id for id in known if seen.entry(id)["ok"] and outdated_by(seen.entries, seen.index[id])]
+
+
+def _in_part(criterion: str, found: Ground, seen: Seen) -> str | None:
+    """Why nothing that is cited can decide a criterion about all of something: only parts of it were seen."""
+    if not wording.about_all(criterion) or not found.evidence:
+        return None
+    parts = []
+    for item in found.evidence:
+        if item["observation"] not in seen.index or wording.sums_up(item.get("quote", "")):
+            return None
+        entry = seen.entry(item["observation"])
+        if not (wording.says_cut(entry["text"]) and entry["source"] != "user") and whole_was_read(entry, seen.recalled):
+            return None
+        parts.append(entry["id"])
+    if not parts:
+        return None
+    seen_in_part = ", ".join(parts)
+    return f"it speaks of all there is, and of {seen_in_part} only a part was seen; read the rest or let a tool decide"
+
+
+def _not_done(criterion: str, found: Ground, seen: Seen) -> str | None:
+    """Why what is cited does not show a change: no call made one, and nothing quoted says that it was there already."""
+    if not seen.must_write or not wording.about_change(criterion):
+        return None
+    for item in found.evidence:
+        if item["observation"] not in seen.index:
+            continue
+        entry, quote = seen.entry(item["observation"]), item.get("quote", "")
+        if wrote(entry):
+            return None
+        if entry["source"] == "user" and wording.about_people(criterion):
+            return None
+        if entry["source"] != "user" and quote and _stood_already(criterion, quote):
+            return None
+    return (
+        "no call of this step changed anything, so this was not done; do it, or, if it was so already, quote where a "
+        "reading says so"
+    )
+
+
+def _stood_already(criterion: str, quote: str) -> bool:
+    """Whether a quote from a reading shows what a change would have brought about."""
+    said = tokens(quote)
+    if wording.same_change(criterion, quote) or (
+        wording.about_failure(criterion) and (wording.denies(said) or "0" in said)
+    ):
+        return True
+    values = {token for token in tokens(criterion) if any(map(str.isdigit, token))}
+    return bool(values) and values <= set(said) and not wording.about_deed(criterion)
 
 
 def _known(seen: Seen) -> str:
-    usable = [id for id, n in seen.index.items() if seen.entries[n]["ok"] and seen.entries[n]["source"] != "result"]
+    usable = [id for id in seen.index if seen.entry(id)["ok"] and seen.entry(id)["source"] != "result"]
     return f"; there are: {', '.join(usable[-15:])}" if usable else "; nothing was observed yet: call a tool first"
 
 
@@ -211,15 +244,3 @@ def excerpt(text: str, quote: str, limit: int = 4000) -> str:
             break
         start, end = found
     return text[start : start + limit]
-
-
-def enough(verdict: str, level: str) -> bool:
-    """Whether a verdict is as good as the level demands."""
-    return RANK[verdict] >= RANK[DEMANDS[level]]
-
-
-def level_of(criterion: Mapping[str, Any], level: str) -> str:
-    """What a criterion demands: one with a check is decided by it at every level; one may ask for its own judge."""
-    if criterion.get("check"):
-        return "judged"
-    return "judged" if criterion.get("judge") and level != "claimed" else level

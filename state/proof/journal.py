@@ -117,19 +117,38 @@ def made(entry: Mapping[str, Any]) -> bool:
     return entry["source"] == "tool" and entry.get("effect") is not None
 
 
-def made_stale(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
-    """The later observation that changed what entry `index` describes, or None.
+def outdated_by(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
+    """The later change of what the reading `index` describes, or of something in that folder; None if there is none.
 
-    Only a reading of an object can go stale; the last change of an object is the best evidence of itself.
+    Only a reading of an object can go stale: what was done was done.
     """
     entry = journal[index]
-    targets = set(entry.get("targets") or ())
-    if not targets or entry["source"] not in ("tool", "check"):
+    if entry.get("effect") != "read":
         return None
-    for later in journal[index + 1 :]:
-        if later.get("effect") in ("write", "idempotent") and targets & set(later.get("targets") or ()):
+    targets = entry.get("targets") or ()
+    for later in journal[index + 1 :] if targets else ():
+        if later.get("effect") in ("write", "idempotent") and any(
+            _overlap(changed, target) for changed in later.get("targets") or () for target in targets
+        ):
             return later
     return None
+
+
+def _overlap(changed: str, target: str) -> bool:
+    if target == ".":
+        return changed == "." or (not changed.startswith(("/", "../")) and "://" not in changed)
+    return changed == target or changed.startswith(f"{target}/") or target.startswith(f"{changed}/")
+
+
+def whole_was_read(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[list[int]]]) -> bool:
+    """Whether the model saw all of an observation: nothing was left out (`unread`), or it recalled what was."""
+    if not (unread := entry.get("unread")):
+        return True
+    at, end = unread
+    for first, last in sorted(recalled.get(entry["id"], ())):
+        if first <= at:
+            at = max(at, last)
+    return bool(at >= end)
 
 
 def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit: int | None) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from donewhen.state.ledger import meter
 from donewhen.state.people.texts import catalogue, say
-from donewhen.state.proof.evidence import criteria_of, enough, level_of
+from donewhen.state.proof.claims import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
 from donewhen.state.proof.receipt import EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.secrets import redact_json
@@ -137,6 +137,7 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Seque
         "result": record.get("result", ""),
         "rounds": record.get("rounds", 0),
         "spent": dict(record.get("spent") or {}),
+        "unconfirmed": list(record.get("unconfirmed") or ()) if record.get("status") == "done" else [],
         "silent_rounds": record.get("silent_most", 0),
         "repeated": redact_json(repeated_calls(journal, step["id"])),
         "criteria": [
@@ -164,8 +165,21 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
     for row in done:
         result = f" — {row['result']}" if row["result"] else ""
         lines.append(f"- {say(language, 'summary', 'done')}: {row['content']}{result}")
-    lines += [*not_asked(receipt, language), *left_over(receipt, language), *what_next(receipt, language)]
+    lines += [*unproven(receipt, language), *not_asked(receipt, language)]
+    lines += [*left_over(receipt, language), *what_next(receipt, language)]
     return "\n".join(lines) or say(language, "summary", "nothing")
+
+
+def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """What of the work that is done was not shown: criteria that stayed unverified, and facts that nothing supports."""
+    speak, lines = partial(say, language, "summary"), []
+    for row in receipt["steps"] if receipt["verification"] != "claimed" else ():
+        open_ones = [item for item in row["criteria"] if item["verdict"] == "unverified" and item["note"]]
+        if row["status"] == "done":
+            lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
+            if facts := ", ".join(row.get("unconfirmed") or ()):
+                lines.append(f"- {speak('unconfirmed', content=row['content'], facts=facts)}")
+    return lines
 
 
 def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:

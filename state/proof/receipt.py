@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from donewhen.state.ledger import MeterRow
-from donewhen.state.proof.evidence import Verdict
+from donewhen.state.proof.claims import Verdict
 from donewhen.state.run import StepStatus
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
@@ -55,6 +55,8 @@ class StepRow(TypedDict):
     rounds: int
     spent: dict[str, float]
     """By ledger key, all attempts of this plan together."""
+    unconfirmed: list[str]
+    """Numbers, dates, ids and names of files in `result` that nothing observed or said supports."""
     silent_rounds: int
     """The longest row of rounds that brought nothing new."""
     repeated: list[RepeatedRow]

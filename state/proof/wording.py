@@ -1,20 +1,185 @@
-"""What a sentence is about, by its words, in the languages most criteria are written in: lists to add to."""
+"""What a criterion is about, by its words, in the languages most are written in: lists to add to, no grammar.
 
+Each rule that depends on one is mild where a list is wrong: a round is lost, or a judge is left to see it.
+"""
+
+import re
 from collections.abc import Iterable
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _any_of(words: str, unspaced: str = "") -> re.Pattern[str]:
+    """Whole words, of which `*` is any ending, or characters of scripts without spaces."""
+    spaced = "|".join(re.escape(word).replace("_", " ").replace(r"\*", r"[^\W_]*") for word in words.casefold().split())
+    wide = "".join(rf"|{word}" for word in unspaced.split())
+    return re.compile(rf"(?<![^\W_])(?:{spaced})(?![^\W_]){wide}")
 
 
-DENIALS = _words(
-    "not no never none neither nor without cannot isnt arent wasnt werent dont doesnt didnt cant couldnt wont "
-    "nicht kein keine keinen keiner nie niemals ohne pas jamais aucun aucune sans ne nunca ningún ninguna sin "
-    "non mai senza não nem sem niet geen нет не ни без 不 没 沒 无 無 未 非"
+_DENIALS = frozenset(
+    re.split(
+        " ",
+        "not no never none neither nor without cannot isnt arent wasnt werent dont doesnt didnt cant couldnt wont "
+        "nicht kein keine keinen keiner nie niemals ohne pas jamais aucun aucune sans ne nunca ningún ninguna sin "
+        "non mai senza não nem sem niet geen нет не ни без 不 没 沒 无 無 未 非",
+    )
 )
-"""Words that turn a sentence into its opposite."""
+_NAMES = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+\.\w{1,6}(?![\w.])")
+_ALL = _any_of(
+    "all every each none no only entire* whole complete* total* sum count number_of how_many largest biggest smallest "
+    "highest lowest greatest longest shortest oldest maximum minimum max min overall average mean median unique "
+    "alle* jede* kein* nur größte* kleinste* höchste* niedrigste* längste* gesamt* summe anzahl insgesamt "
+    "tous toutes chaque aucun* seul* plus_grand* plus_petit* nombre somme moyenne "
+    "todos todas cada ningun* ningún solo sólo mayor* menor* suma número promedio tutti tutte todos toda tutta",
+    "所有 全部 每 最 唯一 总 只 一共 共有 平均 すべて 全て 最大 最小 合計 のみ 모든 전체 가장",
+)
+_SUMMED = _any_of(
+    "total* count* sum* max* min* average mean median passed failed failures error* warnings rows matches results "
+    "found none all every no exit* ok summary largest smallest highest lowest only "
+    "gesamt* summe anzahl alle keine bestanden insgesamt tous toutes aucun somme nombre todos todas suma ningún",
+    "总 共 合计 合計 全部 没有 最",
+)
+"""Words by which a tool itself says something of the whole."""
+_FAILING = _any_of(
+    "fail* error* gone missing absent delet* remov* denied denies refus* reject* forbidden unauthori* invalid "
+    "unavailable unreachable down crash* exception* raises raised reproduc* timeout* timed_out expired non-zero "
+    "exit_code whether fehl* scheiter* gelöscht* entfernt* verweiger* abgelehnt* ungültig* unerreichbar* ob "
+    "échou* erreur* supprim* refusé* absent* invalide* si fall* error* eliminad* borrad* rechazad* inválid*",
+    "失败 失敗 错误 錯誤 删除 不存在 拒绝 拒絶 无效 エラー 削除 是否 かどうか",
+)
+_STATUS = re.compile(r"(?:status|code|http|returns?|answers?|with|mit|liefert|antwortet|返回)\W{0,3}[45]\d\d(?!\d)")
+_THERE = _any_of(
+    "exist* there found present available longer anymore reachable accessible listed vorhanden* mehr gefunden* "
+    "existe* trouvé* disponible* plus encontr* está",
+    "存在 找到 有 ない",
+)
+_NOW = _any_of(
+    "contain* exist* hold* has have is_set says shows there_is there_are include* including list* match* equal* now "
+    "current* up_to_date pass* valid empty enthält steht existiert hat jetzt aktuell* contient existe maintenant "
+    "contiene ahora tiene",
+    "包含 存在 有 现在 現在 含 ある",
+)
+_THEN = _any_of(
+    "was were old previous* before original* first former* initial* earlier known noted identified looked read "
+    "alte* vorher* war waren früher* bisher* bekannt ancien* avant était anterior* antes era",
+    "旧 之前 原 以前 前の 元の",
+)
+_DEED = _any_of(
+    "sent mailed emailed notified informed refunded refund* paid ordered booked reserved cancelled canceled published "
+    "posted uploaded submitted transferred deployed issued scheduled merged pushed gesendet verschickt versandt "
+    "geschickt erstattet* erstattung bezahlt bestellt gebucht storniert veröffentlicht hochgeladen benachrichtigt "
+    "überwiesen envoyé* remboursé* payé* commandé* réservé* annulé* publié* enviad* reembolsad* pagad* pedid* "
+    "reservad* cancelad* publicad* inviat* rimborsat* pagat*",
+    "发送 已发 退款 支付 订购 预订 取消 发布 送信 返金 支払 注文 予約 公開",
+)
+_EDIT = _any_of(
+    "created written saved updated changed edited modified deleted removed moved renamed added replaced fixed "
+    "installed closed set_to geschrieben erstellt angelegt gespeichert aktualisiert geändert gelöscht entfernt "
+    "verschoben umbenannt hinzugefügt ersetzt behoben eingetragen créé* écrit* enregistré* modifié* supprimé* "
+    "déplacé* renommé* ajouté* mis_à_jour corrigé* cread* escrit* guardad* actualizad* modificad* eliminad* "
+    "borrad* movid* renombrad* añadid* corregid*",
+    "创建 写入 保存 更新 修改 删除 移动 重命名 添加 修复 作成 変更 削除 移動 追加 修正",
+)
+_IF = _any_of(
+    "if when where unless needed necessary whether wenn falls sofern nötig si sinon nécessaire cuando necesario",
+    "如果 若 場合 必要",
+)
+_PEOPLE = _any_of(
+    "user* customer* person approv* confirm* agree* consent* answer* chose chosen decision nutzer* benutzer* kunde* "
+    "bestätig* zugestimmt* antwort* utilisateur* client* confirmé* usuario* cliente* confirmad*",
+    "用户 客户 确认 同意 ユーザー 確認",
+)
+_WENT_WRONG = re.compile(
+    r"\W{0,4}(?:\w+(?:error|exception)\b|error\b|failed\b|failure\b|fehler\b|erreur\b|traceback\b|错误|失败|エラー)"
+    r"|\{\s*\"(?:error|errors|err)\"\s*:(?!\s*(?:null|false|\"\"|\[\]))"
+    r"|\{[^{}]{0,200}\"(?:success|ok)\"\s*:\s*false|\{[^{}]{0,200}\"status\"\s*:\s*\"(?:error|failed|failure)\"",
+    re.IGNORECASE,
+)
+_CUT = re.compile(
+    r"\"(?:truncated|is_truncated|has_more|hasMore|more)\"\s*:\s*true"
+    r"|\"(?:next|next_page|next_cursor|next_offset|next_page_token|nextPageToken|nextCursor|cursor)\"\s*:\s*(?!null|\"\"|false)\S"
+    r"|more follows|the rest was not kept|(?:characters|bytes|lines) left out|\[\W*truncated\W*\]|\(truncated\)"
+    r"|\band (?:[\d,]+|many) more\b|\b[\d,]+ more (?:rows|lines|results|items|files|entries)\b",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(
+    r"\b(?:showing|shown|displaying|page|first)\W+(?:[\d,]+\s*[-–]\s*)?([\d,]+) of (?:about )?([\d,]+)", re.IGNORECASE
+)
+_ENDS = 1_000
+"""Characters at either end of an output in which a tool says that it cut it."""
 
 
 def denies(words: Iterable[str]) -> bool:
     """Whether there is a denial among these tokens."""
-    return not DENIALS.isdisjoint(words)
+    return not _DENIALS.isdisjoint(words)
+
+
+def _plain(text: str) -> str:
+    return _NAMES.sub(" ", text).casefold()
+
+
+def about_all(criterion: str) -> bool:
+    """Whether it says something of all there is: the largest, none, a total."""
+    return bool(_ALL.search(_plain(criterion)))
+
+
+def sums_up(quote: str) -> bool:
+    """Whether the words quoted speak of the whole themselves, such as `"count": 437` or `12 passed`."""
+    return bool(_SUMMED.search(quote.casefold().replace("_", " ")))
+
+
+def about_failure(criterion: str) -> bool:
+    """Whether an error may prove it: it says that something is gone or goes wrong, or asks whether."""
+    text = _plain(criterion)
+    if _STATUS.search(text):
+        return True
+    for found in _FAILING.finditer(text):
+        before = _last_words(text[: found.start()])
+        if not denies(before) and not {"0", "zero"}.intersection(before):
+            return True
+    return any(denies(_last_words(text[: found.start()])) for found in _THERE.finditer(text))
+
+
+def _last_words(text: str) -> list[str]:
+    return [word.replace("'", "").replace("’", "") for word in re.findall(r"[\w'’]+", text)[-3:]] + list(text[-2:])
+
+
+def about_now(criterion: str) -> bool:
+    """Whether it speaks of a state that must still be so, and not of what was seen or was so before."""
+    text = criterion.casefold()
+    return bool(_NOW.search(text)) and not _THEN.search(_plain(criterion))
+
+
+def about_people(criterion: str) -> bool:
+    """Whether what a person said can prove it."""
+    return bool(_PEOPLE.search(_plain(criterion)))
+
+
+def about_change(criterion: str) -> bool:
+    """Whether it says that something was done to the world, without an if."""
+    text = _plain(criterion)
+    return bool(_DEED.search(text) or _EDIT.search(text)) and not _IF.search(text)
+
+
+def about_deed(criterion: str) -> bool:
+    """Whether what was done leaves no state of itself to read: sent, paid, ordered."""
+    return bool(_DEED.search(_plain(criterion)))
+
+
+def same_change(criterion: str, quote: str) -> bool:
+    """Whether both speak of the same change, such as `refunded` and `"status": "refunded"`."""
+    return not _changes(_plain(criterion)).isdisjoint(_changes(quote.casefold().replace("_", " ")))
+
+
+def _changes(text: str) -> set[str]:
+    return {found[0][:6] for pattern in (_DEED, _EDIT) for found in pattern.finditer(text)}
+
+
+def says_failed(text: str) -> bool:
+    """Whether the answer of a call says at its beginning that it went wrong."""
+    return bool(_WENT_WRONG.match(text.lstrip()[:_ENDS]))
+
+
+def says_cut(text: str) -> bool:
+    """Whether a tool says of its output that there is more."""
+    ends = text if len(text) <= 2 * _ENDS else f"{text[:_ENDS]}\n{text[-_ENDS:]}"
+    ranges = [[int(number.replace(",", "")) for number in found.groups()] for found in _RANGE.finditer(ends)]
+    return bool(_CUT.search(ends)) or any(shown < there for shown, there in ranges)

@@ -179,14 +179,14 @@ async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
 
 async def test_a_judge_cut_off_by_the_budget_is_asked_later() -> None:
     """X08, D03: the call kept for the delivery is not spent on the judge."""
-    verdict = call("verdict", met=True, reason="seen")
+    verdict = call("verdict", verdicts=[{"criterion": n, "met": True, "reason": "seen"} for n in (1, 2)])
     claim = finish_step("ok", [("s1.1", "green"), ("s1.1", "a")])
     model = steps(
         [{"content": "do it", "done_when": ["one", "two"]}],
         {"s1": [call("look", what="a"), claim]},
-        judge=[verdict, verdict],
+        judge=[verdict],
     )
-    settings = limited(limits={"model_calls": 5, "rounds": 9}, verification="judged")
+    settings = limited(limits={"model_calls": 4, "rounds": 9}, verification="judged")
     flow = await play(model, Desk().tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
     model.assert_exhausted()
     assert flow.status == "completed"

@@ -25,8 +25,8 @@ def send(to: str) -> str:
 @pytest.mark.parametrize(
     ("goal_check", "said"),
     [
-        ([], "must be a list with one item for each of the 3 criteria"),
-        ("all done", "not a text"),
+        ([], "must be a list with an item for criterion 1, 2, 3"),
+        ("all done", "must be a list"),
         ([criterion(2, "s1.1")], "leaves out criterion 1, 3"),
         ([criterion(1, "s1.1"), criterion(2, "s1.1"), criterion(3)], "cites no observation"),
         ([criterion(1, "s1.1"), criterion(2, "s1.1"), criterion(3, "s1.1", met=False)], "not met"),
@@ -44,7 +44,7 @@ async def test_finishing_needs_proof_of_every_criterion(finish: Any, goal_check:
     assert flow.status == "completed"
     assert said in last_told(model)
     assert last_told(model).startswith("Correction:")
-    assert flow.step("s1")["refused"] == 1
+    assert flow.step("s1")["refused"] == (said in ("cites no observation", "not met")), "form is no refusal (V02)"
     assert flow.told("correction")
 
 

@@ -106,20 +106,36 @@ async def test_a_check_keeps_the_paths_of_the_profile() -> None:
     assert "the check may not run: a lies outside of data" in run.steps["s1"]["reason"]
 
 
-async def test_what_was_read_before_a_change_has_to_be_read_again() -> None:
-    """DESIGN 5: evidence goes stale."""
-    files = Files(a="old")
+async def test_what_was_read_before_a_change_is_read_again_by_the_runtime() -> None:
+    """V06, H4, DESIGN 5: what still stands there counts, what is gone does not; no round is lost on looking."""
+    files = Files(a="old\nkept")
+    replies = [
+        call("read", path="a"),
+        call("write", path="a", text="new\nkept"),
+        finish_step("ok", goal_check=[criterion(1, ("s1.1", "old")), criterion(2, ("s1.1", "kept"))]),
+        finish_step("ok", goal_check=[criterion(1, ("s1.4", "new"))]),
+    ]
+    model = one_step(replies, tools=["read", "write"], done_when=["a contains what it should", "a contains kept"])
+    flow = await play(model, files.tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    told = requests(model, "s1")[3].messages[-1].text
+    assert "s1.1 was read before s1.2 (write) changed a; read again, as s1.3, it says something else" in told
+    assert "criterion 2 stands" in told
+
+
+async def test_the_old_value_can_be_proven_after_the_change() -> None:
+    """H4: only a criterion about the state now asks for a new reading."""
     replies = [
         call("read", path="a"),
         call("write", path="a", text="new"),
-        finish_step("ok", ("s1.1", "old")),
-        call("read", path="a"),
-        finish_step("ok", ("s1.3", "new")),
+        finish_step("from old to new", goal_check=[criterion(1, ("s1.1", "old"), ("s1.2", "new"))]),
     ]
-    flow = await play(model := one_step(replies, tools=["read", "write"]), files.tools(), effects=EFFECTS)
+    model = one_step(replies, tools=["read", "write"], done_when=["the old and the new value are stated"])
+    flow = await play(model, Files(a="old").tools(), effects=EFFECTS)
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert "s1.1 was read before s1.2 (write) changed a; look again" in requests(model, "s1")[3].messages[-1].text
+    assert [entry["id"] for entry in flow.journal] == ["s1.1", "s1.2", "s1.result"]
 
 
 async def test_evidence_of_a_step_it_builds_on_counts_and_of_others_not() -> None:
@@ -174,9 +190,12 @@ def judged(*verdicts: Any, claims: int = 1, deliver: Any = say_done, **step: Any
 
 
 async def test_a_judge_sees_the_evidence_and_not_the_claim() -> None:
-    """DESIGN 5: its verdict decides; it is charged like any other call."""
+    """DESIGN 5, K6: its verdict decides, is charged like any other call, and is not asked for twice on one evidence."""
     yes, no = call("verdict", met=True, reason="it says green"), call("verdict", met=False, reason="it is silent")
-    model = judged(no, yes, claims=2)
+    claims = [finish_step("A SECRET CLAIM", evidence) for evidence in (("s1.1", "green"), ("s1.1", "apple is green"))]
+    claims.append(finish_step("A SECRET CLAIM", goal_check=[criterion(1, ("s1.1", "green"), "s1.2")]))
+    looks = [call("read", path="a"), call("count", path="a")]
+    model = steps([{"content": "read a", "tools": ["read"]}], {"s1": [*looks, *claims]}, judge=[no, yes])
     flow = await play(model, Files(a="the apple is green").tools(), effects=EFFECTS, settings=JUDGED)
     model.assert_exhausted()
     assert flow.status == "completed"
@@ -185,7 +204,7 @@ async def test_a_judge_sees_the_evidence_and_not_the_claim() -> None:
     asked = [r for r in model.requests if r.role == "judge"]
     assert "the apple is green" in asked[0].text
     assert "SECRET CLAIM" not in asked[0].text
-    assert flow.run.spent["model_calls"] == 6
+    assert flow.run.spent["model_calls"] == 8
 
 
 @pytest.mark.parametrize(
@@ -209,14 +228,14 @@ async def test_a_judge_that_gives_no_verdict_is_never_passed(verdict: Any) -> No
 
 
 async def test_a_judge_is_not_asked_while_something_cheaper_is_missing() -> None:
-    """DESIGN 5: cheapest first."""
-    yes = call("verdict", met=True, reason="yes")
+    """DESIGN 5, K6: cheapest first, and all criteria in one call."""
+    yes = call("verdict", verdicts=[{"criterion": n, "met": True, "reason": "yes"} for n in (2, 1)])
     short = finish_step("ok", goal_check=[criterion(1, ("s1.1", "green")), criterion(2, "s1.7")])
     full = finish_step("ok", ["s1.1", "s1.1"])
     model = steps(
         [{"content": "read a", "done_when": ["one", "two"], "tools": ["read"]}],
         {"s1": [call("read", path="a"), short, full]},
-        judge=[yes, yes],
+        judge=[yes],
     )
     flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=JUDGED)
     model.assert_exhausted()

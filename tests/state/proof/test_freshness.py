@@ -7,8 +7,8 @@ import pytest
 
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.proof.evidence import Seen, changed_within, ground, overtaken
-from donewhen.state.proof.journal import observation
+from donewhen.state.proof.evidence import Seen, ground, to_read_again
+from donewhen.state.proof.journal import observation, outdated_by
 from donewhen.testing import call, finish_step
 from tests.flows import Flow, one_step, play
 
@@ -22,7 +22,7 @@ async def listed(folder: Path, *evidence: Any, between: Any = WRITE, limits: Any
     claim = finish_step("listed", list(evidence))
     model = one_step(
         [call("list_files", **arguments), between, *[claim] * 3],
-        done_when=["listed"],
+        done_when=["in holds the files listed"],
         tools=["list_files", "write_file"],
     )
     model.script.strict = False
@@ -95,17 +95,20 @@ def entry(id: str, effect: str, *targets: str) -> dict[str, Any]:
 )
 def test_what_lies_within_what(read: str, changed: str, stale: bool) -> None:
     journal = [entry("s1.1", "read", read), entry("s1.2", "write", changed)]
-    assert bool(changed_within(journal, 0)) == stale
-    assert changed_within([journal[1], journal[0]], 1) is None
-    assert changed_within([journal[0], {**journal[1], "effect": None}], 0) is None
+    assert bool(outdated_by(journal, 0)) == stale
+    assert outdated_by([journal[1], journal[0]], 1) is None
+    assert outdated_by([journal[0], {**journal[1], "effect": None}], 0) is None
 
 
 def test_only_what_is_cited_is_read_again() -> None:
+    """V06: and only for criteria about how it is now."""
     seen = Seen([entry("s1.1", "read", "."), entry("s1.2", "read", "b"), entry("s1.3", "write", "a.txt")], "s1")
+    now, then = [{"text": "it exists"}] * 2, [{"text": "it was read"}]
     for evidence in (["s1.1"], "[s1.1]", [{"observation": "s1.1"}, {"observation": "s1.2"}], {"observation": "s1.1"}):
-        assert overtaken({1: {"evidence": evidence}}, seen) == ["s1.1"]
-    assert overtaken({1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, seen) == []
-    assert "look again" in ground({"evidence": ["s1.1"]}, seen)[1][0]
+        assert to_read_again(now, {1: {"evidence": evidence}}, seen) == ["s1.1"]
+        assert to_read_again(then, {1: {"evidence": evidence}}, seen) == []
+    assert to_read_again(now, {1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, seen) == []
+    assert "look again" in ground("it exists", {"evidence": ["s1.1"]}, seen).problems[0]
 
 
 def test_an_argument_left_out_is_about_its_default(tmp_path: Path) -> None:

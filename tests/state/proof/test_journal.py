@@ -13,8 +13,8 @@ from donewhen.state.proof.journal import (
     call_key,
     canonical,
     digest,
-    made_stale,
     observation,
+    outdated_by,
     same_before,
     shortened,
     visible_to,
@@ -128,17 +128,17 @@ def test_what_was_read_before_it_changed_is_stale() -> None:
     read = seen("s1.1", targets=["a.txt"])
     wrote = seen("s1.2", tool="write", effect="write", targets=["a.txt"])
     other = seen("s1.3", tool="write", effect="idempotent", targets=["b.txt"])
-    assert made_stale([read, wrote], 0) == wrote
-    assert made_stale([read, wrote], 1) is None
-    assert made_stale([read, other], 0) is None
-    assert made_stale([wrote, read], 1) is None
-    assert made_stale([seen("s1.1"), wrote], 0) is None
+    assert outdated_by([read, wrote], 0) == wrote
+    assert outdated_by([read, wrote], 1) is None
+    assert outdated_by([read, other], 0) is None
+    assert outdated_by([wrote, read], 1) is None
+    assert outdated_by([seen("s1.1"), wrote], 0) is None
 
 
 def test_a_call_that_was_not_made_changes_nothing() -> None:
     """X15: a rejected write does not make evidence stale."""
     refused = seen("s1.2", tool="write", effect=None, ok=False, targets=["a.txt"])
-    assert made_stale([seen("s1.1", targets=["a.txt"]), refused], 0) is None
+    assert outdated_by([seen("s1.1", targets=["a.txt"]), refused], 0) is None
 
 
 def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_something() -> None:

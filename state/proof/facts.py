@@ -1,0 +1,88 @@
+"""What a result states: the numbers, dates, ids and names of files in it that nothing the step saw supports (V03)."""
+
+import re
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, combinations
+
+from donewhen.state.proof.quotes import tokens
+
+SMALL = 12
+"""Whole numbers up to this are counts and positions that anybody can make; they are left alone."""
+MOST = 20
+"""Facts that are named; a result that invents more has been marked enough."""
+MOST_NUMBERS = 60
+"""Confirmed numbers of a result out of which others may follow."""
+DECIMALS = range(5)
+_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_DATED = re.compile(r"\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{1,4})?")
+_OBSERVATION = re.compile(r"\b[^\W\d]\w*\.(?:\d+|result)\b")
+_LISTED = re.compile(r"^\s*(?:[-*]\s*)?\d{1,3}[.)]\s", re.MULTILINE)
+_FILE = re.compile(
+    r"(?<![\w@.-])[\w-]{2,}\.(?:md|txt|[ct]sv|jsonl?|ya?ml|toml|xml|html?|css|py|tsx?|jsx|java|go|rs|rb|sh|sql|pdf"
+    r"|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|gz|log|ini|cfg|conf|parquet|ipynb|eml)\b",
+    re.IGNORECASE,
+)
+
+
+def unconfirmed(result: str, sources: Iterable[str]) -> list[str]:
+    """The facts in a result that stand in no source and do not follow from those that do: at most 20.
+
+    A rounded number follows, and a sum, difference, product or share of numbers of the result that are confirmed.
+    Whole numbers up to 12, the numbering of lists and the ids of observations are no facts.
+    """
+    seen = _Sources("\n".join(sources))
+    plain = _LISTED.sub("\n", _OBSERVATION.sub(lambda found: found[0] if _FILE.search(found[0]) else " ", result))
+    stated = tokens(plain)
+    open_facts = [token for token in dict.fromkeys(stated) if _is_fact(token) and not seen.supports(token)]
+    derived = _rounded(_derived([float(n) for n in stated if _NUMBER.fullmatch(n) and seen.supports(n)]))
+    left = [token for token in open_facts if not _among(token, derived)]
+    files = [found[0] for found in _FILE.finditer(result) if found[0].casefold() not in seen.text]
+    return list(dict.fromkeys([*left, *files]))[:MOST]
+
+
+class _Sources:
+    """What was observed or said, to look facts up in."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.casefold()
+        self.tokens = {*tokens(text), *tokens(text, commas_part=True)}
+        self.parts = {int(part) for token in self.tokens for part in re.findall(r"\d+", token) if len(part) < 10}
+        self.values = _rounded(float(token) for token in self.tokens if _NUMBER.fullmatch(token))
+
+    def supports(self, token: str) -> bool:
+        """Whether it was seen: as it is, rounded, as a share in per cent, or as a date written in another order."""
+        if token in self.tokens or _among(token, self.values):
+            return True
+        if _DATED.fullmatch(token) and (token.count(".") != 1 or "0" in (token[0], token.partition(".")[2][0])):
+            return all(int(part) in self.parts for part in re.findall(r"\d+", token))
+        return token.isdigit() and len(token) == 4 and int(token) in self.parts
+
+
+def _is_fact(token: str) -> bool:
+    if _NUMBER.fullmatch(token):
+        return "." in token or abs(int(token)) > SMALL
+    digits = sum(map(str.isdigit, token))
+    return bool(_DATED.fullmatch(token)) or (digits > 0 and len(token) > 2 and (digits > 1 or "-" in token))
+
+
+def _rounded(values: Iterable[float]) -> dict[int, set[float]]:
+    """By number of decimals: the values, what they are in per cent, and without their sign."""
+    known = {abs(value) for value in values}
+    both = known | {value * 100 for value in known}
+    return {decimals: {round(value, decimals) for value in both} for decimals in DECIMALS}
+
+
+def _among(token: str, values: dict[int, set[float]]) -> bool:
+    if not _NUMBER.fullmatch(token):
+        return False
+    decimals = len(token.partition(".")[2])
+    return round(abs(float(token)), decimals) in values.get(decimals, ())
+
+
+def _derived(numbers: Sequence[float]) -> set[float]:
+    """What follows from numbers by simple arithmetic: sums of neighbours, and two of them taken together."""
+    few = list(dict.fromkeys(numbers))[:MOST_NUMBERS]
+    found = {total for start in range(len(few)) for total in accumulate(few[start:])}
+    for one, other in combinations(few, 2):
+        found |= {one + other, abs(one - other), one * other, *(a / b for a, b in ((one, other), (other, one)) if b)}
+    return found
