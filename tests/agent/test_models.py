@@ -206,8 +206,9 @@ def test_wrong_roles_and_levels_are_told_at_once() -> None:
     for wrong in ({"models": {"planner": "x"}}, {"max_tokens": {"planner": 5}}):
         with pytest.raises(ConfigError, match="did you mean 'plan'"):
             Agent("demo", storage="memory:", settings=wrong)
-    with pytest.raises(ConfigError, match="Did you mean 'openai'"):
-        Agent("opnai:gpt-5", storage="memory:")
+    for given in ({"model": "opnai:gpt-5"}, {"model": "demo", "settings": {"models": {"judge": "opnai:gpt-5"}}}):
+        with pytest.raises(ConfigError, match="Did you mean 'openai'"):
+            Agent(storage="memory:", **given)
     models = ModelSource("x", thinking={"plan": {"extra_boddy": {}}}, config=Connection(api_key="key"))
     with pytest.raises(ConfigError, match="did you mean 'extra_body'"):
         models("plan")
