@@ -75,7 +75,7 @@ class Legs:
                 if not restart:
                     raise unfinished(run)
                 await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
-            await note_thread(store, thread_id, goal=goal, metadata=metadata, settings=settings)
+            await note_thread(store, thread_id, goal=goal, metadata=metadata, settings=settings, answered={})
             await session.tell({"type": "started", "thread_id": thread_id, "goal": goal})
             return await self._drive(session, graph, store, {"messages": messages}, settings, configured)
 

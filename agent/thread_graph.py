@@ -158,7 +158,7 @@ async def _strict(
 ) -> tuple[Any, dict[str, Any] | None]:
     """The input, with an answer as `Agent.resume` would take it, and what to remember of that."""
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
-        return input, None
+        return input, None if input is None else {}
     run = run_of(thread, known(thread, snapshot))
     shown, before = config["configurable"]["thread_id"], await last_answered(store, thread)
     given = resume_command(run, input.resume, shown, before)

@@ -182,4 +182,6 @@ def truthful(world: World, pause: dict[str, Any]) -> str:
     if pause["kind"] == "effect":
         happened = (pause["tool"], pause["arguments"]) in world.made
         return "it happened" if happened else "it did not"
+    if pause.get("about") == "failure":
+        return "deliver what there is"
     return {"plan": "approve", "tool": "approve", "budget": "extend", "question": "go on"}[pause["kind"]]

@@ -147,7 +147,7 @@ async def test_schemas_are_what_clients_need(client: LangGraphClient) -> None:
     assert set(schemas["input_schema"]["properties"]) == {"messages"}
     assert {"messages", "todos", "files", "plan", "outcome"} == set(schemas["output_schema"]["properties"])
     settings = schemas["context_schema"]["properties"]
-    assert settings["confirm"]["enum"] == ["always", "complex", "never"]
+    assert settings["confirm"]["enum"] == ["always", "writes", "complex", "never"]
     assert "description" in settings["verification"]
 
 

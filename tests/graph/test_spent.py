@@ -190,6 +190,6 @@ async def test_ten_approvals_let_no_more_calls_through_than_the_limit(tmp_path: 
     storage = f"sqlite:///{tmp_path}/runs.db"
     run = await Agent(scripted, [send], storage=storage, settings=settings).start("go", thread_id="t")
     while run.status == "waiting":
-        run = await Agent(scripted, [send], storage=storage).resume("t", "approve")
+        run = await Agent(scripted, [send], storage=storage).resume(run, "approve")
     scripted.assert_exhausted()
     assert (run.status, len(sent), run.spent["tool_calls"]) == ("exhausted", 2, 2)

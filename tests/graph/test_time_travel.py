@@ -90,7 +90,8 @@ async def test_a_fork_with_another_plan_asks_for_that_plan() -> None:
     if old and old[0].id != run.pending[0]["interrupt_id"]:
         with pytest.raises(StaleAnswer):
             await agent.resume("t", {old[0].id: "approve"})
-    edited = {"type": "edit", "steps": {"s1": {"content": "send nothing", "tools": []}}}
+    first, *rest = run.pending[0]["plan"]["steps"]
+    edited = {"type": "edit", "steps": [{**first, "content": "send nothing", "tools": []}, *rest]}
     run = await agent.resume("t", edited)
     assert (run.status, run.pending[0]["kind"], len(outbox.sent)) == ("waiting", "tool", 1)
     run = await agent.resume("t", "no")

@@ -173,7 +173,7 @@ async def test_what_was_delivered_cannot_speak_for_the_user_in_the_next_request(
 
 async def test_pauses_show_people_what_is_there() -> None:
     """F13, C01: invisible and reversing characters of a call to approve are seen; options cannot imitate others."""
-    hidden = call("pay", to="AC\u200bME\u202e\U000e0041", note="a\nb")
+    hidden = call("pay", to="AC\u200bME\u202e\U000e0041", note="a b")
 
     def pay(to: str, note: str) -> str:
         """Pay."""
