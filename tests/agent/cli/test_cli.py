@@ -53,7 +53,7 @@ def shell(tmp_path: Path) -> Shell:
 def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
     """C01, C06: without a terminal nothing hangs: exit 3, the plan shown, the command to go on with."""
     plan = submit_plan([COUNT], title="Counting")
-    with scripted(shell, triage=[plan], execute=COUNTING, deliver=["There are 3 files."]):
+    with scripted(shell, triage=[plan], execute=COUNTING):
         first = shell.run()
         assert first.exit_code == Exit.WAITING
         assert first.stdout == ""
@@ -61,7 +61,7 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
         assert f"donewhen resume {shell.waiting()} --id confirm." in first.stderr
         second = shell("resume", "--approve")
         assert second.exit_code == Exit.COMPLETED, second.stderr
-        assert second.stdout == "There are 3 files.\n"
+        assert second.stdout == "3 files\n"
         assert "1/1 steps done, 1/1 criteria proven" in second.stderr
     again = shell("resume", "--approve")
     assert again.exit_code == Exit.USAGE
@@ -69,7 +69,9 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
 
 
 def test_yes_runs_to_the_end_and_stdout_is_the_answer(shell: Shell) -> None:
-    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING, deliver=["Three — 三."]):
+    with scripted(
+        shell, triage=[submit_plan([COUNT])], execute=[call("list_files"), finish_step("Three — 三.", "s1.1")]
+    ):
         result = shell.run("--yes")
     assert result.exit_code == Exit.COMPLETED, result.stderr
     assert result.stdout == "Three — 三.\n"
@@ -95,14 +97,14 @@ def test_yes_covers_what_stays_in_the_folder_and_nothing_else(shell: Shell) -> N
 def test_yes_answers_no_questions(shell: Shell) -> None:
     """C07: a question stays a question; the answer can be an option's number."""
     execute = [[call("list_files")], ask_user("Which kind?", ["all", "text"]), finish_step("3 text files", "s1.1")]
-    with scripted(shell, triage=[submit_plan([COUNT])], execute=execute, deliver=["3 text files."]) as model:
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=execute) as model:
         first = shell.run("--yes")
         assert first.exit_code == Exit.WAITING
         assert "1. all\n2. text" in first.stderr
         assert '--answer "…"' in first.stderr
         second = shell("resume", shell.waiting(), "-a", "2")
         assert second.exit_code == Exit.COMPLETED, second.stderr
-        assert "text" in str(model.requests[-2].messages[-1].content)
+        assert "text" in str(model.requests[-1].messages[-1].content)
 
 
 def test_a_direct_answer_needs_no_plan(shell: Shell) -> None:
@@ -113,7 +115,7 @@ def test_a_direct_answer_needs_no_plan(shell: Shell) -> None:
 def test_the_thread_remembers_folder_model_and_settings(shell: Shell, tmp_path: Path) -> None:
     """C06: resuming needs the id only, from any folder."""
     execute = [call("write_file", path="out.txt", content="3"), finish_step("written", "s1.1")]
-    with scripted(shell, triage=[submit_plan([WRITE])], execute=execute, deliver=["Done."]):
+    with scripted(shell, triage=[submit_plan([WRITE])], execute=execute):
         assert shell.run("--max-rounds", "7", "--model", "openai:first").exit_code == Exit.WAITING
         thread = json.loads(shell("threads", "--json").stdout)["threads"][0]
         assert thread["metadata"]["dir"] == str(shell.work)
@@ -139,7 +141,7 @@ def test_rejecting_plans_again_and_cancelling_ends(shell: Shell) -> None:
 
 def test_an_edited_plan_from_a_file(shell: Shell, tmp_path: Path) -> None:
     """C02, C03: the text that was shown, with lines changed; an invalid one keeps the pause and says why."""
-    with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=COUNTING, deliver=["3."]):
+    with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=COUNTING):
         pending = one_object(shell.run("--json"))["pending"][0]
         text = plan_text(pending["plan"], limits=pending["limits"])
         edited = tmp_path / "plan.md"
@@ -204,14 +206,14 @@ def test_a_failed_run(shell: Shell) -> None:
 
 
 def test_json_of_a_pause_and_of_an_end(shell: Shell) -> None:
-    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING, deliver=["3 files."]):
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
         first = one_object(shell.run("--json"))
         assert first["status"] == "waiting"
         assert first["pending"][0]["kind"] == "plan"
         assert first["resume"].endswith("--approve")
         last = one_object(shell("resume", first["thread_id"], "--approve", "--json"))
     assert last["status"] == "completed"
-    assert last["answer"] == "3 files."
+    assert last["answer"] == "3 files"
     assert last["pending"] == []
     assert last["resume"] is None
     assert last["receipt"]["steps"][0]["criteria"][0]["verdict"] == "supported"
@@ -289,7 +291,7 @@ def test_a_thread_that_waits_takes_no_new_goal(shell: Shell) -> None:
 
 
 def test_threads_and_show(shell: Shell) -> None:
-    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING, deliver=["3 files."]):
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
         assert shell("threads").stdout == ""
         shell.run("--thread", "mine")
         waiting = shell("show", "mine")
@@ -298,7 +300,7 @@ def test_threads_and_show(shell: Shell) -> None:
     assert "mine  completed" in shell("threads").stdout
     shown = shell("show", "mine")
     assert shown.exit_code == Exit.COMPLETED
-    for part in ("Goal: count the files", "Status: completed", "supported: there is a count", "[s1.1]", "3 files."):
+    for part in ("Goal: count the files", "Status: completed", "supported: there is a count", "[s1.1]", "3 files"):
         assert part in shown.stdout
     assert one_object(shell("show", "mine", "--json"))["thread_id"] == "mine"
     assert shell("show", "nosuch").exit_code == Exit.USAGE

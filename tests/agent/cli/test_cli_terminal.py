@@ -28,7 +28,7 @@ def scripted(home: Path, **roles: Any) -> Iterator[dict[str, str]]:
 def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
     """C01, C07, S02: approve with a key, answer with a number; stdout holds the answer and nothing else."""
     execute = [[call("list_files")], ask_user("Which \x1b[31mkind?", ["all", "text"]), COUNTED]
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=execute, deliver=["**3** files."]) as env:
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=execute) as env:
         session = Session.start("run", "count", env=env, cwd=tmp_path)
         shown = session.expect(PLAN_PROMPT)
         assert "s1. Count the [bold]files" in shown
@@ -39,7 +39,7 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
         assert "Which [31mkind?" in asked
         assert "1. all" in asked
         session.type("2")
-        assert session.end() == (0, "**3** files.\n")
+        assert session.end() == (0, "3 files\n")
     assert "☑ s1 Count the [bold]files" in session.seen
     assert "\x1b[32m" in session.seen
     assert "1/1 steps done, 1/1 criteria proven" in session.seen
@@ -47,13 +47,11 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
 
 def test_without_colours_nothing_moves(tmp_path: Path) -> None:
     """NO_COLOR: the same questions, in plain lines."""
-    with scripted(
-        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED], deliver=["3"]
-    ) as env:
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
         session = Session.start("run", "count", env={**env, "NO_COLOR": "1"}, cwd=tmp_path)
         session.expect(PLAN_PROMPT)
         session.type("yes")
-        assert session.end() == (0, "3\n")
+        assert session.end() == (0, "3 files\n")
     assert "\x1b[3" not in session.seen
     assert "s1.1 list_files() → " in session.seen
 
@@ -63,9 +61,7 @@ def test_a_plan_is_edited_in_the_persons_editor(tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i 's/there is a count/there is a number/' \"$2\"\n")
     editor.chmod(editor.stat().st_mode | stat.S_IEXEC)
-    with scripted(
-        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED], deliver=["3"]
-    ) as env:
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
         session = Session.start("run", "count", "--thread", "mine", env={**env, "EDITOR": f"{editor} -x"}, cwd=tmp_path)
         session.expect(PLAN_PROMPT)
         session.type("e")
@@ -94,7 +90,7 @@ def test_no_asks_for_feedback_and_ctrl_d_leaves_the_question_open(tmp_path: Path
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
     """C06, R02: exit 130 with the command to go on with, and going on works."""
     hung = [fault(hang=60.0), [call("list_files")], COUNTED]
-    script = {"triage": [submit_plan([COUNT])], "deliver": ["3"]}
+    script = {"triage": [submit_plan([COUNT])]}
     with scripted(tmp_path, **script, execute=hung[1:] if while_asking else hung) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
         session.expect(PLAN_PROMPT)
@@ -109,13 +105,13 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
         words = ["resume", "mine", *(["--approve"] if while_asking else [])]
         gone_on = piped(*words, env=env, cwd=tmp_path)
     assert gone_on.returncode == 0, gone_on.stderr
-    assert gone_on.stdout == "3\n"
+    assert gone_on.stdout == "3 files\n"
 
 
 def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     """The marks have ASCII forms, and an answer that cannot be written whole is written as well as it goes."""
     with scripted(
-        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED], deliver=["三 3"]
+        tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], finish_step("三 3", "s1.1")]
     ) as env:
         done = piped("run", "count", "--yes", env={**env, "PYTHONIOENCODING": "ascii"}, cwd=tmp_path)
     assert done.returncode == 0
