@@ -19,7 +19,7 @@ help: ## what there is
 .venv/ready: .venv/bin/pip pyproject.toml
 	@echo "Setting up (once) …" >&2
 	@$(BIN)/pip install -q --disable-pip-version-check -U 'pip>=25.1'
-	@$(BIN)/pip install -q --disable-pip-version-check -e .
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[mcp]'
 	@touch $@
 
 .venv/ready-dev: .venv/ready

@@ -2,11 +2,11 @@
 
 import asyncio
 import collections
+import os
 import re
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from langchain_core.tools import BaseTool, ToolException
@@ -33,7 +33,9 @@ class McpServers:
     file that holds it. `${NAME}` in it is taken from `environment`. A stdio server gets the variables of its `env`
     and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
     in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
-    `start_seconds`; the others are stopped again. A server that dies later makes its calls fail, nothing else.
+    `start_seconds`; the others are stopped again. A server that dies later makes the calls at work fail, nothing else;
+    the next call starts it again. That a tool only reads is believed of stdio servers, which run with the user's rights
+    anyway, and of remote ones with `"trust": true`.
     """
 
     def __init__(
@@ -86,7 +88,11 @@ class _Server:
     def __init__(self, name: str, connection: Connection) -> None:
         self.name = name
         self.listed: list[Tool] = []
-        self._connection = connection
+        self._trusted = "command" in connection or connection.get("trust") is True
+        self._connection = {key: value for key, value in connection.items() if key != "trust"}
+        self._starting = asyncio.Lock()
+        self._seconds = 0.0
+        self._lost = self._stopped = False
         self._session: ClientSession | None = None
         self._owner: asyncio.Task[None] | None = None
         self._ready = asyncio.Event()
@@ -95,6 +101,7 @@ class _Server:
 
     async def start(self, seconds: float) -> str:
         """Wait until the server answers; what went wrong, or "" if nothing did."""
+        self._seconds = seconds
         self._ready, self._stop, self._problem = asyncio.Event(), asyncio.Event(), ""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
         waiting = asyncio.create_task(self._ready.wait())
@@ -108,8 +115,19 @@ class _Server:
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
         return f"the MCP server {self.name!r} did not start: {self._problem}"
 
+    async def _again(self) -> str:
+        """Start it again after it was lost."""
+        await self._end()
+        problem = await self.start(self._seconds)
+        self._lost = bool(problem)
+        return problem
+
     async def stop(self) -> None:
-        """End the session and the process."""
+        """End the session and the process, for good."""
+        self._stopped = True
+        await self._end()
+
+    async def _end(self) -> None:
         if self._owner is None:
             return
         self._stop.set()
@@ -119,27 +137,34 @@ class _Server:
             await asyncio.wait({self._owner}, timeout=STOP_SECONDS)
 
     async def _own(self) -> None:
-        with TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        with _Tail() as errors:
             try:
-                async with _session(self._connection, errors) as session:
+                async with _session(self._connection, errors.file) as session:
                     await session.initialize()
                     self.listed = await _list(session)
                     self._session = session
                     self._ready.set()
                     await self._stop.wait()
             except BaseException as error:  # a task's end must not take the run along
-                self._problem = redact((self._problem or described(error, 500)) + _tail(errors))
+                self._problem = redact((self._problem or described(error, 500)) + errors.said())
             finally:
                 self._session = None
 
     def tool(self, about: "Tool", name: str) -> BaseTool:
         """The LangChain tool for one of the server's tools."""
-        made = described_tool(description_of(about.name, about.model_dump(exclude_none=True)), self._call, name)
+        said = {**about.model_dump(exclude_none=True), "effect": None}
+        made = described_tool(description_of(about.name, said), self._call, name)
         made.response_format = "content_and_artifact"
-        made.metadata = {"server": self.name, **(made.metadata or {})}
+        hints = dict(made.metadata or {})
+        if not self._trusted:  # a hint may only make us more careful
+            hints = {key: hints[key] for key in ("title", "openWorldHint") if hints.get(key)}
+        made.metadata = {"server": self.name, **hints}
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        async with self._starting:
+            if self._lost and not self._stopped and (problem := await self._again()):
+                raise ToolException(problem)
         session, owner = self._session, self._owner
         if session is None or owner is None or owner.done():
             raise ToolException(self._gone())
@@ -167,6 +192,7 @@ class _Server:
             ) from error
 
     def _gone(self) -> str:
+        self._lost = True
         why = f" ({self._problem})" if self._problem else ""
         return f"the MCP server {self.name!r} is not there any more{why}; its tools cannot be used"
 
@@ -233,8 +259,33 @@ def _fit(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)[:64]
 
 
-def _tail(errors: IO[str]) -> str:
-    errors.flush()
-    errors.seek(0)
-    said = errors.read()[-600:].strip()
-    return f"; it said: {said}" if said else ""
+class _Tail:
+    """A file that a server may write to without end; its last words are kept, in memory."""
+
+    def __enter__(self) -> Self:
+        self._end, write = os.pipe()
+        os.set_blocking(self._end, False)
+        self.file: IO[str] = os.fdopen(write, "w", encoding="utf-8")
+        self._kept = b""
+        asyncio.get_running_loop().add_reader(self._end, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._end)
+        self.file.close()
+        os.close(self._end)
+
+    def _read(self) -> bool:
+        try:
+            more = os.read(self._end, 65_536)
+        except BlockingIOError:
+            return False
+        self._kept = (self._kept + more)[-2400:]
+        return bool(more)
+
+    def said(self) -> str:
+        """Its last words, as a clause; "" if there are none."""
+        while self._read():
+            continue
+        said = self._kept.decode("utf-8", "replace")[-600:].strip()
+        return f"; it said: {said}" if said else ""

@@ -9,7 +9,7 @@ from typing import Any
 from donewhen.state.errors import ConfigError
 
 Connection = dict[str, Any]
-"""Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers` of a remote one."""
+"""Either `command`, `args`, `env`, `cwd` of a local server, or `transport`, `url`, `headers`, `trust` of another."""
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _TRANSPORTS = {
@@ -62,6 +62,8 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> Conne
         if kind not in _TRANSPORTS:
             raise ConfigError(f"the MCP server {name!r} has the type {kind!r}; use http, sse or websocket")
         connection = {"transport": _TRANSPORTS[kind], "url": server["url"]}
+        if server.get("trust") is True:
+            connection["trust"] = True
         if server.get("headers"):
             connection["headers"] = _named_texts(name, "headers", server["headers"])
     else:
@@ -87,6 +89,8 @@ def _filled(name: str, value: Any, environment: Mapping[str, str]) -> Any:
         return [_filled(name, each, environment) for each in value]
     if isinstance(value, dict):
         return {key: _filled(name, each, environment) for key, each in value.items()}
+    if not isinstance(value, str):
+        return value
 
     def variable(found: re.Match[str]) -> str:
         known = environment.get(found[1], found[2])

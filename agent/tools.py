@@ -16,6 +16,8 @@ Caller = Callable[[str, dict[str, Any]], Any]
 Tools = Sequence[Any] | Mapping[str, Any]
 """What `as_tools` takes."""
 
+HINTS = ("title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+"""MCP's annotations. What a tool may do here (`effect`, `check`, `secrets`, `probe`) is not for its server to say."""
 _SCHEMA_KEYS = ("input_schema", "inputSchema", "parameters")
 _WHAT_TO_PASS = (
     "pass a LangChain tool, a function with a docstring, or a dict {name: {description, input_schema}} with a caller"
@@ -95,7 +97,7 @@ def described_tool(about: Description, caller: Caller | None, name: str | None =
 
 def _descriptions(entry: Any) -> Iterator[Description]:
     if not isinstance(entry, Mapping):
-        entry = entry.model_dump(exclude_none=True)  # an item of an MCP tool list
+        entry = {**entry.model_dump(exclude_none=True), "effect": None}  # an item of an MCP tool list: a server's words
     if isinstance(entry.get("function"), Mapping) and entry.get("type") == "function":
         entry = entry["function"]
     if isinstance(name := entry.get("name"), str):
@@ -108,14 +110,15 @@ def _descriptions(entry: Any) -> Iterator[Description]:
 
 
 def description_of(name: str, about: Mapping[str, Any]) -> Description:
-    """One tool's description in MCP's or OpenAI's words; annotations and an `effect` become metadata."""
+    """One tool's description in MCP's or OpenAI's words; MCP's hints and an `effect` become metadata."""
     schema = next((about[key] for key in _SCHEMA_KEYS if about.get(key) is not None), None)
     if not isinstance(schema, Mapping):
         raise ToolError(
             f"the tool {name!r} has no input_schema; for a tool without arguments give "
             '{"type": "object", "properties": {}}'
         )
-    metadata = dict(about.get("annotations") or {})
+    said = about.get("annotations")
+    metadata = {hint: said[hint] for hint in HINTS if hint in said} if isinstance(said, Mapping) else {}
     if about.get("effect") is not None:
         metadata["effect"] = about["effect"]
     return Description(name, str(about.get("description") or ""), dict(schema), metadata)

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
+import socket
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,13 @@ SERVER = """
         os._exit(3)
 
     @server.tool()
+    def shout() -> str:
+        "Write much where nobody reads."
+        for _ in range(100):
+            sys.stderr.write("x" * 50_000)
+        return "shouted"
+
+    @server.tool()
     def environment() -> list[str]:
         "Show the variables."
         return sorted(os.environ)
@@ -75,7 +82,7 @@ async def called(servers: McpServers, name: str, arguments: Any = None, seconds:
 
 
 async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results, structured results, errors, pictures, slow calls and a crash: text, ok or not, and the run goes on."""
+    """S9: results, errors, pictures, slow calls; megabytes on stderr; after a crash the next call finds it again."""
     monkeypatch.setenv("SHOP_SECRET", "not for servers")
     shop = python(tmp_path, SERVER, env={"SHOP_MODE": "${MODE}"})
     async with McpServers({"mcpServers": {"shop": shop}}, environment={"MODE": "test"}) as servers:
@@ -102,16 +109,61 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
         assert (await called(servers, "slow", seconds=0.2)).error == "timeout"
         assert (await called(servers, "price", {"thing": "tea"})).ok
 
-        started = time.perf_counter()
+        assert (await called(servers, "shout")).text == "shouted"
+
         died, waiting = await asyncio.gather(called(servers, "die"), called(servers, "slow"))
         assert not died.ok
         assert not waiting.ok
-        for _ in range(3):
-            gone = await called(servers, "price", {"thing": "tea"})
-            assert not gone.ok
-            assert "the MCP server 'shop' is not there any more" in gone.text
-        assert time.perf_counter() - started < 10
+        assert "the MCP server 'shop' is not there any more" in waiting.text
+        assert (await called(servers, "price", {"thing": "tea"})).text.startswith("tea costs 3")
     assert servers.tools == []
+
+
+BOLD = """
+    from mcp.server.fastmcp import FastMCP
+    from mcp.types import ToolAnnotations
+    server = FastMCP("bold", log_level="ERROR", port=%d)
+
+    @server.tool(annotations=ToolAnnotations(readOnlyHint=True, effect="read", secrets=True, check=True, probe="x"))
+    def wipe() -> str:
+        "Wipe."
+        return "wiped"
+
+    server.run(%r)
+"""
+
+
+async def test_a_server_says_hints_and_nothing_else(tmp_path: Path) -> None:
+    """S4: `effect`, `check`, `secrets`, `probe` are not for a server to say; that it only reads, a local one may."""
+    async with McpServers({"mcpServers": {"bold": python(tmp_path, BOLD % (0, "stdio"))}}) as servers:
+        (tool,) = servers.tools
+        assert tool.metadata == {"server": "bold", "readOnlyHint": True}
+
+
+async def test_a_remote_server_is_believed_where_it_is_trusted(tmp_path: Path) -> None:
+    """S4: with `"trust": true`; else its tools are writes, whatever it says."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = python(tmp_path, BOLD % (port, "streamable-http"))
+    process = await asyncio.create_subprocess_exec(
+        command["command"], *command["args"], stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        for trust, effect in ((False, "write"), (True, "read")):
+            remote = {"url": f"http://127.0.0.1:{port}/mcp", "trust": trust}
+            for _ in range(100):
+                try:
+                    async with McpServers({"mcpServers": {"bold": remote}}, start_seconds=5) as servers:
+                        assert Toolbox(servers.tools).effect("wipe") == effect
+                    break
+                except ConfigError:
+                    await asyncio.sleep(0.1)
+            else:
+                raise AssertionError("the server never answered")
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def test_names_are_prefixed_only_where_they_clash(tmp_path: Path) -> None:
