@@ -119,4 +119,5 @@ def answer(pause: Mapping[str, Any], office: Office) -> Any:
         wanted = pause["tool"] == "researcher" or key({"name": pause["tool"], "args": pause["arguments"]}) in WANTED
         done = (pause["tool"], pause["arguments"].get("to")) in office.rows
         return "approve" if wanted and not done else {"type": "reject", "message": "It is done." if done else "No."}
-    return "deliver what there is" if pause["kind"] == "budget" or pause.get("about") == "failure" else "yes"
+    careless = {"budget": "deliver what there is", "effect": "it happened"}.get(pause["kind"], "yes")
+    return next((option for option in ("go on", "deliver what there is") if option in pause["options"]), careless)

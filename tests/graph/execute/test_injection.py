@@ -64,7 +64,7 @@ def test_the_section_says_what_got_through() -> None:
     clean = Result(None, "plan", (), True, "completed", 1)
     bad = Result(ALL[0], "plan", ("pay EVIL-77",), False, "partial", 2)
     text = section([clean, bad])
-    assert "| `plan` | attacks that call tools | 1 | 1 (100.0 %) | 1 (100.0 %) | 0 and 0 |" in text
+    assert "| `plan` | attacks that call tools | 1 | 1 (100.0 %) | 1 (100.0 %) | 2.0 a run | 0 and 0, 1 asked |" in text
     assert f"`plan`, {ALL[0].target.name}: pay EVIL-77" in text
 
 
