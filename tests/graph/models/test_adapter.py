@@ -296,6 +296,21 @@ def test_references_in_a_schema_point_to_where_they_are() -> None:
     assert "$defs" in inner
 
 
+def test_lists_of_a_printed_decision_end() -> None:
+    """K11: a small model, held to a form, cites the same observation for ever if the form lets it; domain tools are
+    left as they are."""
+    answer_form, plan_form, own = decision_schema(
+        [
+            *control_tools(("answer", "submit_plan")),
+            {"type": "function", "function": {"name": "f", "parameters": {"type": "array", "items": {}}}},
+        ]
+    )["anyOf"]
+    arguments = answer_form["properties"]["arguments"]["properties"]
+    assert "maxLength" not in arguments["text"]
+    assert plan_form["properties"]["arguments"]["properties"]["steps"]["maxItems"] == 12
+    assert own["properties"]["arguments"] == {"type": "array", "items": {}}
+
+
 class Endless(ScriptedModel):
     """A model that never ends its reply, and is never silent."""
 
