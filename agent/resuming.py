@@ -10,11 +10,12 @@ from typing import Any
 from langgraph.types import Command
 
 from donewhen.agent.run import Run, ThreadId
+from donewhen.graph.people.answering import BY_POLICY, OVERDUE
 from donewhen.graph.people.pauses import PAUSE_ID
-from donewhen.graph.people.taking import BY_POLICY, OVERDUE
 from donewhen.state.errors import StaleAnswer
 from donewhen.state.people.answers import read_answer
-from donewhen.state.run import Json, Pause
+from donewhen.state.records import Pause
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 from donewhen.state.values import flaw, whole
 

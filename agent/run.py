@@ -15,7 +15,8 @@ from donewhen.state.errors import ThreadWaiting, UnknownThread
 from donewhen.state.ledger import add, allowed
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
-from donewhen.state.run import Json, Pause, StepRecord
+from donewhen.state.records import Pause, StepRecord
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.versions import migrated
 

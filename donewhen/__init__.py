@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from donewhen.state.ledger import Limits
     from donewhen.state.plan.plan import PlanJson
     from donewhen.state.proof.receipt import Outcome, Receipt
-    from donewhen.state.run import Pause, StepRecord
+    from donewhen.state.records import Pause, StepRecord
     from donewhen.state.settings import Profile, Settings
 
 __all__ = [
@@ -49,7 +49,7 @@ _HOME = {
     "Limits": "state.ledger",
     "PlanJson": "state.plan.plan",
     **dict.fromkeys(("Outcome", "Receipt"), "state.proof.receipt"),
-    **dict.fromkeys(("Pause", "StepRecord"), "state.run"),
+    **dict.fromkeys(("Pause", "StepRecord"), "state.records"),
     **dict.fromkeys(("Profile", "Settings"), "state.settings"),
 }
 

@@ -9,7 +9,8 @@ from typing_extensions import TypedDict
 
 from donewhen.state.ledger import MeterRow
 from donewhen.state.proof.receipt import Status
-from donewhen.state.run import Json, Pause, StepStatus
+from donewhen.state.records import Pause, StepStatus
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 

@@ -10,8 +10,8 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
+from donewhen.graph.people.consent import plan_rules, propose
 from donewhen.graph.people.pauses import typed_reply
-from donewhen.graph.people.proposal import plan_rules, propose
 from donewhen.state.language import spoken
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan

@@ -1,21 +1,151 @@
-"""What an answer changes: one pure function from the answer to the update of the run, whoever gave it."""
+"""An answer on its way into the run: read for every pause it names, all of it or nothing, and what it changes. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
+from donewhen.graph.context import Deps
 from donewhen.graph.models.transcript import shown
+from donewhen.graph.people.consent import decide_plan, decision_row, edited_plan
+from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
 from donewhen.state.ledger import add
-from donewhen.state.people.answers import Answer
+from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
 from donewhen.state.people.texts import option_key
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
-from donewhen.state.run import Json
-from donewhen.state.secrets import redact_json
+from donewhen.state.proof.questions import is_leave, same_question
+from donewhen.state.run import Json, Run
+from donewhen.state.settings import Settings
+from donewhen.state.updates import applied, together
+from donewhen.state.values import flaw
 
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
+ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
+OVERDUE = {"overdue": True}
+"""In place of an answer to what is open longer than `Settings.question_seconds`: the policy answers it."""
+BY_POLICY = ("question", "budget")
+"""What a policy may answer; plans, calls and effects are for people."""
+Taken = tuple[Json, Answer, str]
+"""What was asked, the answer, and by whom it is."""
+
+
+def take(state: Run, pending: Json, value: Any, deps: Deps, settings: Settings) -> Run:
+    """The update for what came as the answer to `pending`: an answer, or answers by id to any of the open questions.
+
+    If any of it is not understood, nothing is taken and the pause stays. Questions not answered stay open.
+    """
+    read = None if value == OVERDUE else read_answer(value, pending)
+    answers = read.answers if isinstance(read, Bundle) else {pending["id"]: value}
+    pauses = {pause["id"]: pause for pause in open_pauses(state)}
+    taken: list[Taken] = []
+    problems = []
+    for id, given in answers.items():
+        one = _one(state, pauses.get(id), given, deps, settings)
+        if isinstance(one, str):
+            problems.append(one if len(answers) == 1 else f"{id}: {one}")
+        else:
+            taken.append(one)
+    now = [one for one in taken if one[1].kind != "later"]
+    if problems or not now:
+        return asked_again(state, pending, "; ".join(problems), draft_of(answers.get(pending["id"])))
+    return _update(state, pending, [*now, *_same(now, pauses, answers)])
+
+
+def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[str, Any]) -> list[Taken]:
+    """The same question of another step has the same answer; a yes or no, which is leave for one thing, has not."""
+    questions = [pause for id, pause in pauses.items() if pause["kind"] == "question" and id not in answers]
+    return [
+        (other, answer, by)
+        for pause, answer, by in taken
+        for other in questions
+        if pause["kind"] == "question"
+        and not is_leave(answer.text)
+        and same_question(pause["question"], other["question"], pause["options"], other["options"])
+    ]
+
+
+def answered_by_policy(pending: Json, settings: Settings) -> bool:
+    """Whether nobody is asked at all: the settings answer questions, and give nobody time to."""
+    return pending["kind"] == "question" and settings.alone
+
+
+def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
+    if pause is None:
+        return "stale: nothing waits under this id"
+    if value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait":
+        return pause, _policy(pause, settings), "policy"
+    answer = read_answer(value, pause)
+    if isinstance(answer, Bundle):
+        answer = read_answer(answer.answers.get(pause["id"]), pause)
+    if not isinstance(answer, Answer):
+        return str(answer)
+    if answer.kind == "edit" and pause["kind"] == "tool":
+        if unfit := flaw(answer.arguments):
+            return f"the edited arguments cannot be stored: something {unfit}"
+        wrong = _edited_problems(pause["tool"], answer.arguments or {}, deps)
+        return "; ".join(wrong) if wrong else (pause, answer, "user")
+    if answer.plan is not None:
+        plan = edited_plan(state, pause, answer, deps, settings)
+        return plan if isinstance(plan, str) else (pause, replace(answer, plan=plan), "user")
+    return pause, answer, "user"
+
+
+def _edited_problems(name: str, arguments: Json, deps: Deps) -> list[str]:
+    """What is wrong with edited arguments: of a tool, or of an executor that works by itself, which takes a brief."""
+    if name in deps.toolbox:
+        return deps.toolbox.problems(name, arguments)
+    fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
+    return [] if fits else [f"{name} takes one argument, brief, a text"]
+
+
+def _policy(pause: Json, settings: Settings) -> Answer:
+    if pause["kind"] == "budget":
+        return Answer("deliver", "nobody answered")
+    if pause.get("about") == "early":
+        return Answer("declined", "nobody answered; the plan goes on")
+    if settings.on_question == "abort" or pause.get("about"):
+        return Answer("cancel", "nobody answered")
+    if settings.on_question == "default" and settings.default_answer.strip():
+        return Answer("answer", settings.default_answer)
+    return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
+
+
+def _update(state: Run, pending: Json, taken: list[Taken]) -> Run:
+    """All answers as one update, each made from the state in which the ones before it are applied."""
+    values: Json = dict(state)
+    update: Json = {}
+    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    for pause, answer, by in taken:
+        decide = decide_plan if pause["kind"] == "plan" else apply_answer
+        change = decide(values, pause, answer, by=by, at=at)
+        values, update = applied(values, change), together(update, change)
+    said = next((answer for pause, answer, _ in taken if pause["id"] == pending["id"]), None)
+    return {**update, **_asking(state, pending, said, ended="ending" in update)}  # type: ignore[typeddict-item]
+
+
+def _asking(state: Run, pending: Json, said: Answer | None, *, ended: bool) -> Run:
+    """What becomes of the question asked now."""
+    messages = state["messages"]
+    if said is not None or ended:
+        return {"pending": None, "messages": closing(messages, pending, _words(pending, said))}
+    if pending["step"] is not None or pending["kind"] == "budget":
+        # Those who were answered go on first; this one is asked again afterwards.
+        return {"pending": None, "messages": closing(messages, pending, "Asked again later.")}
+    kept = reopened(messages, {**pending, "problem": "", "draft": None})
+    return {"pending": kept, "messages": [*closing(messages, pending, "Asked again."), opening(kept)]}
+
+
+def _words(pending: Json, answer: Answer | None) -> str:
+    if answer is None:
+        return "Ended."
+    if pending["kind"] == "plan":
+        fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
+        return fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
+    return answer.text or answer.kind
 
 
 def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str = "user", at: str = "") -> Json:
@@ -29,15 +159,6 @@ def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by
         return {**_ABOUT[about](values, pending, answer), "approvals": [row]}
     update = _APPLY[pending["kind"]](values, pending, answer, by, at)
     return update if pending["kind"] == "question" else {**update, "approvals": [row]}
-
-
-def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, at: str) -> Json:
-    """What the receipt says of an answer: to what, what was decided, by whom, when."""
-    row = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
-    if pending["kind"] in ("tool", "effect"):
-        row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
-        row |= {"batch": redact_json(pending["batch"])} if pending.get("batch") else {}
-    return row
 
 
 def _record(values: Mapping[str, Any], pending: Json) -> Json:

@@ -10,8 +10,8 @@ from donewhen.graph.events import emit
 from donewhen.graph.models.reading import Correction, Decision
 from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
+from donewhen.graph.people.consent import propose, with_finished
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
-from donewhen.graph.people.proposal import propose, with_finished
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.evidence import Ground, Seen, ground

@@ -12,7 +12,7 @@ from donewhen.graph.models.ask import Question, Reply, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
 from donewhen.graph.models.reading import Correction, Decision, read
 from donewhen.graph.models.transcript import called_natively, kept
-from donewhen.graph.people.proposal import plan_rules
+from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.plan.outcomes import (
     answered,
     asks,

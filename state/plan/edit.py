@@ -10,19 +10,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json, looks_like_json
 from donewhen.state.people.texts import LANGUAGES, catalogue
 from donewhen.state.people.words import plain, substance, word
+from donewhen.state.plan.sheet import STEP_LINE, PlanSheet, StepText, read_sheet
 
-STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
 CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
-COUNT_LINE = re.compile(r"^_[^_]*\d[^_]*_\s*$")
-HEADING = re.compile(r"^#{1,6}\s+(?P<text>.*)$")
-FIELDS = ("done_when", "check", "judge", "executor", "tools", "after")
 
 
 @dataclass(frozen=True)
@@ -39,28 +35,6 @@ class PlanEdit:
     """What was written beside the plan."""
 
 
-@dataclass
-class _Written:
-    """One step as it stands in the text; `fields` are (name, text) in their order, `lines` where each begins."""
-
-    id: str | None
-    content: str
-    fields: list[tuple[str, str]] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-
-
-@dataclass
-class _Sheet:
-    """The text of a plan, line by line."""
-
-    title: str | None = None
-    steps: list[_Written] = field(default_factory=list)
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Schedule and limits: where, and what is said."""
-    beside: list[tuple[int, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-
-
 def edit_plan(
     fields: Mapping[str, Any], plan: Mapping[str, Any], *, shown: str, limits: Mapping[str, Any] | None = None
 ) -> PlanEdit | str | None:
@@ -70,7 +44,7 @@ def edit_plan(
     """
     edit = decode_json(fields.get("plan"))
     if isinstance(edit, str):
-        return _from_text(edit, plan, _read(shown), limits)
+        return _from_text(edit, plan, read_sheet(shown), limits)
     if isinstance(edit, Mapping):
         fields = edit
     elif edit is not None:
@@ -112,16 +86,16 @@ def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, fl
 
 
 def _from_text(
-    text: str, plan: Mapping[str, Any], shown: _Sheet, limits: Mapping[str, Any] | None
+    text: str, plan: Mapping[str, Any], shown: PlanSheet, limits: Mapping[str, Any] | None
 ) -> PlanEdit | str | None:
     if not text.strip():
         return "the edited plan is empty"
     if looks_like_json(text):
         return _json_problem(text)
-    sheet = _read(text)
+    sheet = read_sheet(text)
     if not sheet.steps:
         return None
-    known: dict[str | None, tuple[_Written, Any]] = {
+    known: dict[str | None, tuple[StepText, Any]] = {
         step.id: (step, original) for step, original in zip(shown.steps, plan.get("steps") or [], strict=False)
     }
     steps = []
@@ -149,57 +123,7 @@ def _json_problem(text: str) -> str:
     return "the edited plan is JSON, but no plan"
 
 
-@cache
-def _labels() -> tuple[re.Pattern[str], re.Pattern[str], dict[str, str]]:
-    """How the lines of a step and of the foot begin in any language, and what each label stands for."""
-    names = {
-        plain(catalogue(language)["plan"][key]): key
-        for language in LANGUAGES
-        for key in (*FIELDS, "schedule", "limits")
-    }
-    inside, below = (
-        "|".join(re.escape(name) for name, key in names.items() if (key in FIELDS) is lines) for lines in (True, False)
-    )
-    field_line = re.compile(rf"^ {{0,4}}[-*•]\s+(?P<name>{inside})\s*[:：]\s*(?P<text>.*)$", re.IGNORECASE)
-    return field_line, re.compile(rf"^\**(?P<name>{below})\s*[:：]\**\s*(?P<text>.*)$", re.IGNORECASE), names
-
-
-def _read(text: str) -> _Sheet:
-    """The lines of the text, each as what it is. Prose between steps belongs to nothing, and is a problem."""
-    sheet, after = _Sheet(), list[tuple[int, str]]()
-    field_line, note_line, names = _labels()
-    for number, line in enumerate(text.replace("\t", "    ").splitlines(), 1):
-        step, entry, note, heading = (kind.match(line) for kind in (STEP_LINE, field_line, note_line, HEADING))
-        if not line.strip() or COUNT_LINE.match(line):
-            continue
-        if note:
-            sheet.notes[names[plain(note["name"])]] = (number, note["text"].strip())
-        elif heading and not sheet.steps and sheet.title is None:
-            sheet.title = heading["text"].strip()
-        elif step or (entry and sheet.steps):
-            sheet.problems += [_unread(*each) for each in after]
-            after = []
-            if step:
-                sheet.steps.append(_Written(step["id"], step["text"].strip()))
-            elif entry:
-                sheet.steps[-1].fields.append((names[plain(entry["name"])], entry["text"].strip()))
-                sheet.steps[-1].lines.append(number)
-        elif sheet.steps and not after and not sheet.notes and line.startswith("   "):
-            _continue(sheet.steps[-1], line.strip())
-        elif sheet.steps:
-            after.append((number, line))
-        else:
-            sheet.beside.append((number, line.strip()))
-    sheet.problems += [_unread(*each) for each in after if each[1].lstrip().startswith(("-", "*", "•"))]
-    sheet.beside += [(number, line.strip()) for number, line in after]
-    return sheet
-
-
-def _unread(number: int, line: str) -> str:
-    return f"line {number} “{line.strip()[:80]}” is neither a step nor one of its lines, like “   - done when: …”"
-
-
-def _beside(sheet: _Sheet, title: str | None) -> str:
+def _beside(sheet: PlanSheet, title: str | None) -> str:
     """What stands above and below the plan; words that only agree or thank say nothing beside the edit."""
     lines = [(number, line) for number, line in sheet.beside if line != title]
     text = "\n".join(line for _, line in lines)
@@ -208,15 +132,7 @@ def _beside(sheet: _Sheet, title: str | None) -> str:
     return "" if word(text) == "yes" else text
 
 
-def _continue(step: _Written, line: str) -> None:
-    if step.fields:
-        name, text = step.fields[-1]
-        step.fields[-1] = (name, f"{text}\n{line}")
-    else:
-        step.content = f"{step.content}\n{line}"
-
-
-def _read_schedule(sheet: _Sheet, shown: _Sheet, schedule: Any) -> Any:
+def _read_schedule(sheet: PlanSheet, shown: PlanSheet, schedule: Any) -> Any:
     """The schedule as its line says; without the line, none."""
     number, said = sheet.notes.get("schedule", (0, ""))
     if said == shown.notes.get("schedule", (0, ""))[1]:
@@ -232,7 +148,7 @@ def _read_schedule(sheet: _Sheet, shown: _Sheet, schedule: Any) -> Any:
 
 
 def _read_step(
-    written: _Written, before: _Written | None, step: Mapping[str, Any], problems: list[str]
+    written: StepText, before: StepText | None, step: Mapping[str, Any], problems: list[str]
 ) -> dict[str, Any]:
     """The step as written. `before` and `step` are the original as shown and as it is; none for a new one."""
     result = dict(step)
@@ -260,7 +176,7 @@ def _read_field(name: str, values: list[str]) -> Any:
     return [] if name == "after" and {plain(each) for each in names} <= nothing else [each for each in names if each]
 
 
-def _criteria_lines(written: _Written) -> list[list[tuple[str, str]]]:
+def _criteria_lines(written: StepText) -> list[list[tuple[str, str]]]:
     """The lines of each criterion: its text, then its check and its judge."""
     groups: list[list[tuple[str, str]]] = []
     for name, text in written.fields:
@@ -271,7 +187,7 @@ def _criteria_lines(written: _Written) -> list[list[tuple[str, str]]]:
     return groups
 
 
-def _read_criteria(written: _Written, before: _Written | None, originals: list[Any], problems: list[str]) -> list[Any]:
+def _read_criteria(written: StepText, before: StepText | None, originals: list[Any], problems: list[str]) -> list[Any]:
     """The criteria; one whose lines are untouched is the original itself."""
     shown = _criteria_lines(before) if before else []
     criteria: list[Any] = []

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.ledger import MeterRow
 from donewhen.state.proof.claims import Verdict
-from donewhen.state.run import StepStatus
+from donewhen.state.records import StepStatus
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
 

@@ -1,0 +1,93 @@
+"""The text of a plan as a person left it, taken apart line by line: title, steps and their lines, notes, prose."""
+
+import re
+from dataclasses import dataclass, field
+from functools import cache
+
+from donewhen.state.people.texts import LANGUAGES, catalogue
+from donewhen.state.people.words import plain
+
+STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
+COUNT_LINE = re.compile(r"^_[^_]*\d[^_]*_\s*$")
+HEADING = re.compile(r"^#{1,6}\s+(?P<text>.*)$")
+FIELDS = ("done_when", "check", "judge", "executor", "tools", "after")
+
+
+@dataclass
+class StepText:
+    """One step as it stands in the text; `fields` are (name, text) in their order, `lines` where each begins."""
+
+    id: str | None
+    content: str
+    fields: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+
+
+@dataclass
+class PlanSheet:
+    """The text of a plan, line by line."""
+
+    title: str | None = None
+    steps: list[StepText] = field(default_factory=list)
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Schedule and limits: where, and what is said."""
+    beside: list[tuple[int, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@cache
+def _labels() -> tuple[re.Pattern[str], re.Pattern[str], dict[str, str]]:
+    """How the lines of a step and of the foot begin in any language, and what each label stands for."""
+    names = {
+        plain(catalogue(language)["plan"][key]): key
+        for language in LANGUAGES
+        for key in (*FIELDS, "schedule", "limits")
+    }
+    inside, below = (
+        "|".join(re.escape(name) for name, key in names.items() if (key in FIELDS) is lines) for lines in (True, False)
+    )
+    field_line = re.compile(rf"^ {{0,4}}[-*•]\s+(?P<name>{inside})\s*[:：]\s*(?P<text>.*)$", re.IGNORECASE)
+    return field_line, re.compile(rf"^\**(?P<name>{below})\s*[:：]\**\s*(?P<text>.*)$", re.IGNORECASE), names
+
+
+def read_sheet(text: str) -> PlanSheet:
+    """The lines of the text, each as what it is. Prose between steps belongs to nothing, and is a problem."""
+    sheet, after = PlanSheet(), list[tuple[int, str]]()
+    field_line, note_line, names = _labels()
+    for number, line in enumerate(text.replace("\t", "    ").splitlines(), 1):
+        step, entry, note, heading = (kind.match(line) for kind in (STEP_LINE, field_line, note_line, HEADING))
+        if not line.strip() or COUNT_LINE.match(line):
+            continue
+        if note:
+            sheet.notes[names[plain(note["name"])]] = (number, note["text"].strip())
+        elif heading and not sheet.steps and sheet.title is None:
+            sheet.title = heading["text"].strip()
+        elif step or (entry and sheet.steps):
+            sheet.problems += [_unread(*each) for each in after]
+            after = []
+            if step:
+                sheet.steps.append(StepText(step["id"], step["text"].strip()))
+            elif entry:
+                sheet.steps[-1].fields.append((names[plain(entry["name"])], entry["text"].strip()))
+                sheet.steps[-1].lines.append(number)
+        elif sheet.steps and not after and not sheet.notes and line.startswith("   "):
+            _continue(sheet.steps[-1], line.strip())
+        elif sheet.steps:
+            after.append((number, line))
+        else:
+            sheet.beside.append((number, line.strip()))
+    sheet.problems += [_unread(*each) for each in after if each[1].lstrip().startswith(("-", "*", "•"))]
+    sheet.beside += [(number, line.strip()) for number, line in after]
+    return sheet
+
+
+def _unread(number: int, line: str) -> str:
+    return f"line {number} “{line.strip()[:80]}” is neither a step nor one of its lines, like “   - done when: …”"
+
+
+def _continue(step: StepText, line: str) -> None:
+    if step.fields:
+        name, text = step.fields[-1]
+        step.fields[-1] = (name, f"{text}\n{line}")
+    else:
+        step.content = f"{step.content}\n{line}"

@@ -1,0 +1,165 @@
+"""The records in a run: a pause, a frozen call, a claim, and what became of a step. All of it is JSON."""
+
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from donewhen.state.run import Json
+
+StepStatus = Literal[
+    "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted"
+]  # fmt: skip
+"""`ready`: left off where the step goes on by itself; `waiting`: for a person. From `done` on it has ended."""
+PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
+
+
+class Pause(TypedDict, total=False):
+    """What a person is asked. The first line of keys is always there, the others by kind."""
+
+    id: str
+    """Names the question, in this thread for ever: `s2.q1`, `confirm.1f3a…`; answers are given to it."""
+    kind: PauseKind
+    question: str
+    options: list[str]
+    """Answers to choose from; [] where anything may be said."""
+    step: str | None
+    """The step that asks; None: planning, or the run."""
+    tool_call_id: str
+    """Of the tool call that stands for the pause in the conversation."""
+    asked_at: str
+    """ISO 8601; of the pause that is asked now."""
+    interrupt_id: str
+    """LangGraph's id; of the pause that is asked now."""
+    problem: str
+    """Why the last answer was not taken."""
+    draft: str | None
+    """plan, tool: the text of an edit that could not be taken, given back to be mended."""
+    language: str
+    """In which the pause is shown; English without it."""
+    others: list[Json]
+    """The other open pauses: id, kind, question, options, step."""
+    plan: Json
+    """plan: what is to be approved, a `PlanJson`."""
+    revision: str
+    """plan: its content hash; an answer that names another one is stale."""
+    limits: Json
+    """plan: what the run may spend, shown with it."""
+    writes: list[str]
+    """plan: tools that change something, which approving it approves with any arguments."""
+    tool: str
+    """tool, effect: the call, frozen as it will run."""
+    arguments: Json
+    exhausted: str | list[str]
+    """budget: the key or keys of the ledger that are used up."""
+    suggested: dict[str, float]
+    """budget: what `extend` alone would grant."""
+    done: list[str]
+    """budget: ids of finished steps; `left`: of the others."""
+    left: list[str]
+    meter: list[Json]
+    """budget: rows `{key, spent, limit}`."""
+    changes: list[str]
+    """plan: what is not as in the plan approved before."""
+    name: str
+    """Of its action, as clients know it: `confirm_plan`, `ask_user`, `approve_tool` …"""
+    call: str | None
+    """question: the model's tool call that asked."""
+    attempt: str
+    """effect: the attempt that was cut off."""
+    about: Literal["failure", "early"]
+    """question: of the run itself, about steps that failed (`failed`), or about leaving out the rest (`early`)."""
+    failed: list[str]
+    failure: str
+    early: list[str]
+    with_replan: dict[str, float]
+    """What agreeing to another plan grants."""
+
+
+class FrozenCall(TypedDict, total=False):
+    """A tool call that a step decided on and has not made: exactly as it will run."""
+
+    id: str
+    """Of the model's tool call."""
+    name: str
+    args: Json
+    position: int
+    """In the reply that made it, from 0."""
+    native: bool
+    """Made as a tool call, not printed as text."""
+    attempt: str
+    """Of its effect, where a person said what became of it."""
+    approved: str
+    """By whom: user or policy. It then runs without another question."""
+    edited: bool
+    """Whether the person changed the arguments."""
+    refused: str
+    """Why a person does not want it; it is not made."""
+    response: str
+    """What a person answered in its place."""
+    known: str
+    """What a person said of a call that a crash cut off: the kind of the answer, such as `happened`."""
+    delegated: bool
+    """Made by an executor that works by itself."""
+
+
+class StepClaim(TypedDict, total=False):
+    """A `finish_step` or `finish_task` whose proof the budget cut off."""
+
+    kind: Literal["finish_step", "finish_task"]
+    arguments: Json
+    id: str
+    """Of the model's tool call."""
+    decided: dict[str, Json]
+    """Verdicts so far, by number of the criterion."""
+    needs: str
+    """The key of the ledger that proving stopped at."""
+
+
+class StepRecord(TypedDict, total=False):
+    """What became of a step so far."""
+
+    status: StepStatus
+    attempt: int
+    """From 1; a step planned again under its id counts on."""
+    observed: int
+    """Observations so far; the next one is `<step>.<observed + 1>`."""
+    rounds: int
+    corrections: int
+    """Unusable replies in a row."""
+    refused: int
+    """Refused goal_checks."""
+    silent: int
+    """Rounds in a row that brought nothing new; `silent_most`: the longest row."""
+    silent_most: int
+    questions: int
+    result: str
+    """In the model's words, once it is done."""
+    reason: str
+    """Why it ended otherwise, for people; `code` for programs."""
+    code: str
+    verdicts: list[Json]
+    """Per criterion: `{criterion, text, verdict, evidence, note}`."""
+    spent: dict[str, float]
+    """By key of the ledger."""
+    granted: dict[str, float]
+    """What a person added to its allowance."""
+    allowance: dict[str, float]
+    calls: list[Json]
+    """`FrozenCall`s to be made next, in order; `held`: those behind one that waits."""
+    held: list[Json]
+    claim: Json | None
+    """A `StepClaim`."""
+    delegated: bool
+    """Worked on by an executor that works by itself."""
+    waiting: Json | None
+    """The `Pause` it waits for."""
+    handled: bool
+    """Whether its failure has led to something already."""
+    finished_task: str | None
+    """The reason it gave for ending the task with steps left."""
+    let_go: bool
+    """Whether somebody agreed to that."""
+    rejected: dict[str, str]
+    """Calls that a person rejected: key of the call → why."""
+    replaced: Json
+    """Where another plan took its place: `{content, by, instead}`."""
