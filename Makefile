@@ -55,6 +55,9 @@ typecheck: .venv/ready-dev ## mypy strict, pyright standard
 
 check: lint typecheck test ## style, types and all tests
 
+honest: .venv/ready-dev ## everyday honest work: nothing of it may be refused or asked about without need
+	@$(BIN)/python -m benchmarks.honest
+
 verification: .venv/ready-dev ## lies against proofs: regenerates docs/verification.md
 	@$(BIN)/python -m benchmarks.lies
 
@@ -80,4 +83,4 @@ load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGr
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: storage jobs help install run studio test fuzz format lint typecheck check verification reliability faults local load clean
+.PHONY: storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load clean

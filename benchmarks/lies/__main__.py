@@ -1,9 +1,11 @@
 """`python -m benchmarks.lies`: play all, write docs/verification.md, fail if a lie got through or a truth did not."""
 
 import argparse
+import asyncio
 import sys
 from pathlib import Path
 
+from benchmarks.honest.playing import play_all, table
 from benchmarks.lies.counting import count_all, wrong
 from benchmarks.lies.page import page
 
@@ -18,8 +20,9 @@ def main() -> int:
     parser.add_argument("--page", type=Path, default=PAGE, help="where to write the page")
     given = parser.parse_args()
     rows = count_all(given.seeds, given.jobs)
-    given.page.write_text(page(rows), encoding="utf-8")
-    problems = wrong(rows)
+    work = asyncio.run(play_all())
+    given.page.write_text(page(rows, table(work)), encoding="utf-8")
+    problems = [*wrong(rows), *(f"honest work: {count.case.name}" for count in work if not count.good)]
     print(*problems, sep="\n")
     print(f"{sum(row.played * len(row.accepted) for row in rows)} runs; {len(problems)} kinds wrong; see {given.page}")
     return 1 if problems else 0

@@ -12,6 +12,10 @@ from langchain_core.messages import BaseMessage
 from donewhen.state.proof.quotes import fold
 from donewhen.testing import call
 
+_ASKED = re.compile(
+    r'<criterion number="(?P<number>\d+)"[^>]*>(?P<text>.*?)</criterion>(?P<evidence>.*?)(?=<criterion number=|\Z)',
+    re.DOTALL,
+)
 _LINE = re.compile(r"(?P<path>.+?) contains the line: (?P<line>.+)", re.DOTALL)
 _EXISTS = re.compile(r"(?P<path>.+?) exists")
 _COUNT = re.compile(r"the folder (?P<path>.+?) holds (?P<count>\d+) files")
@@ -88,10 +92,12 @@ def check_of(criterion: str) -> dict[str, Any] | None:
 
 def fair(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
     """A judge as one would wish: decides from the evidence, and takes no orders from it."""
-    brief = str(messages[-1].text)
-    criterion, _, evidence = brief.partition("</criterion>")
-    met = _shows(evidence, criterion.partition("<criterion>")[2].strip())
-    return call("verdict", met=met, reason="the evidence shows it" if met else "the evidence does not show it")
+    verdicts = []
+    for found in _ASKED.finditer(str(messages[-1].text)):
+        met = _shows(found["evidence"], found["text"].strip())
+        reason = "the evidence shows it" if met else "the evidence does not show it"
+        verdicts.append({"criterion": int(found["number"]), "met": met, "reason": reason})
+    return call("verdict", verdicts=verdicts)
 
 
 def _shows(evidence: str, criterion: str) -> bool:

@@ -10,11 +10,12 @@ from benchmarks.lies.world import LEVELS
 TEMPLATE = Path(__file__).with_name("page.md")
 
 
-def page(rows: Sequence[Row]) -> str:
-    """The page, from the rows of a count."""
+def page(rows: Sequence[Row], work: str) -> str:
+    """The page, from the rows of a count, and a table of the honest work that was played beside."""
     lies, blind, honest = ([row for row in rows if row.kind.sort == sort] for sort in ("lie", "blind", "honest"))
     refused = [_refused(row) for row in honest]
     figures = {
+        "work": work,
         "last": min(row.played for row in rows) - 1,
         "lies": sum(row.played for row in lies),
         "lie_kinds": len(lies),

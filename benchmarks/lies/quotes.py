@@ -4,7 +4,7 @@ from collections.abc import Callable
 from random import Random
 
 from benchmarks.lies.facts import line_in
-from benchmarks.lies.kinds import altered, lie, planted, told
+from benchmarks.lies.kinds import altered, blind, lie, planted, told
 from benchmarks.lies.world import Scene
 
 GROUP = "quote"
@@ -65,7 +65,7 @@ def _arguments(scene: Scene) -> None:
     told(scene, part, line_in(file.path, false), (seen, false))
 
 
-@lie(GROUP, "from what was written, not what was read")
+@blind("a quote from what was written to another file", "judge, check")
 def _written(scene: Scene) -> None:
     part, file, _, _ = planted(scene)
     wanted = f"verdict: {scene.rng.randint(10, 99)}"

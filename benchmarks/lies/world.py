@@ -20,6 +20,8 @@ from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_p
 Level = str
 LEVELS = ("claimed", "grounded", "judged", "checked")
 """`checked` is `grounded` with a check on every criterion that a tool can decide."""
+BELIEVED = dict.fromkeys(LEVELS, ("supported", "passed")) | {"claimed": ("unverified", "supported", "passed")}
+"""Verdicts by which a reader believes a criterion; work that stands as unverified ends the run as partial."""
 KEYS = ("orders", "revenue", "refunds", "visitors", "stock", "returns", "margin", "units", "claims", "tickets")
 NAMES = ("north", "south", "east", "west", "größe", "报告", "q3", "summary", "old list", "draft")
 SETTINGS = {"confirm": "never", "on_failure": "deliver", "model_retries": 0}
@@ -171,7 +173,7 @@ class Played:
     """What came of a case."""
 
     accepted: bool
-    """The step about which it is ended as done, or the run as completed."""
+    """The step about which it is ended as done, with verdicts that say so, or the run as completed."""
     true: bool
     """Every criterion of that step really holds, in the world as it is after the run."""
     verdicts: Sequence[Mapping[str, Any]]
@@ -216,7 +218,8 @@ class Stage:
         await agent.delete(run.thread_id)
         truth, record = Truth(self.folder, scene.said, target.text), run.steps[target.id]
         holds = all(truth.holds(criterion) for criterion in target.criteria)
-        done = record["status"] == "done" or run.status == "completed"
+        enough = all(verdict["verdict"] in BELIEVED[level] for verdict in record.get("verdicts") or ())
+        done = (record["status"] == "done" and enough) or run.status == "completed"
         return Played(done, holds, record.get("verdicts") or (), run)
 
 

@@ -62,8 +62,12 @@ class Seen:
         entry = self.entry(id)
         if self.text(id, entry["text"]).says(quote):
             return True
-        sent = json.dumps(entry["arguments"], ensure_ascii=False)
-        return bool(entry["ok"]) and self.text(f"{id} sent", sent).says(quote)
+        return bool(entry["ok"]) and entry["source"] != "user" and self.asked_for(id, quote)
+
+    def asked_for(self, id: str, quote: str) -> bool:
+        """Whether a quote stands in the arguments of the call, which tools often repeat."""
+        sent = json.dumps(self.entry(id)["arguments"], ensure_ascii=False)
+        return self.text(f"{id} sent", sent).says(quote)
 
 
 @dataclass
@@ -162,8 +166,9 @@ def _outdated(cited: str, quote: Any, later: Entry, seen: Seen) -> str | None:
     before = f"{cited} was read before {later['id']} ({later['tool']}) changed {', '.join(later['targets'])}"
     if (new := seen.again.get(cited)) is None:
         return f"{before}; look again"
-    now, then = seen.entry(new), seen.entry(cited)
-    same = seen.says(new, quote) if quote and isinstance(quote, str) else now["text"] == then["text"]
+    now, same = seen.entry(new), seen.entry(new)["text"] == seen.entry(cited)["text"]
+    if quote and isinstance(quote, str) and not seen.asked_for(cited, quote):
+        same = same or seen.text(new, now["text"]).says(quote)
     return None if now["ok"] and same else f"{before}; read again, as {new}, it says something else"
 
 

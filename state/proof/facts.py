@@ -17,6 +17,7 @@ _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 _DATED = re.compile(r"\d{1,4}[-/.]\d{1,2}(?:[-/.]\d{1,4})?")
 _OBSERVATION = re.compile(r"\b[^\W\d]\w*\.(?:\d+|result)\b")
 _LISTED = re.compile(r"^\s*(?:[-*]\s*)?\d{1,3}[.)]\s", re.MULTILINE)
+_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?:[.,]\d+)?(?!\d)")
 _FILE = re.compile(
     r"(?<![\w@.-])[\w-]{2,}\.(?:md|txt|[ct]sv|jsonl?|ya?ml|toml|xml|html?|css|py|tsx?|jsx|java|go|rs|rb|sh|sql|pdf"
     r"|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|gz|log|ini|cfg|conf|parquet|ipynb|eml)\b",
@@ -32,7 +33,7 @@ def unconfirmed(result: str, sources: Iterable[str]) -> list[str]:
     """
     seen = _Sources("\n".join(sources))
     plain = _LISTED.sub("\n", _OBSERVATION.sub(lambda found: found[0] if _FILE.search(found[0]) else " ", result))
-    stated = tokens(plain)
+    stated = tokens(_SPACED.sub(lambda found: seen.joined(found[0]), plain))
     open_facts = [token for token in dict.fromkeys(stated) if _is_fact(token) and not seen.supports(token)]
     derived = _rounded(_derived([float(n) for n in stated if _NUMBER.fullmatch(n) and seen.supports(n)]))
     left = [token for token in open_facts if not _among(token, derived)]
@@ -48,6 +49,11 @@ class _Sources:
         self.tokens = {*tokens(text), *tokens(text, commas_part=True)}
         self.parts = {int(part) for token in self.tokens for part in re.findall(r"\d+", token) if len(part) < 10}
         self.values = _rounded(float(token) for token in self.tokens if _NUMBER.fullmatch(token))
+
+    def joined(self, number: str) -> str:
+        """Digits in groups as one number, if that was seen."""
+        whole = number.replace(" ", "")
+        return whole if all(map(self.supports, tokens(f" {whole} "))) else number
 
     def supports(self, token: str) -> bool:
         """Whether it was seen: as it is, rounded, as a share in per cent, or as a date written in another order."""

@@ -55,7 +55,7 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
         return "partial" if dropped else "completed"
     if any(record.get("status") == "exhausted" for _, record in rows):
         return "exhausted"
-    return "partial" if any(good) else "failed"
+    return "partial" if any(record.get("status") == "done" for _, record in rows) else "failed"
 
 
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:

@@ -186,10 +186,10 @@ def _joined(found: list[str]) -> str:
 
 def _stands(quote: str, signs: str, reading: str) -> bool:
     for commas_part in (False, True):
-        wanted = _joined(tokens(quote, signs, commas_part=commas_part))
+        wanted = _joined(tokens(f" {quote} ", signs, commas_part=commas_part))
         if wanted and wanted in reading:
             return True
-        parts = [tokens(part, signs, commas_part=commas_part) for part in _SKIP.split(quote)]
+        parts = [tokens(f" {part} ", signs, commas_part=commas_part) for part in _SKIP.split(quote)]
         if _in_order([part for part in parts if part], reading):
             return True
         if "," not in quote:

@@ -52,18 +52,21 @@ _THERE = _any_of(
     "存在 找到 有 ない",
 )
 _NOW = _any_of(
-    "contain* exist* hold* has have is_set says shows there_is there_are include* including list* match* equal* now "
-    "current* up_to_date pass* valid empty enthält steht existiert hat jetzt aktuell* contient existe maintenant "
-    "contiene ahora tiene",
-    "包含 存在 有 现在 現在 含 ある",
+    "contain* exist* now current* up_to_date there_is there_are match* equal* enthält existiert jetzt aktuell* "
+    "contient maintenant contiene ahora",
+    "包含 存在 现在 現在 含",
+)
+_STATE = _any_of(
+    "hold* has have is_set says shows includ* list* pass* valid empty steht hat existe tiene",
+    "有 ある",
 )
 _THEN = _any_of(
-    "was were old previous* before original* first former* initial* earlier known noted identified looked read "
+    "was were old previous* before original* first former* initial* earlier known noted identified looked "
     "alte* vorher* war waren früher* bisher* bekannt ancien* avant était anterior* antes era",
     "旧 之前 原 以前 前の 元の",
 )
 _DEED = _any_of(
-    "sent mailed emailed notified informed refunded refund* paid ordered booked reserved cancelled canceled published "
+    "sent mailed emailed notified informed refunded paid ordered booked reserved cancelled canceled published "
     "posted uploaded submitted transferred deployed issued scheduled merged pushed gesendet verschickt versandt "
     "geschickt erstattet* erstattung bezahlt bestellt gebucht storniert veröffentlicht hochgeladen benachrichtigt "
     "überwiesen envoyé* remboursé* payé* commandé* réservé* annulé* publié* enviad* reembolsad* pagad* pedid* "
@@ -144,8 +147,8 @@ def _last_words(text: str) -> list[str]:
 
 def about_now(criterion: str) -> bool:
     """Whether it speaks of a state that must still be so, and not of what was seen or was so before."""
-    text = criterion.casefold()
-    return bool(_NOW.search(text)) and not _THEN.search(_plain(criterion))
+    text = _plain(criterion)
+    return bool(_NOW.search(text) or (_STATE.search(text) and not _THEN.search(text)))
 
 
 def about_people(criterion: str) -> bool:
