@@ -28,11 +28,12 @@ from donewhen.state.settings import Given, Settings, merged
 class Agent:
     """Plans, confirms, executes and proves; every run is a thread that can be resumed from any process.
 
-    `model`: a LangChain chat model or `"provider:model"`; None: from the environment.
-    `tools`: LangChain tools, functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`,
-    `postgresql://…` or a Storage; None: the user's default file. `models`: role → model. `effects`: tool name →
-    read | idempotent | write. Nothing is opened or called before the first run. Raises ConfigError where
-    neither `model`, `models` nor the environment names a model.
+    `model`: a LangChain chat model or `"provider:model"`; None: from the environment. `tools`: LangChain tools,
+    functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`, `postgresql://…` or a
+    Storage; None: the user's default file. `instructions`: how to work, for every prompt; the same as
+    `settings.profile.instructions`. `models`: role → model. `effects`: tool name → read | idempotent | write. Nothing
+    is opened or called before the first run. Raises ConfigError where neither `model`, `models` nor the environment
+    names a model.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Agent:
         *,
         storage: str | Storage | None = None,
         settings: Given = None,
+        instructions: str = "",
         models: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
         executors: Mapping[str, Executor] | None = None,
@@ -53,6 +55,8 @@ class Agent:
         config = config or read_config()
         self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
         self.settings = merged(Settings(), settings)
+        if instructions:
+            self.settings = merged(self.settings, {"profile": {"instructions": instructions}})
         self.models.check(self.settings.models.values())
         self.storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)

@@ -24,7 +24,7 @@ from donewhen.state.settings import Given, Settings, merged
 
 MISSING: Any = object()
 Goal = str | Sequence[Any]
-"""A text, content blocks (`{"type": "text" | "image" …}`), or messages of which the last one is the request."""
+"""A text, content blocks (`{"type": "text", "text": …}`), or messages of which the last one is the request."""
 _TRIES = 3
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
@@ -42,6 +42,9 @@ def requested(goal: Goal) -> list[AnyMessage]:
             raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
     if not messages or not isinstance(messages[-1], HumanMessage):
         raise GoalError("the last message is to be the user's")
+    blocks = messages[-1].content if isinstance(messages[-1].content, list) else []
+    if other := [block.get("type") for block in blocks if isinstance(block, dict) and block.get("type") != "text"]:
+        raise GoalError(f"content of the type {other[0]!r} reaches no model yet: put it into a file and name that")
     if problem := goal_problem(messages[-1].text.strip()):
         raise GoalError(problem)
     return messages

@@ -27,6 +27,7 @@ class Profile(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     role: str = Field(default="", description="one sentence: who the agent is")
+    instructions: str = Field(default="", description="how to work, in your own words and of any length")
     goals: list[str] = []
     tone: str = ""
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")

@@ -40,7 +40,8 @@ def profile_text(profile: Profile, extra: str = "", language: str | None = None)
     parts += [f"Never touch paths outside of: {', '.join(profile.allowed_paths)}"] if profile.allowed_paths else []
     parts += [f"Write to the user in this language: {language}"] if language else []
     lines = [f"- {' '.join(part.split())}" for part in parts if part.strip()]
-    return "\n".join(["Who you are here:", *lines]) if lines else ""
+    who = "\n".join(["Who you are here:", *lines]) if lines else ""
+    return "\n\n".join(part for part in (who, profile.instructions.strip()) if part)
 
 
 def conversation(messages: Sequence[BaseMessage], fence: str = "") -> str:

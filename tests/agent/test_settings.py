@@ -1,11 +1,12 @@
 """Settings: what is refused, how a call's go over the agent's, and what a client of the server may change."""
 
 import pytest
+from langchain_core.messages import HumanMessage
 
-from donewhen import Agent, ConfigError, Limits, Profile, Settings
+from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings
 from donewhen.state.settings import confined, merged, read_settings
-from donewhen.testing import ScriptedModel, call
-from tests.runs import Outbox, sending
+from donewhen.testing import ScriptedModel, answer, call
+from tests.runs import Outbox, one_step, sending
 
 
 @pytest.mark.parametrize(
@@ -70,3 +71,35 @@ def test_what_a_client_may_change() -> None:
     assert set(refused) == {"limits.rounds", "verification", "confirm", "colour"}
     kept, _ = confined(Settings(confirm="never"), {"confirm": "complex", "approvals": []}, models=True)
     assert (kept["confirm"], kept["approvals"]) == ("complex", Settings().approvals)
+
+
+async def test_instructions_reach_every_model() -> None:
+    """A1: `instructions=` stands in the prompts of planner and executor, as it was written."""
+    model = one_step()
+    said = "Work as an auditor does:\n\n1. count twice\n2. say what is missing"
+    agent = Agent(model, storage="memory:", settings={"profile": {"role": "clerk"}}, instructions=said)
+    assert (await agent.resume(await agent.start("do it"), "approve")).status == "completed"
+    asked = [request for request in model.requests if request.role in ("triage", "execute")]
+    assert len(asked) == 2
+    assert all(said in request.messages[0].text and "- clerk" in request.messages[0].text for request in asked)
+
+
+async def test_what_a_goal_may_be() -> None:
+    """A1: a text, content blocks, or messages; anything else is a GoalError."""
+    model = ScriptedModel(roles={"triage": lambda *_: answer("Hello.")})
+    agent = Agent(model, storage="memory:")
+    blocks = [{"type": "text", "text": "look at it"}]
+    for goal in ("look at it", blocks, [{"role": "user", "content": "look at it"}], [HumanMessage("look at it")]):
+        assert (await agent.start(goal)).goal == "look at it"
+    talk = [("user", "Hi."), ("assistant", "Hello."), ("user", "look at it")]
+    assert (await agent.start(talk)).goal == "look at it"
+    assert "Hi." in model.requests[-1].messages[1].text
+    for none in (
+        "",
+        [],
+        [*blocks, {"type": "image", "url": "http://127.0.0.1/a.png"}],
+        [("assistant", "Hello.")],
+        [{"what": 1}],
+    ):
+        with pytest.raises(GoalError):
+            await agent.start(none)
