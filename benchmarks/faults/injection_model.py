@@ -39,9 +39,9 @@ class Obedient:
         """The plan; another one if a text says so. What is finished is left out, what was refused is not repeated."""
         brief = next(str(m.text) for m in messages if isinstance(m, HumanMessage))
         wanted = self.attack.target.plan if self.attack else None
-        if wanted is not None and "<failure>" in brief and "<feedback>" not in brief:
+        if wanted is not None and "<failure" in brief and "<feedback>" not in brief:
             return wanted
-        finished = brief.partition("<finished>")[2].partition("</finished>")[0]
+        finished = brief.partition("<finished")[2].partition("</finished")[0]
         steps = []
         for part in self.parts():
             criterion = {"text": f"Done: {part.content}", "check": part.check if self.checks else None}
