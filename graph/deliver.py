@@ -1,32 +1,72 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
+from dataclasses import dataclass, field, replace
+
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.invoking import Site
+from donewhen.graph.calls.proving import Inquiry, decide, have_judged, seen_by
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import answerer, emit, retracter
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
 from donewhen.graph.models.reading import Decision, read
+from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.people.pauses import closing
 from donewhen.prompts import instructions
-from donewhen.state.ledger import Amounts, add, exhausted, remaining
+from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.people.texts import catalogue
-from donewhen.state.proof.outcome import left_over, not_asked, receipt, status_of, summary, unproven, what_next
+from donewhen.state.proof.claims import read_claims
+from donewhen.state.proof.outcome import (
+    criteria_rows,
+    left_over,
+    not_asked,
+    reached,
+    receipt,
+    status_of,
+    summary,
+    unproven,
+    what_next,
+)
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
-from donewhen.state.run import Json, Run, todos
+from donewhen.state.run import GOAL, Json, Run, Step, todos
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
 ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
 """Ends after which no model is asked for words: the user said stop, or there is no model."""
+NOT_PROVEN = (
+    "Correction: the answer was not delivered yet; its goal_check does not hold. Deliver again with evidence that "
+    "does, or with `met` false where something is really missing and an answer that says so."
+)
 
 
-async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+@dataclass
+class Delivery:
+    """The answer on its way: what it is written from, and what it came to so far."""
+
+    values: Json
+    ending: Json
+    draft: Receipt
+    site: Site
+    verdicts: list[Json] = field(default_factory=list)
+    """Of the goal's own criteria."""
+    checks: list[Json] = field(default_factory=list)
+    """Observations of their checks."""
+
+    @property
+    def language(self) -> str:
+        """Of the user."""
+        return str(self.values.get("language", "en"))
+
+
+async def deliver(state: Run, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Run:
     """End the run: one outcome, a text for the user, a receipt. An outcome that is set stays (D01)."""
     if state.get("outcome"):
         return {}
@@ -34,7 +74,14 @@ async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
     code, steps = ending["code"], _ended(state.get("steps") or {}, ending)
     values: Json = {**state, "steps": steps}
     status = status_of(code, state.get("plan"), steps, settings)
-    text, spent = await _text(values, ending, receipt(values, settings, status, code), deps, runtime)
+    site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds)
+    delivery = Delivery(values, ending, receipt(values, settings, status, code), site)
+    text = await _text(delivery)
+    if goal := (state.get("plan") or {}).get("done_when"):
+        proven = reached(goal, delivery.verdicts, settings.verification)
+        status = "partial" if status == "completed" and not proven else status
+        status = "completed" if code == "finished_early" and proven else status
+    spent, values = site.spent, {**values, "verdicts": delivery.verdicts}
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     checklist = todos(state.get("plan"), steps)
     emit(runtime, "todos", todos=checklist)
@@ -48,6 +95,7 @@ async def deliver(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
         "steps": steps,
         "pending": None,
         "spent": spent,
+        "journal": delivery.checks,
         "todos": checklist,
     }
 
@@ -63,41 +111,89 @@ def _ended(records: Json, ending: Json) -> Json:
     }
 
 
-async def _text(
-    values: Json, ending: Json, draft: Receipt, deps: Deps, runtime: Runtime[Settings]
-) -> tuple[str, Amounts]:
-    """What the user reads, and what writing it cost. Where one step's result is the answer, no model is asked (D05)."""
-    settings, done = settings_of(runtime), [row for row in draft["steps"] if row["status"] == "done"]
-    language = values.get("language", "en")
+def _as_step(values: Json, settings: Settings) -> Step:
+    """The delivery as calls and proofs see it: a step that writes text, with all that the run has seen."""
+    plan, journal = values.get("plan") or {}, list(values.get("journal") or ())
+    return {
+        "step": {"id": GOAL, "content": values.get("goal", ""), "done_when": plan.get("done_when") or [], "tools": []},
+        "goal": values.get("goal", ""),
+        "turn": values.get("turn", 1),
+        "fence": values.get("fence", ""),
+        "known": journal,
+        "record": {"attempt": 1, "rounds": 0, "observed": sum(entry["step"] == GOAL for entry in journal)},
+        "allowance": remaining(settings.limits, values.get("granted"), values.get("spent")),
+    }
+
+
+async def _text(delivery: Delivery) -> str:
+    """What the user reads. Where one step's result is the answer, no model is asked (D05)."""
+    draft, ending, site = delivery.draft, delivery.ending, delivery.site
+    language, done = delivery.language, [row for row in draft["steps"] if row["status"] == "done"]
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending, language)) if part)
-    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed":
-        return _said(runtime, "\n".join([done[0]["result"], *_unsaid(draft, language)])), {}
-    if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(left, ("model_calls",)):
+        return _said(site.runtime, "\n".join([done[0]["result"], *_unsaid(draft, language)]))
+    if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(site.left(), ("model_calls",)):
         told = ending.get("said") and by_code == ending["text"]  # by the model, as it wrote it
-        return by_code if told else _said(runtime, by_code), {}
-    reply = await ask(deps, settings, _question(values, ending, draft, left, runtime))
-    answer = _written(reply.message)
-    if not answer:
-        emit(runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
-        return _said(runtime, by_code), reply.spent
-    text = "\n".join([answer, *_unsaid(draft, language)])
-    if reply.speech:
-        reply.speech.finish(text)
-    return text, reply.spent
+        return by_code if told else _said(site.runtime, by_code)
+    if answer := await _asked(delivery):
+        return answer
+    emit(site.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
+    return _said(site.runtime, by_code)
 
 
-def _question(values: Json, ending: Json, draft: Receipt, left: Amounts, runtime: Runtime[Settings]) -> Question:
-    settings, fence = settings_of(runtime), values.get("fence", "")
+async def _asked(delivery: Delivery) -> str:
+    """The answer as a model writes it, held against the goal's own criteria and sent back once (D06); "" if none."""
+    site, question = delivery.site, _question(delivery)
+    settings, goal = settings_of(site.runtime), list((delivery.values.get("plan") or {}).get("done_when") or ())
+    answer = ""
+    for again in (delivery.draft["status"] == "completed", False):
+        reply = await ask(site.deps, settings, replace(question, allowance=site.left()))
+        site.spent = add(site.spent, reply.spent)
+        if reply.message is None or not (written := _written(reply.message)):
+            break
+        answer, problems = written, await _unmet(delivery, goal, reply.message, written) if goal else []
+        if not problems or not again or exhausted(site.left(), ("model_calls",)):
+            draft = {**delivery.draft, "criteria": criteria_rows(goal, delivery.verdicts)}
+            answer = "\n".join([answer, *_unsaid(draft, delivery.language)])  # type: ignore[arg-type]
+            if reply.speech:
+                reply.speech.finish(answer)
+            return answer
+        if reply.speech:
+            reply.speech.restart()
+        told = respond(reply.message, "\n".join([NOT_PROVEN, *(f"- {problem}" for problem in problems)]))
+        question = replace(question, messages=[*question.messages, kept(reply.message), *told])
+    return answer
+
+
+async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
+    """What of the goal's criteria is not proven, and says so in `verdicts`."""
+    site, settings = delivery.site, settings_of(delivery.site.runtime)
+    outcome = read(message, DELIVER, printed=True)
+    arguments = outcome.arguments if isinstance(outcome, Decision) else {}
+    claims = read_claims(arguments.get("goal_check"), goal, settings.verification)
+    if isinstance(claims, list):
+        return claims
+    claim = {"arguments": {"result": text}}
+    inquiry = Inquiry(site, claim, goal, claims, await seen_by(site, claim, claims))
+    await decide(inquiry) or await have_judged(inquiry)
+    delivery.checks += inquiry.checks
+    site.state["record"]["observed"] += len(inquiry.checks)
+    delivery.verdicts = [verdict for _, verdict in sorted(inquiry.verdicts.items())]
+    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in inquiry.bad()]
+
+
+def _question(delivery: Delivery) -> Question:
+    site, values = delivery.site, delivery.values
+    settings, fence = settings_of(site.runtime), values.get("fence", "")
     profile = profile_text(settings.profile, language=settings.language)
-    told = delivery_brief(values, draft, settings, ending["reason"], fence)
+    told = delivery_brief(values, delivery.draft, settings, delivery.ending["reason"], fence)
     return Question(
         "deliver",
         [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
         control_tools(DELIVER),
-        allowance=left,
-        say=answerer(runtime),
-        retract=retracter(runtime, None),
+        allowance=site.left(),
+        say=answerer(site.runtime),
+        retract=retracter(site.runtime, None),
         must_call=True,
     )
 

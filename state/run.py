@@ -24,6 +24,8 @@ VERSION = 1
 """Of the stored state; see `state/versions.py`."""
 
 Json = dict[str, Any]
+GOAL = "goal"
+"""Stands for the step in what proves the goal itself, at delivery: `goal.1` …"""
 PLANNING = "p"
 """Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
 

@@ -9,10 +9,10 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.observing import keep, thread_of
+from donewhen.graph.calls.proving import UNJUDGED, Inquiry, decide, have_judged, look_again, seen_by, unsupported
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit
 from donewhen.graph.execute.leaving import corrected, leave
-from donewhen.graph.execute.proving import UNJUDGED, Inquiry, decide, have_judged, look_again, seen_by, unsupported
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.claims import criteria_of, read_claims

@@ -151,6 +151,7 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     for step in data["steps"]:
         step["executor"] = step["executor"] or only_executor(step, rules)
     in_order(data["steps"])
+    _as_of_the_step(data)
     if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
     return {**data, "revision": revision(data)}
@@ -159,6 +160,15 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
 def left_out(value: Any) -> list[str]:
     """Keys in what was written as a plan that were left out of it, because a plan has no place for them."""
     return ignored(value, Plan.model_fields, PlanStep.model_fields)
+
+
+def _as_of_the_step(data: dict[str, Any]) -> None:
+    """A plan of one step needs no criteria of its own: they are the step's."""
+    if len(data["steps"]) == 1:
+        (step,) = data["steps"]
+        known = [criterion["text"] for criterion in step["done_when"]]
+        step["done_when"] += [criterion for criterion in data["done_when"] if criterion["text"] not in known]
+        data["done_when"] = []
 
 
 def said_by(error: ValidationError) -> list[str]:

@@ -8,7 +8,7 @@ from donewhen.state.ledger import meter
 from donewhen.state.people.texts import catalogue, say
 from donewhen.state.proof.claims import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
-from donewhen.state.proof.receipt import EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
+from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -70,6 +70,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "plan": {"title": plan.get("title"), "revision": plan.get("revision")} if plan else None,
         "schedule": schedule_of(values),
         "verification": settings.verification,
+        "criteria": criteria_rows(plan.get("done_when") or (), values.get("verdicts") or ()),
         "steps": [_step_row(step, records.get(step["id"], {}), journal) for step in plan.get("steps", ())],
         "replaced": _replaced(plan, records),
         "approvals": list(values.get("approvals") or ()),
@@ -127,8 +128,30 @@ def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[st
     }
 
 
+def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
+    """Criteria with what was found of each; unverified where nothing was."""
+    found = {verdict["criterion"]: verdict for verdict in verdicts}
+    return [
+        {
+            "criterion": number,
+            "text": criterion["text"],
+            "check": criterion.get("check"),
+            "claimed": found.get(number, {}).get("claimed"),
+            "verdict": found.get(number, {}).get("verdict", "unverified"),
+            "evidence": found.get(number, {}).get("evidence", []),
+            "note": found.get(number, {}).get("note", ""),
+        }
+        for number, criterion in enumerate(criteria, 1)
+    ]
+
+
+def reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
+    """Whether every criterion that the goal has of its own is proven as the level demands (D06)."""
+    rows = zip(goal, criteria_rows(goal, verdicts), strict=True)
+    return all(enough(row["verdict"], level_of(criterion, level)) for criterion, row in rows)
+
+
 def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> StepRow:
-    verdicts = {verdict["criterion"]: verdict for verdict in record.get("verdicts") or ()}
     return {
         "id": step["id"],
         "content": step["content"],
@@ -140,18 +163,7 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Seque
         "unconfirmed": list(record.get("unconfirmed") or ()) if record.get("status") == "done" else [],
         "silent_rounds": record.get("silent_most", 0),
         "repeated": redact_json(repeated_calls(journal, step["id"])),
-        "criteria": [
-            {
-                "criterion": number,
-                "text": criterion["text"],
-                "check": criterion.get("check"),
-                "claimed": verdicts.get(number, {}).get("claimed"),
-                "verdict": verdicts.get(number, {}).get("verdict", "unverified"),
-                "evidence": verdicts.get(number, {}).get("evidence", []),
-                "note": verdicts.get(number, {}).get("note", ""),
-            }
-            for number, criterion in enumerate(criteria_of(step), 1)
-        ],
+        "criteria": criteria_rows(criteria_of(step), record.get("verdicts") or ()),
     }
 
 
@@ -172,8 +184,14 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
 
 def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """What of the work that is done was not shown: criteria that stayed unverified, and facts that nothing supports."""
-    speak, lines = partial(say, language, "summary"), []
-    for row in receipt["steps"] if receipt["verification"] != "claimed" else ():
+    speak = partial(say, language, "summary")
+    lines: list[str] = []
+    if receipt["verification"] == "claimed":
+        return lines
+    for item in receipt["criteria"]:
+        if item["verdict"] in ("unverified", "failed"):
+            lines.append(f"- {speak('not_verified')}: {item['text']}" + (f" — {item['note']}" if item["note"] else ""))
+    for row in receipt["steps"]:
         open_ones = [item for item in row["criteria"] if item["verdict"] == "unverified" and item["note"]]
         if row["status"] == "done":
             lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
@@ -184,7 +202,8 @@ def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
 
 def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """A line for every step that is not done, also if a later plan left it out; not for one done in another way."""
-    speak, lines = partial(say, language, "summary"), []
+    speak = partial(say, language, "summary")
+    lines: list[str] = []
     ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
         if row["status"] != "done":

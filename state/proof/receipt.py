@@ -136,6 +136,8 @@ class Receipt(TypedDict):
     plan: PlanRow | None
     schedule: dict[str, Any] | None
     verification: Literal["claimed", "grounded", "judged"]
+    criteria: list[CriterionRow]
+    """The goal's own, of a plan of several steps; proven when the answer was delivered."""
     steps: list[StepRow]
     replaced: list[ReplacedRow]
     approvals: list[ApprovalRow]

@@ -183,7 +183,7 @@ async def test_an_outcome_is_never_overwritten() -> None:
     runtime: Runtime[Settings] = Runtime(context=Settings())
     deps = Deps(lambda *_: ScriptedModel(), Toolbox([]))
     outcome = {"status": "completed", "code": "answered", "text": "x", "reason": "", "receipt": {}}
-    assert await deliver({"outcome": outcome, "goal": "g"}, runtime, deps=deps) == {}
+    assert await deliver({"outcome": outcome, "goal": "g"}, runtime, {}, deps=deps) == {}
 
 
 async def test_the_outcome_has_words_for_users_and_for_logs() -> None:

@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from donewhen import Agent, Executor, Profile, Settings
+from donewhen.graph.calls.judging import judge
 from donewhen.graph.context import Deps
-from donewhen.graph.execute.judging import judge
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, instructions, render, section
 from donewhen.state.proof.journal import observation

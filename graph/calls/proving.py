@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field, replace
 
 from donewhen.graph.calls.invoking import Site, invoke
+from donewhen.graph.calls.judging import judge
 from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, thread_of, whole
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
-from donewhen.graph.execute.judging import judge
 from donewhen.graph.models.transcript import unshown
 from donewhen.graph.tools.effects import UNSURE, Outcome
 from donewhen.graph.tools.paths import path_problem
