@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.storage import Opened
 from donewhen.state.errors import StorageError, ThreadBusy
 

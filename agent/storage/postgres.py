@@ -22,12 +22,10 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from typing_extensions import override
 
-from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.marks import missing_marks
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.marks import causes, missing_marks
 from donewhen.agent.storage.storage import Opened
 from donewhen.agent.storage.thread_store import stop_batching
-from donewhen.agent.storage.words import causes
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 Connection = psycopg.AsyncConnection[DictRow]

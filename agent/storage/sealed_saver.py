@@ -21,8 +21,7 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 
-from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer
 from donewhen.state.errors import StorageError
 
 Place = tuple[str, str, str]

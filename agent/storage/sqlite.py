@@ -12,10 +12,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.marks import missing_marks
+from donewhen.agent.storage.marks import missing_marks, sqlite_fault
 from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
 from donewhen.agent.storage.storage import Opened
-from donewhen.agent.storage.words import sqlite_fault
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768

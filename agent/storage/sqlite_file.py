@@ -22,7 +22,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
 from langgraph.store.sqlite import SqliteStore
 
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.cipher import StrictSerializer
 
 TOGETHER = 64
 """Calls that are committed together at most."""

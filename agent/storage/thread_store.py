@@ -25,8 +25,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer
 from donewhen.state.errors import StorageError
 
 Namespace = tuple[str, ...]

@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.serde import StrictSerializer
+from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.state.errors import ConfigError, StorageError
 from tests.storage_cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph
 from tests.storage_raw import cells, database, row, values
