@@ -52,7 +52,7 @@ def _echo(scene: Scene) -> None:
 
 @blind("a step without tools, in its own words about the world", "judge, check")
 def _own_words(scene: Scene) -> None:
-    part = scene.step(tools=scene.rng.choice([None, []]))
+    part = scene.step(tools=[])
     part.replies.clear()
     part.seen = 0
     part.text = "report.md exists and has three parts."
