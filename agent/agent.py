@@ -19,7 +19,7 @@ from donewhen.agent.thread_graph import Compiled, ThreadGraph, on_saver
 from donewhen.agent.tools import Tools, as_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Executor
-from donewhen.graph.tools.toolbox import Effect
+from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.run import Json
 from donewhen.state.settings import Given, Settings, merged
@@ -47,7 +47,7 @@ class Agent:
         models: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
         executors: Mapping[str, Executor] | None = None,
-        effects: Mapping[str, Effect] | None = None,
+        effects: Mapping[str, EffectKind] | None = None,
         prices: Mapping[str, Price] | None = None,
         caller: Callable[[str, Json], Any] | None = None,
         config: Config | None = None,

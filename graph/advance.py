@@ -30,7 +30,7 @@ from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.proof.outcome import FINAL
-from donewhen.state.run import Json, Run, todos
+from donewhen.state.run import Json, RunState, todos
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 
@@ -40,7 +40,7 @@ NO_QUESTIONS = (
 )
 
 
-async def advance(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Decide what runs next and leave it in state; the route after this node only reads it."""
     settings = settings_of(runtime)
     if state.get("ending") or state["planning"].get("open"):
@@ -65,7 +65,7 @@ def _changes(before: Mapping[str, Json], records: Mapping[str, Json]) -> Json:
     return {id: fields for id, fields in changed.items() if fields}
 
 
-def _cut_off(state: Run) -> Json:
+def _cut_off(state: RunState) -> Json:
     """Nothing is at work while this node is: a step that seems to be lost its end, and goes on from its beginning."""
     records = state.get("steps") or {}
     return {id: {"status": "ready"} for id, record in records.items() if record.get("status") == "running"}

@@ -7,11 +7,11 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.people.answering import OVERDUE, answered_by_policy, take
 from donewhen.graph.people.pauses import asked_now, typed_reply
 from donewhen.state.people.payloads import payload
-from donewhen.state.run import Run
+from donewhen.state.run import RunState
 from donewhen.state.settings import Settings
 
 
-async def ask_user(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Take the answer to the pending question, and answers to other open questions that came with it."""
     pending, typed, settings = asked_now(state), typed_reply(state["messages"]), settings_of(runtime)
     if typed is None and answered_by_policy(pending, settings):

@@ -17,9 +17,9 @@ from donewhen.graph.execute import build_execute
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
-from donewhen.graph.tools.toolbox import Effect, Toolbox, from_function
+from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
 from donewhen.state.reading.decisions import NAMES
-from donewhen.state.run import Input, Output, Run
+from donewhen.state.run import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings
 
 
@@ -29,10 +29,10 @@ def build_graph(
     *,
     models: Mapping[str, BaseChatModel] | None = None,
     executors: Mapping[str, Executor] | None = None,
-    effects: Mapping[str, Effect] | None = None,
+    effects: Mapping[str, EffectKind] | None = None,
     prices: PriceOf | None = None,
     secrets: Sequence[str] = (),
-) -> StateGraph[Run, Settings, Input, Output]:
+) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
     `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
@@ -44,7 +44,7 @@ def build_graph(
     """
     toolbox, private = _toolbox(tools, executors or {}, effects)
     deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, prices, tuple(secrets))
-    graph = StateGraph(Run, context_schema=Settings, input_schema=Input, output_schema=Output)
+    graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))
     graph.add_node("confirm", bound(confirm, deps))
@@ -79,7 +79,7 @@ def _source(model: BaseChatModel | ModelSource, models: Mapping[str, BaseChatMod
 def _toolbox(
     tools: Sequence[BaseTool | Callable[..., Any]],
     executors: Mapping[str, Executor],
-    effects: Mapping[str, Effect] | None,
+    effects: Mapping[str, EffectKind] | None,
 ) -> tuple[Toolbox, set[str]]:
     """All tools there are, and the names of those that only executors have; the same tool may be given twice."""
     common = [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in tools]

@@ -7,11 +7,11 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.people.answering import take
 from donewhen.graph.people.pauses import asked_now, typed_reply
 from donewhen.state.people.payloads import payload
-from donewhen.state.run import Run
+from donewhen.state.run import RunState
 from donewhen.state.settings import Settings
 
 
-async def confirm(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Run:
+async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Take the person's answer: approve, edit, reject with feedback, or cancel. Anything else keeps the pause."""
     pending, typed = asked_now(state), typed_reply(state["messages"])
     value = interrupt(payload(pending)) if typed is None else typed

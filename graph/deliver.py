@@ -34,7 +34,7 @@ from donewhen.state.proof.outcome import (
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
-from donewhen.state.run import GOAL, Json, Run, Step, todos
+from donewhen.state.run import GOAL, Json, RunState, Step, todos
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
@@ -66,7 +66,7 @@ class Delivery:
         return str(self.values.get("language", "en"))
 
 
-async def deliver(state: Run, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Run:
+async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """End the run: one outcome, a text for the user, a receipt. An outcome that is set stays (D01)."""
     if state.get("outcome"):
         return {}

@@ -16,7 +16,7 @@ from donewhen.state.language import spoken
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning
-from donewhen.state.run import VERSION, Json, Run
+from donewhen.state.run import VERSION, Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
@@ -25,7 +25,7 @@ FENCE_BYTES = 3
 """Of the word that frames foreign text: to be sure of a hit, a text would need to hold 16 million guesses."""
 
 
-async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json:
+async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> Json:
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
     settings = settings_of(runtime)
     goal = whole((typed_reply(state.get("messages") or ()) or "").strip())
@@ -42,7 +42,7 @@ async def receive(state: Run, runtime: Runtime[Settings], *, deps: Deps) -> Json
     return update
 
 
-def _fresh(state: Run, settings: Settings, goal: str) -> Json:
+def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
     lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}

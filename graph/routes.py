@@ -15,7 +15,7 @@ from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_input
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import KNOWN_CHARS, visible_to
-from donewhen.state.run import PLANNING, Json, Run
+from donewhen.state.run import PLANNING, Json, RunState
 from donewhen.state.settings import Settings
 
 
@@ -25,7 +25,7 @@ def _runtime(config: RunnableConfig) -> Runtime[Settings] | None:
     return found
 
 
-def after_start(state: Run) -> Literal["receive", "confirm", "ask_user"]:
+def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
     """A reply typed into the chat while something is pending answers that; anything else is a new request."""
     pending = state.get("pending")
     if pending and typed_reply(state.get("messages") or ()) is not None:
@@ -33,7 +33,7 @@ def after_start(state: Run) -> Literal["receive", "confirm", "ask_user"]:
     return "receive"
 
 
-def _on(state: Run, config: RunnableConfig) -> list[Send] | str:
+def _on(state: RunState, config: RunnableConfig) -> list[Send] | str:
     if state.get("ending"):
         return "deliver"
     if (pending := state.get("pending")) is not None:
@@ -44,7 +44,7 @@ def _on(state: Run, config: RunnableConfig) -> list[Send] | str:
     return "advance"
 
 
-def _planning(state: Run, settings: Settings) -> Json:
+def _planning(state: RunState, settings: Settings) -> Json:
     """What planning starts from. A later planning learns what was seen before it, and what the user said."""
     given = planning_input(state, settings)
     if state["planning"]["number"] > 1:
@@ -53,27 +53,27 @@ def _planning(state: Run, settings: Settings) -> Json:
     return given
 
 
-def after_receive(state: Run, config: RunnableConfig) -> list[Send] | str:
+def after_receive(state: RunState, config: RunnableConfig) -> list[Send] | str:
     """To planning; straight to consent where an executor takes the goal whole; to the end if the goal is none."""
     return _on(state, config)
 
 
-def after_plan(state: Run, config: RunnableConfig) -> list[Send] | str:
+def after_plan(state: RunState, config: RunnableConfig) -> list[Send] | str:
     """A plan to confirm, a question, an end; or on, if no consent is needed."""
     return _on(state, config)
 
 
-def after_confirm(state: Run, config: RunnableConfig) -> list[Send] | str:
+def after_confirm(state: RunState, config: RunnableConfig) -> list[Send] | str:
     """Approved: on. Rejected: back to planning. Cancelled: to the end. Not understood: the pause stays."""
     return _on(state, config)
 
 
-def after_ask_user(state: Run, config: RunnableConfig) -> list[Send] | str:
+def after_ask_user(state: RunState, config: RunnableConfig) -> list[Send] | str:
     """Back to who asked: planning or the steps; to the end if the person ended the run."""
     return _on(state, config)
 
 
-def after_advance(state: Run, config: RunnableConfig) -> list[Send] | str:
+def after_advance(state: RunState, config: RunnableConfig) -> list[Send] | str:
     """Every step set to run is sent off by itself; else a pause, a replan, the end, or one more look."""
     running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
     if running and not state.get("ending") and not state.get("pending"):
@@ -82,7 +82,7 @@ def after_advance(state: Run, config: RunnableConfig) -> list[Send] | str:
     return _on(state, config)
 
 
-def step_input(state: Run, id: str, *, whole: bool = False) -> Json:
+def step_input(state: RunState, id: str, *, whole: bool = False) -> Json:
     """All that `execute` gets to work on a step: nothing of what other steps did but results and citable observations.
 
     Those are the observations of planning, of the steps it builds on, and of steps that a later plan replaced.

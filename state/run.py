@@ -30,13 +30,13 @@ PLANNING = "p"
 """Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
 
 
-class Input(TypedDict, total=False):
+class RunInput(TypedDict, total=False):
     """What starts a run: the user's message. Nothing else is read from outside."""
 
     messages: Annotated[list[AnyMessage], add_messages]
 
 
-class Output(TypedDict, total=False):
+class RunOutput(TypedDict, total=False):
     """What clients show."""
 
     messages: Annotated[list[AnyMessage], add_messages]
@@ -46,7 +46,7 @@ class Output(TypedDict, total=False):
     outcome: Json | None
 
 
-class Run(TypedDict, total=False):
+class RunState(TypedDict, total=False):
     """One thread: the conversation stays, everything else is about the request worked on now."""
 
     messages: Annotated[list[AnyMessage], add_messages]

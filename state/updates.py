@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 from langgraph.channels import DeltaChannel
 from langgraph.types import Overwrite
 
-from donewhen.state.run import Json, Planning, Run, Step
+from donewhen.state.run import Json, Planning, RunState, Step
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -20,7 +20,7 @@ def _reducer(annotation: Any) -> Reducer:
 
 REDUCERS: dict[str, Reducer] = {
     key: _reducer(hint.__metadata__[-1])
-    for schema in (Run, Planning, Step)
+    for schema in (RunState, Planning, Step)
     for key, hint in get_type_hints(schema, include_extras=True).items()
     if getattr(hint, "__metadata__", None)
 }

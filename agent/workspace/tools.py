@@ -5,7 +5,7 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException, create_schema_from_function
 
@@ -18,8 +18,8 @@ from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names
 from donewhen.graph.tools.call import threaded
+from donewhen.graph.tools.toolbox import EffectKind
 
-Effect = Literal["read", "idempotent", "write"]
 GIVEN = ["root", "programs", "stop"]
 
 
@@ -52,7 +52,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
 def _tool(
     function: Callable[..., Any],
     root: Root,
-    effect: Effect,
+    effect: EffectKind,
     *,
     check: bool = False,
     artifact: bool = False,

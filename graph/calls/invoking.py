@@ -11,9 +11,9 @@ from donewhen.graph.calls.observing import keep_text, kept_text, thread_of
 from donewhen.graph.context import Deps
 from donewhen.graph.models.metering import Meter, metered
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
-from donewhen.graph.tools.effects import Doubt, Effect, Ledger, Outcome, effect_key, perform, short_of
+from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
-from donewhen.graph.tools.toolbox import Effect as Kind
+from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.proof.journal import INLINE_CHARS
 from donewhen.state.run import Json, Step
@@ -50,7 +50,7 @@ class Site:
         return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
 
 
-async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation: str) -> Outcome | Doubt:
+async def invoke(site: Site, tool: BaseTool, call: Json, kind: EffectKind, observation: str) -> CallOutcome | Doubt:
     """Make the call, or replay it if it was made before a crash. A Doubt: only a person can say whether to make it."""
     state, thread, store = site.state, thread_of(site.runtime), site.runtime.store
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
@@ -64,17 +64,17 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: Kind, observation
         "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]},
     }
 
-    async def run(key: str) -> Outcome:
+    async def run(key: str) -> CallOutcome:
         result = await _called(site, tool, call, tagged, key)
         meter.close()
         if kind != "read" and len(result.text) > INLINE_CHARS:
             await keep_text(store, thread, turn, observation, result.text)
-        return Outcome(result, meter.spent)
+        return CallOutcome(result, meter.spent)
 
     site.meters.append(meter)
     effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""), takes_key(tool))
     claims = {*state.get("claimed", ()), *record.get("wrote", ()), *state.get("wrote", ()), *site.claims}
-    outcome = await perform(Ledger(store, thread, branch_of(site.config), id, claims), effect, run)
+    outcome = await perform(EffectLog(store, thread, branch_of(site.config), id, claims), effect, run)
     if isinstance(outcome, Doubt):
         return outcome
     if outcome.claim:

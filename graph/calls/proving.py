@@ -8,7 +8,7 @@ from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, t
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
 from donewhen.graph.models.transcript import unshown
-from donewhen.graph.tools.effects import UNSURE, Outcome
+from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.proof.claims import Verdict, enough, level_of
@@ -246,7 +246,7 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     call: Json = {"id": "", "name": name, "args": arguments}
     outcome = await invoke(site, tool, call, "read", f"{state['step']['id']}.{number}")
     site.meters.clear()
-    assert isinstance(outcome, Outcome), "a read is never in doubt"
+    assert isinstance(outcome, CallOutcome), "a read is never in doubt"
     result = outcome.result
     site.spent = add(add(site.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
     entry = noted(state, number, call, result, "read", toolbox.targets(name, arguments), "check")

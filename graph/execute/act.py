@@ -19,7 +19,7 @@ from donewhen.graph.execute.gates import Tools, refusal, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import Doubt, Outcome, files_of
+from donewhen.graph.tools.effects import CallOutcome, Doubt, files_of
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import Record, silent
 from donewhen.state.proof.journal import call_key, canonical, made, same_before
@@ -79,7 +79,7 @@ async def carry_out(site: Site, tools: Tools) -> Step:
             return _halted(work, calls[done:], unknown_effect(first, site.state, outcomes))
         for call, outcome in zip(group, outcomes, strict=True):
             await _note(call, outcome, work)
-        seconds = max((one.result.seconds for one in outcomes if isinstance(one, Outcome)), default=0.0)
+        seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
         site.spent = add(site.spent, {"active_seconds": seconds})
         done += len(group)
     return _finished(work)
@@ -98,12 +98,12 @@ def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
     return calls[: max(len(keys), 1)]
 
 
-async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | Doubt:
+async def _made(group: Sequence[Json], work: Work) -> list[CallOutcome | str] | Doubt:
     """What the calls came to: an outcome, or in words why one was not made. A Doubt is about the first of them."""
     site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
     if group[0]["name"] == "recall":
         return [await recall(group[0], site.state, work.entries, site.runtime)]
-    made: list[Outcome | str] = [""] * len(group)
+    made: list[CallOutcome | str] = [""] * len(group)
     running = []
     for place, call in enumerate(group):
         if "response" in call:
@@ -123,14 +123,14 @@ async def _made(group: Sequence[Json], work: Work) -> list[Outcome | str] | Doub
     return made
 
 
-async def _invoked(call: Json, place: int, work: Work) -> Outcome | Doubt:
+async def _invoked(call: Json, place: int, work: Work) -> CallOutcome | Doubt:
     tool = work.tools.get(call["name"])
     assert tool is not None, call["name"]
     observation = f"{work.site.state['step']['id']}.{work.number + 1 + place}"
     return await invoke(work.site, tool, call, work.tools.effect(call["name"]), observation)
 
 
-async def _note(call: Json, outcome: Outcome | str, work: Work) -> None:
+async def _note(call: Json, outcome: CallOutcome | str, work: Work) -> None:
     """Record the observation and what the model will see of it."""
     site = work.site
     if call["name"] == "recall":
@@ -174,7 +174,7 @@ def _recalled(call: Json, text: str, work: Work) -> None:
     _say(call, text, work)
 
 
-def _entry(call: Json, outcome: Outcome | str, work: Work) -> Json:
+def _entry(call: Json, outcome: CallOutcome | str, work: Work) -> Json:
     """The observation, its cost charged. A call that was not made costs nothing and has no effect."""
     site, name = work.site, call["name"]
     if isinstance(outcome, str):

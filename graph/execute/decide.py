@@ -12,7 +12,7 @@ from donewhen.graph.events import charged, retracter, sayer
 from donewhen.graph.execute.leaving import corrected, leave, silence
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import offered, profile_text
-from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, shown
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
@@ -55,7 +55,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
     message = kept(reply.message)
-    if isinstance(outcome, Correction):
+    if isinstance(outcome, Unusable):
         messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
         return {"spent": spent, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
     return {"spent": spent, **_decided(now, runtime, message, outcome, spent)}

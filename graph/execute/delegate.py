@@ -18,7 +18,7 @@ from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.context import Deps, Executor
 from donewhen.graph.execute.act import carry_out
 from donewhen.graph.models.metering import meter_of
-from donewhen.graph.tools.toolbox import Effect
+from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
@@ -49,7 +49,7 @@ class Worker:
         """The executor as a tool of one argument, `brief`."""
         return self._tool
 
-    def effect(self, name: str) -> Effect:
+    def effect(self, name: str) -> EffectKind:
         """Nobody knows what it does, so it is done once."""
         return "write"
 

@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.effects import Doubt
 from donewhen.graph.tools.paths import path_problem
-from donewhen.graph.tools.toolbox import Effect
+from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.ledger import Amounts, exhausted
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
@@ -27,7 +27,7 @@ class Tools(Protocol):
         """The tool of this name, or None."""
         ...
 
-    def effect(self, name: str) -> Effect:
+    def effect(self, name: str) -> EffectKind:
         """What it does to the world."""
         ...
 

@@ -18,7 +18,7 @@ from donewhen.graph.models.adapter import MOST_TOKENS, TOKENS, Prepared, model_n
 from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.failures import classify
 from donewhen.graph.models.joining import joined, length
-from donewhen.graph.models.speech import Retract, Say, Speech
+from donewhen.graph.models.speech import Retract, Say, SpeechStream
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -60,13 +60,13 @@ class Reply:
     message: AIMessage | None
     spent: Amounts
     error: ModelError | None = None
-    speech: Speech | None = None
+    speech: SpeechStream | None = None
 
 
 async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
     spent: Amounts = {}
-    speech = Speech(question.say or (lambda text, argument="": None), question.retract)
+    speech = SpeechStream(question.say or (lambda text, argument="": None), question.retract)
     started = time.monotonic()
     message, failure = None, None
     try:
@@ -113,7 +113,7 @@ class _Asking:
     model: BaseChatModel
     question: Question
     settings: Settings
-    speech: Speech
+    speech: SpeechStream
     spent: Amounts
     started: float
 

@@ -46,7 +46,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Correction:
+class Unusable:
     """Why a reply is no decision, in sentences for the model."""
 
     problems: list[str]
@@ -81,7 +81,7 @@ class _Call:
 
 def read(
     message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True
-) -> Decision | Correction:
+) -> Decision | Unusable:
     """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called.
 
     `printed`: whether a decision may stand in the text, as it may with models that made no tool call so far.
@@ -97,13 +97,13 @@ def read(
     elif len(calls) > MOST_CALLS:
         problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
     if problems:
-        return Correction(problems, speech, printed=not native)
+        return Unusable(problems, speech, printed=not native)
     for call in calls:
         _check(call, legal, toolbox, speech)
     if calls:
         return _chosen(calls, toolbox, speech, native)
     if not speech:
-        return Correction(["the reply is empty: no text and no tool call"], printed=printed)
+        return Unusable(["the reply is empty: no text and no tool call"], printed=printed)
     return Decision("speak", speech=speech)
 
 
@@ -165,7 +165,7 @@ def _check(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: s
         call.problems = [f"{name}: {problem}" for problem in problems]
 
 
-def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native: bool) -> Decision | Correction:
+def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native: bool) -> Decision | Unusable:
     """The decision in calls that passed their gates or did not: good calls run beside bad ones (X18).
 
     Calls beside a claim to be done run, beside any other control tool only the reads; what decides is answered with
@@ -188,10 +188,10 @@ def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     if run:
         return Decision("calls", calls=run, speech=speech, refused=refused)
     if deciding and not any(call.problems for call in calls):
-        return Correction([ALONE.format(name=deciding[0].name)], speech, printed=not native)
+        return Unusable([ALONE.format(name=deciding[0].name)], speech, printed=not native)
     by_call = {call.id: call.problems or [ALONE.format(name=call.name)] for call in calls}
     problems = [problem for call in calls for problem in call.problems]
-    return Correction(problems, speech, printed=not native, by_call=by_call)
+    return Unusable(problems, speech, printed=not native, by_call=by_call)
 
 
 def _said(problems: Sequence[str]) -> str:

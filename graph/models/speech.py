@@ -34,7 +34,7 @@ class Retract(Protocol):
     def __call__(self, argument: str = "") -> None: ...
 
 
-class Speech:
+class SpeechStream:
     """Passes speech on piece by piece. A bracket, a fence or a tag waits until it is closed and seen to be prose; from
     what may be a decision on, all waits for the whole reply.
 

@@ -18,7 +18,7 @@ from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.proof.questions import is_leave, same_question
-from donewhen.state.run import Json, Run
+from donewhen.state.run import Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 from donewhen.state.values import flaw
@@ -33,7 +33,7 @@ Taken = tuple[Json, Answer, str]
 """What was asked, the answer, and by whom it is."""
 
 
-def take(state: Run, pending: Json, value: Any, deps: Deps, settings: Settings) -> Run:
+def take(state: RunState, pending: Json, value: Any, deps: Deps, settings: Settings) -> RunState:
     """The update for what came as the answer to `pending`: an answer, or answers by id to any of the open questions.
 
     If any of it is not understood, nothing is taken and the pause stays. Questions not answered stay open.
@@ -73,7 +73,7 @@ def answered_by_policy(pending: Json, settings: Settings) -> bool:
     return pending["kind"] == "question" and settings.alone
 
 
-def _one(state: Run, pause: Json | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
+def _one(state: RunState, pause: Json | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
     if pause is None:
         return "stale: nothing waits under this id"
     if value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait":
@@ -114,7 +114,7 @@ def _policy(pause: Json, settings: Settings) -> Answer:
     return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
 
 
-def _update(state: Run, pending: Json, taken: list[Taken]) -> Run:
+def _update(state: RunState, pending: Json, taken: list[Taken]) -> RunState:
     """All answers as one update, each made from the state in which the ones before it are applied."""
     values: Json = dict(state)
     update: Json = {}
@@ -127,7 +127,7 @@ def _update(state: Run, pending: Json, taken: list[Taken]) -> Run:
     return {**update, **_asking(state, pending, said, ended="ending" in update)}  # type: ignore[typeddict-item]
 
 
-def _asking(state: Run, pending: Json, said: Answer | None, *, ended: bool) -> Run:
+def _asking(state: RunState, pending: Json, said: Answer | None, *, ended: bool) -> RunState:
     """What becomes of the question asked now."""
     messages = state["messages"]
     if said is not None or ended:

@@ -8,7 +8,7 @@ from uuid import uuid4
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, payload
-from donewhen.state.run import Json, Run
+from donewhen.state.run import Json, RunState
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = re.compile(
@@ -54,7 +54,7 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     return last.text if isinstance(last, HumanMessage) else None
 
 
-def asked_again(values: Mapping[str, Any], pending: Json, problem: str, draft: str = "") -> Run:
+def asked_again(values: Mapping[str, Any], pending: Json, problem: str, draft: str = "") -> RunState:
     """The pause stays, and says why the answer was not taken; "" where the person wants to answer later.
 
     `draft` is the text of an edit that could not be taken, given back to be mended.
@@ -113,7 +113,7 @@ def _bare(id: str) -> str:
     return match[1] if match else id
 
 
-def put_away(values: Mapping[str, Any]) -> Run:
+def put_away(values: Mapping[str, Any]) -> RunState:
     """The update that closes what is asked because another request takes its place."""
     pending, messages = values.get("pending"), values.get("messages") or ()
     return {"pending": None, "messages": closing(messages, pending, "Put away for another request.") if pending else []}

@@ -13,7 +13,7 @@ from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.plan.outcomes import left_of, out_of_budget
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import Outcome
+from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.run import PLANNING, Json, Planning, Step
@@ -66,7 +66,7 @@ async def _read(call: Json, number: int, site: Site) -> Json:
         return noted(site.state, number, call, CallResult(False, f"Not run: {outside}", 0.0), None, ())
     emit(site.runtime, "tool_started", step=None, tool=call["name"], arguments=redact_json(call["args"]))
     outcome = await invoke(site, tool, call, "read", f"{PLANNING}.{number}")
-    assert isinstance(outcome, Outcome), "a read is never in doubt"
+    assert isinstance(outcome, CallOutcome), "a read is never in doubt"
     site.spent = add(site.spent, outcome.spent)
     entry = noted(site.state, number, call, outcome.result, "read", toolbox.targets(call["name"], call["args"]))
     observed(site.runtime, entry)

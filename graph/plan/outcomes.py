@@ -7,7 +7,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit
-from donewhen.graph.models.reading import Correction, Decision
+from donewhen.graph.models.reading import Decision, Unusable
 from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose, with_finished
@@ -36,7 +36,7 @@ def left_of(state: Planning) -> Amounts:
 def corrected(
     state: Planning,
     message: AIMessage,
-    correction: Correction,
+    correction: Unusable,
     runtime: Runtime[Settings],
     deps: Deps,
     legal: tuple[str, ...],
@@ -120,7 +120,7 @@ def answered(
     good, problems = found.evidence, [*found.problems, *found.imprecise]
     if problems and not planning.get("citation_told"):
         told: Planning = {**state, "planning": {**planning, "citation_told": True}}
-        return corrected(told, message, Correction([f"evidence: {each}" for each in problems]), runtime, deps, TRIAGE)
+        return corrected(told, message, Unusable([f"evidence: {each}" for each in problems]), runtime, deps, TRIAGE)
     ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True, "evidence": good}
     return {"planning": {**planning, "corrections": 0}, "ending": ending}
 

@@ -10,7 +10,7 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, retracter, sayer
 from donewhen.graph.models.ask import Question, Reply, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
-from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, kept
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.plan.outcomes import (
@@ -115,21 +115,21 @@ def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps
     said = "" if alone else outcome.speech
     if alone:
         state = {**state, "planning": {**planning, "texts": 1}}
-        outcome = Correction([ALONE], printed=not native)
+        outcome = Unusable([ALONE], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         before = (state.get("approval") or {}).get("plan")
         found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished"), before))
         if isinstance(found, dict) and (extra := left_out(outcome.arguments)):
             emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
-        outcome, plan = (Correction(found), plan) if isinstance(found, list) else (outcome, found)
+        outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
     if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
-        outcome = Correction([f"write what the user reads in this language: {settings.language}"])
+        outcome = Unusable([f"write what the user reads in this language: {settings.language}"])
         state = {**state, "planning": {**state["planning"], "language_told": True}}
     taken = outcome if isinstance(outcome, Decision) else Decision("speak")
     if reply.speech:
         reply.speech.finish(said, taken.kind, taken.arguments)
-    if isinstance(outcome, Correction):
+    if isinstance(outcome, Unusable):
         return corrected(state, reply.message, outcome, runtime, deps, legal)
     if plan:
         return planned(state, plan, runtime, deps)

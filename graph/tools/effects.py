@@ -30,7 +30,7 @@ UNSURE = ("timeout", "cancelled", "TimeoutError", "ReadTimeout")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """What a call came to, and what it cost apart from its time: the models it called in turn."""
 
     result: CallResult
@@ -53,12 +53,12 @@ class Doubt:
     """Which step made it."""
 
 
-Run = Callable[[str], Awaitable[Outcome]]
+MakeCall = Callable[[str], Awaitable[CallOutcome]]
 """Makes the call with a key for a service that knows it again."""
 
 
 @dataclass(frozen=True)
-class Ledger:
+class EffectLog:
     """Where the effects of one thread are written down."""
 
     store: BaseStore | None
@@ -150,7 +150,7 @@ def _same(effect: Effect) -> str:
     return f"like.{call_key(effect.tool.name, effect.arguments)}"
 
 
-async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | Doubt:
+async def perform(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | Doubt:
     """Make the call once; a Doubt says why only a person can decide whether it is made."""
     if effect.kind == "read":
         return await run(effect.key)
@@ -164,18 +164,20 @@ async def perform(ledger: Ledger, effect: Effect, run: Run) -> Outcome | Doubt:
     return outcome if outcome.result.error in UNSURE else replace(outcome, claim=claim(effect.key))
 
 
-async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Run, *, again: bool) -> Outcome | Doubt:
+async def _performed(
+    ledger: EffectLog, effect: Effect, entry: Json | None, run: MakeCall, *, again: bool
+) -> CallOutcome | Doubt:
     """`again`: the entry is of another call of the same tool and arguments."""
     here = entry is not None and entry["branch"] == ledger.branch
     if entry and entry["state"] != "intent" and here and not (again and _unsure(entry)):
         return _replayed(entry)
     if effect.known == "skip":
-        return Outcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
+        return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if effect.known == "happened":
         if entry and entry["state"] == "done":
             return _replayed(entry)
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
-        return await _ended(ledger, effect, Outcome(CallResult(True, text, 0.0)))
+        return await _ended(ledger, effect, CallOutcome(CallResult(True, text, 0.0)))
     attempt = f"{claim(effect.key)}@{entry['branch']}" if entry else ""
     refuted = effect.known == "not_happened" and effect.attempt == attempt
     if entry and effect.kind == "write" and not refuted and not effect.keyed:
@@ -183,16 +185,16 @@ async def _performed(ledger: Ledger, effect: Effect, entry: Json | None, run: Ru
         if probed is None:
             return Doubt(attempt, entry["state"] == "done", entry["step"])
         if isinstance(probed, CallResult):
-            return await _ended(ledger, effect, Outcome(probed))
+            return await _ended(ledger, effect, CallOutcome(probed))
     await ledger.intend(effect)
     outcome = await _uncut(ledger, effect, run)
     if effect.kind == "write" and outcome.result.error in UNSURE:
         probed = await ask_probe(effect.tool, effect.arguments, effect.key)
-        outcome = Outcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
+        outcome = CallOutcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
     return await _ended(ledger, effect, outcome)
 
 
-async def _uncut(ledger: Ledger, effect: Effect, run: Run) -> Outcome:
+async def _uncut(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome:
     """What the call comes to. Whoever cancels us waits a little for it, so that it is known whether it happened."""
     call = asyncio.ensure_future(run(effect.key))
     try:
@@ -211,13 +213,13 @@ def _unsure(entry: Mapping[str, Any]) -> bool:
     return bool(entry["state"] == "unsure")
 
 
-def _replayed(entry: Mapping[str, Any]) -> Outcome:
+def _replayed(entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
     length = stored.pop("length")
-    return Outcome(CallResult(**stored), dict(entry["spent"]), whole=length == len(stored["text"]))
+    return CallOutcome(CallResult(**stored), dict(entry["spent"]), whole=length == len(stored["text"]))
 
 
-async def _ended(ledger: Ledger, effect: Effect, outcome: Outcome) -> Outcome:
+async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome) -> CallOutcome:
     result, length = outcome.result, len(outcome.result.text)
     stored = {
         "ok": result.ok,
@@ -237,7 +239,7 @@ def short_of(text: str) -> str:
     return str(shortened({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
 
 
-def _entry(ledger: Ledger, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
+def _entry(ledger: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
     return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "step": ledger.step}
 
 

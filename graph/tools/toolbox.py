@@ -15,7 +15,7 @@ from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
 from donewhen.state.errors import ConfigError, ToolError
 
-Effect = Literal["read", "idempotent", "write"]
+EffectKind = Literal["read", "idempotent", "write"]
 """What a call does to the world: nothing, the same however often it is repeated, or something each time."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
@@ -32,7 +32,7 @@ class Toolbox:
     def __init__(
         self,
         tools: Sequence[BaseTool],
-        effects: Mapping[str, Effect] | None = None,
+        effects: Mapping[str, EffectKind] | None = None,
         reserved: Collection[str] = (),
     ) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -64,7 +64,7 @@ class Toolbox:
         entry = self._entries.get(name)
         return entry.tool if entry else None
 
-    def effect(self, name: str) -> Effect:
+    def effect(self, name: str) -> EffectKind:
         """What the tool does to the world. Unknown means `write`."""
         entry = self._entries.get(name)
         return entry.effect if entry else "write"
@@ -127,7 +127,7 @@ class Toolbox:
 class _Entry:
     """One tool with everything about it that is computed once."""
 
-    def __init__(self, tool: BaseTool, effect: Effect | None) -> None:
+    def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
         try:
             self.schema = parameters_of(tool)
             self.arguments = Arguments(self.schema)
@@ -138,7 +138,7 @@ class _Entry:
         if metadata.get("probe") is not None and not callable(metadata["probe"]):
             raise ToolError(f"the probe of {tool.name!r} is {metadata['probe']!r}; it must be a function")
         self.tool = tool
-        self.effect: Effect = _effect(tool.name, effect, metadata)
+        self.effect: EffectKind = _effect(tool.name, effect, metadata)
         said = metadata.get("outside", metadata.get("openWorldHint"))
         self.outside = said is True and self.effect != "read"
         described = {"name": tool.name, "description": tool.description, "parameters": parameters}
@@ -158,9 +158,9 @@ def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) ->
         raise ToolError(f"the name {name!r} belongs to the runtime: rename the tool")
 
 
-def _effect(name: str, given: Any, metadata: Mapping[str, Any]) -> Effect:
+def _effect(name: str, given: Any, metadata: Mapping[str, Any]) -> EffectKind:
     said = given if given is not None else metadata.get("effect")
-    known: dict[Any, Effect] = {"read": "read", "idempotent": "idempotent", "write": "write"}
+    known: dict[Any, EffectKind] = {"read": "read", "idempotent": "idempotent", "write": "write"}
     if said is None and metadata.get("readOnlyHint") is True:
         return "read"
     if said is None:

@@ -12,7 +12,7 @@ MOST_PROBLEMS = 20
 MOST_CRITERIA = 30
 CONTENT_CHARS = 4000
 RESERVED_IDS = frozenset({"p", "goal", "plan", "confirm", "deliver", "budget", "failure"})
-Step = Mapping[str, Any]
+PlannedStep = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Rules:
     """Ids of steps that there were before; a step without an id does not get one of them."""
 
 
-def broken_rules(steps: Sequence[Step], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
+def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
     """What is wrong with a plan's steps and the criteria of its goal, at most 20 sentences; [] if nothing is."""
     problems = chain(_criteria("the goal", goal, rules), _each(steps, rules))
     if found := list(islice(problems, MOST_PROBLEMS)):
@@ -44,7 +44,7 @@ def broken_rules(steps: Sequence[Step], goal: Sequence[Mapping[str, Any]], rules
     return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := _circle(steps)) else []
 
 
-def _each(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
+def _each(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     ids = {step["id"] for step in steps}
     yield from _identity(steps, rules)
     for step in steps:
@@ -55,7 +55,7 @@ def _each(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
         yield from _criteria(where, step["done_when"], rules)
 
 
-def _identity(steps: Sequence[Step], rules: Rules) -> Iterator[str]:
+def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     seen: set[str] = set()
     for step in steps:
         id = step["id"]
@@ -78,7 +78,7 @@ def _folded(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _content(step: Step, rules: Rules) -> Iterator[str]:
+def _content(step: PlannedStep, rules: Rules) -> Iterator[str]:
     if len(step["content"]) > rules.content_chars:
         yield f"has a content of {len(step['content']):,} characters; at most {rules.content_chars:,}"
 
@@ -93,7 +93,7 @@ def _criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -
         yield from (f"{where}, criterion {number}: {problem}" for problem in _check(criterion["check"], rules))
 
 
-def _needs(step: Step, ids: set[str], rules: Rules) -> Iterator[str]:
+def _needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str]:
     for other in step["depends_on"] or ():
         if other == step["id"]:
             yield "itself"
@@ -101,7 +101,7 @@ def _needs(step: Step, ids: set[str], rules: Rules) -> Iterator[str]:
             yield f"{other[:60]!r}, which is not a step{near(other, [*ids, *rules.finished])}"
 
 
-def _hands(step: Step, rules: Rules) -> Iterator[str]:
+def _hands(step: PlannedStep, rules: Rules) -> Iterator[str]:
     """Who works on the step, and with what."""
     executor = step["executor"]
     if executor is not None and executor not in rules.executors:
@@ -116,7 +116,7 @@ def _hands(step: Step, rules: Rules) -> Iterator[str]:
             yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_who_has(tool, own, rules)}"
 
 
-def only_executor(step: Step, rules: Rules) -> str | None:
+def only_executor(step: PlannedStep, rules: Rules) -> str | None:
     """Who works on a step that names nobody: the default, or the only one that has the tools which it lacks."""
     needed, own = set(step["tools"] or ()), rules.executor_tools.get(rules.executor or "")
     if own is None or needed.issubset(own):
@@ -155,7 +155,7 @@ def near(name: str, names: Collection[str]) -> str:
     return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
 
 
-def _circle(steps: Sequence[Step]) -> list[str]:
+def _circle(steps: Sequence[PlannedStep]) -> list[str]:
     """The ids of one circle of dependencies, first and last the same; [] if there is none."""
     needs: dict[str, list[str]] = {}
     for step in steps:

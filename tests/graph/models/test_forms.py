@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 
 from donewhen.graph.models.forms import from_text
-from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import EXECUTE, TRIAGE
 from donewhen.testing import ScriptedModel
@@ -31,7 +31,7 @@ def add(a: int, b: int = 0) -> int:
 TOOLBOX = Toolbox([StructuredTool.from_function(add)])
 
 
-def reading(text: str, legal: Any = EXECUTE) -> Decision | Correction:
+def reading(text: str, legal: Any = EXECUTE) -> Decision | Unusable:
     return read(AIMessage(text), legal, TOOLBOX if legal is EXECUTE else None)
 
 
@@ -152,7 +152,7 @@ def test_json_that_is_no_decision_is_never_one(text: str) -> None:
 def test_a_decision_gone_wrong_is_a_correction(text: str) -> None:
     """P10, F6: half a decision, a placeholder, a call without a name: nothing is guessed, the model writes it again."""
     found = reading(text)
-    assert isinstance(found, Correction)
+    assert isinstance(found, Unusable)
     assert "{" not in found.speech
     assert '{"action": "<name>", "arguments": {…}}' in found.text(EXECUTE)
 
@@ -174,7 +174,7 @@ def test_a_decision_that_lacks_only_braces_is_read(text: str, kind: str | None) 
     found = reading(text, TRIAGE)
     assert (found.kind if isinstance(found, Decision) else None) == kind
     cut = read(AIMessage(text, response_metadata={"finish_reason": "length"}), TRIAGE)
-    assert isinstance(cut, Correction)
+    assert isinstance(cut, Unusable)
 
 
 def test_only_the_first_printed_decision_counts() -> None:

@@ -13,7 +13,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen.graph.models.control import CALLS_CHARS, QUESTION
 from donewhen.graph.models.joining import joined
-from donewhen.graph.models.reading import Correction, Decision, read
+from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import TEXT_CHARS, kept, respond
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, TRIAGE
@@ -46,7 +46,7 @@ def decision(message: AIMessage, legal: Any = EXECUTE) -> Decision:
 
 def correction(message: AIMessage, legal: Any = EXECUTE) -> str:
     found = read(message, legal, TOOLBOX if legal is EXECUTE else None)
-    assert isinstance(found, Correction), found
+    assert isinstance(found, Unusable), found
     return found.text(legal)
 
 
@@ -142,7 +142,7 @@ def test_where_every_call_is_wrong_each_is_told_its_own() -> None:
     """X06, X18: nothing is done, and the result of each call says what was wrong with this one."""
     message = said("", call("add", a="x"), call("nothing"))
     found, ids = read(message, EXECUTE, TOOLBOX), [each["id"] for each in message.tool_calls]
-    assert isinstance(found, Correction)
+    assert isinstance(found, Unusable)
     assert len(found.problems) == 2
     assert "add: a" in found.text(EXECUTE, ids[0])
     assert "no tool" not in found.text(EXECUTE, ids[0])
@@ -303,7 +303,7 @@ def test_no_call_can_break_the_reader(name: str, arguments: dict[str, Any]) -> N
     """X06: whatever a model calls with whatever, there is a decision or a correction, and both can be stored."""
     message = said("", call(name, **arguments))
     found = read(message, EXECUTE, TOOLBOX)
-    assert isinstance(found, Decision | Correction)
+    assert isinstance(found, Decision | Unusable)
     json.dumps(kept(message).tool_calls, allow_nan=False).encode()
     if isinstance(found, Decision):
         json.dumps([found.arguments, found.calls], allow_nan=False).encode()

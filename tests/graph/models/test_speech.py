@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
 from donewhen.graph.models.reading import read
-from donewhen.graph.models.speech import Speech
+from donewhen.graph.models.speech import SpeechStream
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
 from tests.flows import one_step, play, steps
@@ -25,7 +25,7 @@ class Heard:
     def __init__(self) -> None:
         self.pieces: list[str] = []
         self.retracted: list[str] = []
-        self.speech = Speech(self._say, self._retract)
+        self.speech = SpeechStream(self._say, self._retract)
 
     def _say(self, text: str, argument: str = "") -> None:
         if not argument:
@@ -132,7 +132,7 @@ def test_a_text_inside_of_arguments_is_said_as_it_is_written(text: str, size: in
     given = {"result": text, **other} if first else {**other, "result": text}
     written = json.dumps(given, ensure_ascii=ascii)
     heard: list[tuple[str, str]] = []
-    speech = Speech(lambda text, argument="": heard.append((argument, text)))
+    speech = SpeechStream(lambda text, argument="": heard.append((argument, text)))
     for start in range(0, len(written), size):
         name = "finish_step" if start == 0 else None
         speech.feed_call({"index": 0, "name": name, "args": written[start : start + size]})
@@ -147,7 +147,9 @@ def test_what_was_said_of_a_call_that_was_not_taken_is_void() -> None:
     """S05: retracted as the argument it was; prose beside it stands."""
     heard: list[tuple[str, str]] = []
     void: list[str] = []
-    speech = Speech(lambda text, argument="": heard.append((argument, text)), lambda argument="": void.append(argument))
+    speech = SpeechStream(
+        lambda text, argument="": heard.append((argument, text)), lambda argument="": void.append(argument)
+    )
     speech.feed("I am done. ")
     speech.feed_call({"index": 0, "name": "finish_step", "args": '{"result": "seven'})
     speech.finish("I am done.")
@@ -157,7 +159,7 @@ def test_what_was_said_of_a_call_that_was_not_taken_is_void() -> None:
 
 def test_a_long_argument_streams_in_linear_time() -> None:
     """S05: far less than two milliseconds of our own for each piece."""
-    speech, pieces = Speech(lambda text, argument="": None), 20_000
+    speech, pieces = SpeechStream(lambda text, argument="": None), 20_000
     began = process_time()
     speech.feed_call({"index": 0, "name": "answer", "args": '{"text": "'})
     for _ in range(pieces):

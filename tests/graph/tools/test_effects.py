@@ -11,7 +11,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen import Agent, build_graph
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import Doubt, Effect, Ledger, Outcome, perform
+from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, perform
 from donewhen.graph.tools.injection import takes_key
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel
@@ -43,14 +43,14 @@ class World:
         self.count = 0
         self.dies = dies
 
-    async def run(self, key: str) -> Outcome:
+    async def run(self, key: str) -> CallOutcome:
         self.count += 1
         if self.dies >= self.count:
             raise Died
-        return Outcome(CallResult(True, "done", 0.0))
+        return CallOutcome(CallResult(True, "done", 0.0))
 
 
-async def begun(ledger: Ledger) -> None:
+async def begun(ledger: EffectLog) -> None:
     """A call that was cut off."""
     with pytest.raises(Died):
         await perform(ledger, effect_of(send), World(dies=1).run)
@@ -59,17 +59,20 @@ async def begun(ledger: Ledger) -> None:
 async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     """R03: "it did not happen" is about the attempt it was said of. Dying again in the next attempt asks again."""
     store, world = InMemoryStore(), World(dies=1)
-    await begun(Ledger(store, "t", "execute:0", "s1"))
-    first = await perform(Ledger(store, "t", "execute:0", "s1"), effect_of(send), world.run)
+    await begun(EffectLog(store, "t", "execute:0", "s1"))
+    first = await perform(EffectLog(store, "t", "execute:0", "s1"), effect_of(send), world.run)
     assert isinstance(first, Doubt)
-    ledger, denied = Ledger(store, "t", "execute:1", "s1"), effect_of(send, known="not_happened", attempt=first.attempt)
+    ledger, denied = (
+        EffectLog(store, "t", "execute:1", "s1"),
+        effect_of(send, known="not_happened", attempt=first.attempt),
+    )
     with pytest.raises(Died):
         await perform(ledger, denied, world.run)
     second = await perform(ledger, denied, world.run)
     assert second == Doubt("key@execute:1", False, "s1")
     assert world.count == 1
     once_more = await perform(ledger, replace(denied, attempt=second.attempt), world.run)
-    assert isinstance(once_more, Outcome)
+    assert isinstance(once_more, CallOutcome)
     assert once_more.result.text == "done"
     assert world.count == 2
 
@@ -77,23 +80,23 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
 async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
     """R03: the call was made after all; a fork of the thread's history asks before it makes it once more."""
     store, world = InMemoryStore(), World()
-    await begun(Ledger(store, "t", "execute:0", "s1"))
+    await begun(EffectLog(store, "t", "execute:0", "s1"))
     denied = effect_of(send, known="not_happened", attempt="key@execute:0")
-    assert isinstance(await perform(Ledger(store, "t", "execute:1", "s1"), denied, world.run), Outcome)
-    doubt = await perform(Ledger(store, "t", "execute:2", "s1"), denied, world.run)
+    assert isinstance(await perform(EffectLog(store, "t", "execute:1", "s1"), denied, world.run), CallOutcome)
+    doubt = await perform(EffectLog(store, "t", "execute:2", "s1"), denied, world.run)
     assert doubt == Doubt("key@execute:1", True, "s1")
     assert world.count == 1
 
 
 async def test_a_tool_that_takes_the_key_is_called_again_with_it() -> None:
     """R03: the service knows the key, so nobody has to be asked; a tool that does not take it asks."""
-    ledger, world = Ledger(InMemoryStore(), "t", "execute:0", "s1"), World(dies=1)
+    ledger, world = EffectLog(InMemoryStore(), "t", "execute:0", "s1"), World(dies=1)
     with pytest.raises(Died):
         await perform(ledger, effect_of(charge), world.run)
     again = await perform(ledger, effect_of(charge), world.run)
-    assert isinstance(again, Outcome)
+    assert isinstance(again, CallOutcome)
     assert again.result.text == "done"
-    other = Ledger(ledger.store, "u", "execute:0", "s1")
+    other = EffectLog(ledger.store, "u", "execute:0", "s1")
     await begun(other)
     assert isinstance(await perform(other, effect_of(send), World().run), Doubt)
 
@@ -114,16 +117,16 @@ async def test_a_write_is_known_again_in_another_round(dispatch: str, step: str,
     made where this history knows of the first one, or where a step beside this one makes it too."""
     store, world = InMemoryStore(), World()
     first = replace(effect_of(send), key="first")
-    assert isinstance(await perform(Ledger(store, "t", "execute:0", "s1"), first, world.run), Outcome)
+    assert isinstance(await perform(EffectLog(store, "t", "execute:0", "s1"), first, world.run), CallOutcome)
     later = replace(first, key="later")
-    found = await perform(Ledger(store, "t", dispatch, step, claims), later, world.run)
+    found = await perform(EffectLog(store, "t", dispatch, step, claims), later, world.run)
     if made == "asked":
         assert found == Doubt("first@execute:0", True, "s1")
     else:
-        assert isinstance(found, Outcome)
+        assert isinstance(found, CallOutcome)
         assert found.claim == ("first" if made == "replayed" else "later")
     assert world.count == (2 if made == "made" else 1)
-    assert isinstance(await perform(Ledger(store, "other thread", "x", step), later, world.run), Outcome)
+    assert isinstance(await perform(EffectLog(store, "other thread", "x", step), later, world.run), CallOutcome)
 
 
 @pytest.mark.parametrize("kind", ["read", "idempotent"])
@@ -132,7 +135,7 @@ async def test_what_is_harmless_is_done_again_in_a_fork(kind: Any) -> None:
     store, world = InMemoryStore(), World()
     effect = replace(effect_of(send), kind=kind)
     for branch in ("execute:0", "execute:1"):
-        assert isinstance(await perform(Ledger(store, "t", branch, "s1"), effect, world.run), Outcome)
+        assert isinstance(await perform(EffectLog(store, "t", branch, "s1"), effect, world.run), CallOutcome)
     assert world.count == 2
 
 
