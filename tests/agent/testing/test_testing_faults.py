@@ -93,7 +93,7 @@ async def test_a_server_that_hangs_or_stalls_ends_when_the_test_does(stream: boo
             with pytest.raises(openai.APITimeoutError) as caught:
                 await asked_either_way(model, stream)
             assert caught.value.__notes__ == [arrived]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 async def test_a_slow_answer_is_an_answer() -> None:

@@ -250,7 +250,7 @@ async def test_a_cancelled_query_ends(tmp_path: Path) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert not await asyncio.to_thread(running, str(tmp_path))
 
 

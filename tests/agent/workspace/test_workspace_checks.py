@@ -104,11 +104,11 @@ def test_schemas_that_never_end_are_stopped(tools: Tools, tmp_path: Path) -> Non
     (tmp_path / "a.json").write_text(json.dumps("a" * 5000 + "!"))
     began = time.monotonic()
     assert "takes too long" in said(tools["matches_schema"], path="a.json", schema={"pattern": "^(a+)+$"})
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     (tmp_path / "a.json").write_text(json.dumps([{"n": n} for n in range(200_000)] + [{"n": 7}]))
     began = time.monotonic()
     assert "item 200000 is there twice" in said(tools["matches_schema"], path="a.json", schema={"uniqueItems": True})
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     deep: Any = {}
     for _ in range(100):
         deep = {"not": deep}

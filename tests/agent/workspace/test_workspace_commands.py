@@ -116,7 +116,7 @@ def test_a_program_that_runs_too_long_is_stopped_with_its_children(tmp_path: Pat
     began = time.monotonic()
     script = "echo started; sleep 300 & echo $! > pid; setsid sleep 300 & wait"
     text = refused(tmp_path, "sh", "-c", script, timeout=0.7)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert text.startswith("sh ran longer than 0.7 seconds; it was ended. stdout: 'started\\n'")
     assert gone(int((tmp_path / "pid").read_text()))
 
@@ -194,7 +194,7 @@ async def test_a_call_may_take_as_long_as_its_timeout_says(tmp_path: Path) -> No
 def test_what_a_program_leaves_behind_is_stopped_too(tmp_path: Path) -> None:
     began = time.monotonic()
     assert run(tmp_path, "sh", "-c", "sleep 300 & echo $!; exit 0")["exit_code"] == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     pid = int(run(tmp_path, "sh", "-c", "sleep 300 >/dev/null 2>&1 & echo $!")["stdout"])
     assert gone(pid)
 

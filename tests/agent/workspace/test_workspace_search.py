@@ -122,7 +122,7 @@ def test_a_pattern_that_never_ends_is_stopped(tools: Tools, tmp_path: Path) -> N
     began = time.monotonic()
     with pytest.raises(ToolException, match="takes too long; write a simpler one"):
         tools["find_text"].invoke({"query": "(a+)+$", "regex": True})
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 50
     assert found(tools["find_text"], query="((((a{99}){99}){99}){99}){99}", regex=True)["matches_total"] == 0
 
 

@@ -164,7 +164,7 @@ def test_a_long_argument_streams_in_linear_time() -> None:
     speech.feed_call({"index": 0, "name": "answer", "args": '{"text": "'})
     for _ in range(pieces):
         speech.feed_call({"index": 0, "name": None, "args": "word and\\n"})
-    assert (process_time() - began) / pieces < 0.0002
+    assert (process_time() - began) / pieces < 0.0005
 
 
 async def test_answers_questions_and_results_stream() -> None:

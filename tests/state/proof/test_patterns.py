@@ -65,9 +65,9 @@ def test_what_is_taken_is_small(pattern: str) -> None:
 )
 def test_patterns_that_are_too_much(pattern: str) -> None:
     """P08: said at once, in a sentence that says what to write instead."""
-    started = time.perf_counter()
+    started = time.process_time()
     problem = pattern_problem(pattern)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     assert problem is not None
     assert "write" in problem or "use" in problem
 
