@@ -216,7 +216,7 @@ def test_wait_after_a_fork(kind: str, tmp_path: Path) -> None:
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=30
     )
-    assert (done.stdout.strip(), done.returncode) == ("All done.", 0), done.stderr
+    assert (done.stdout.strip(), done.returncode) == ("done", 0), done.stderr
 
 
 def test_wait_in_many_threads(tmp_path: Path) -> None:

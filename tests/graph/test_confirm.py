@@ -36,7 +36,7 @@ async def test_the_plan_is_shown_whole() -> None:
     snapshot = await agent.graph.aget_state(config(run.thread_id))
     (interrupt,) = snapshot.interrupts
     shown = interrupt.value["action_requests"][0]["args"]["plan"]
-    for part in ("Look into the box", "seen", "it is there", "look", "contains", "send", "08:30", "rounds 100"):
+    for part in ("Look into the box", "seen", "it is there", "look", "contains", "send", "08:30", "rounds 200"):
         assert part in shown
     assert interrupt.value["plan"] == run.plan == run.pending[0]["plan"]
     await drawn(agent, run)
