@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -261,12 +261,16 @@ async def test_a_model_that_runs_on_is_stopped(monkeypatch: pytest.MonkeyPatch) 
     assert 1_000 <= len(got.message.text) < 1_100
 
 
+def _reached(server: WireServer) -> None:
+    while not server.requests:
+        sleep(0.01)
+
+
 async def test_cancelling_ends_the_call() -> None:
     """R01: a cancelled question neither hangs nor is repeated."""
     with WireServer([fault(hang=60)]) as server:
         asking = asyncio.create_task(asked(wired(server)))
-        while not server.requests:
-            await asyncio.sleep(0.01)
+        await asyncio.to_thread(_reached, server)
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
