@@ -211,7 +211,9 @@ async def test_an_executor_with_tools_of_its_own_has_no_others() -> None:
     from langchain_core.tools import StructuredTool
 
     only = StructuredTool.from_function(total)
-    model = one_step([call("look", what="it"), call("total", a=1, b=1), finish_step("2", "s1.1")], executor="adder")
+    model = one_step(
+        [call("look", what="it"), call("total", a=1, b=1), finish_step("2", "s1.1")], executor="adder", tools=None
+    )
     flow = await play(model, [look], effects=READ, executors={"adder": Executor("adds", tools=(only,))})
     assert "there is no tool 'look'" in flow.told("correction")[0]["text"]
     assert "total" in requests(model, "s1")[0].tool_names
