@@ -102,6 +102,9 @@ def _from_text(
     for step in sheet.steps:
         before, original = known.get(step.id or "", (None, {}))
         steps.append(_read_step(step, before, original, sheet.problems))
+    goal = plan.get("done_when") or []
+    if sheet.goal.fields != shown.goal.fields:
+        goal = _read_criteria(sheet.goal, shown.goal, goal, sheet.problems)
     schedule = _read_schedule(sheet, shown, plan.get("schedule"))
     number, said = sheet.notes.get("limits", (0, ""))
     asked = _changed_limits(said, limits)
@@ -112,7 +115,10 @@ def _from_text(
     if sheet.problems:
         return "the edited plan cannot be read: " + "; ".join(sheet.problems[:5])
     title = plan.get("title") if sheet.title in (None, shown.title) else sheet.title
-    return _edit({**plan, "title": title, "steps": steps, "schedule": schedule}, plan, asked, feedback)
+    edited = {**plan, "title": title, "steps": steps, "schedule": schedule}
+    if goal or "done_when" in plan:
+        edited["done_when"] = goal
+    return _edit(edited, plan, asked, feedback)
 
 
 def _json_problem(text: str) -> str:

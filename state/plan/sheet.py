@@ -28,6 +28,8 @@ class PlanSheet:
     """The text of a plan, line by line."""
 
     title: str | None = None
+    goal: StepText = field(default_factory=lambda: StepText(None, ""))
+    """Criteria of the goal itself, which stand above the steps."""
     steps: list[StepText] = field(default_factory=list)
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Schedule and limits: where, and what is said."""
@@ -62,6 +64,9 @@ def read_sheet(text: str) -> PlanSheet:
             sheet.notes[names[plain(note["name"])]] = (number, note["text"].strip())
         elif heading and not sheet.steps and sheet.title is None:
             sheet.title = heading["text"].strip()
+        elif entry and not sheet.steps and names[plain(entry["name"])] in FIELDS[:3]:
+            sheet.goal.fields.append((names[plain(entry["name"])], entry["text"].strip()))
+            sheet.goal.lines.append(number)
         elif step or (entry and sheet.steps):
             sheet.problems += [_unread(*each) for each in after]
             after = []

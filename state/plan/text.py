@@ -1,7 +1,7 @@
 """A plan as the markdown a person reads. `edit` reads that markdown, edited by hand, back as a plan."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from donewhen.state.people.texts import catalogue
@@ -14,7 +14,7 @@ def plan_text(
     writes: Collection[str] = (),
     language: str = "en",
 ) -> str:
-    """The plan whole: steps, criteria, checks, executors, tools granted, dependencies, schedule, limits.
+    """The plan whole: the goal's criteria, steps with theirs, executors, tools granted, dependencies, schedule, limits.
 
     `writes`: tools that change something, of which is said that approving the plan approves them with any arguments.
     """
@@ -24,6 +24,8 @@ def plan_text(
     if plan.get("complexity"):
         head += f", {say.get(plan['complexity'], plan['complexity'])}"
     lines = [f"# {_one_line(plan.get('title') or say['title'])}", "", f"_{head}_", ""]
+    if goal := [*_criteria_lines(plan.get("done_when") or [], "- ", say)]:
+        lines += [*goal, ""]
     for number, step in enumerate(steps, 1):
         lines += _step_lines(number, step, say, writes)
     lines += ["", *_footer(plan, limits, say)]
@@ -33,13 +35,7 @@ def plan_text(
 def _step_lines(number: int, step: Mapping[str, Any], say: Mapping[str, str], writes: Collection[str]) -> Iterator[str]:
     name = f"[{step['id']}] " if step.get("id") else ""
     yield from _block(f"{number}. {name}", step.get("content"))
-    for criterion in step.get("done_when") or []:
-        entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
-        yield from _block(f"   - {say['done_when']}: ", entry.get("text"))
-        if entry.get("check"):
-            yield f"   - {say['check']}: {check_text(entry['check'])}"
-        if entry.get("judge"):
-            yield f"   - {say['judge']}: {say['second_model']}"
+    yield from _criteria_lines(step.get("done_when") or [], "   - ", say)
     if step.get("executor"):
         yield f"   - {say['executor']}: {step['executor']}"
     if step.get("tools"):
@@ -48,6 +44,16 @@ def _step_lines(number: int, step: Mapping[str, Any], say: Mapping[str, str], wr
     depends_on = step.get("depends_on")
     if depends_on is not None:
         yield f"   - {say['after']}: {', '.join(map(str, depends_on)) or say['nothing']}"
+
+
+def _criteria_lines(criteria: Iterable[Any], lead: str, say: Mapping[str, str]) -> Iterator[str]:
+    for criterion in criteria:
+        entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
+        yield from _block(f"{lead}{say['done_when']}: ", entry.get("text"))
+        if entry.get("check"):
+            yield f"{lead}{say['check']}: {check_text(entry['check'])}"
+        if entry.get("judge"):
+            yield f"{lead}{say['judge']}: {say['second_model']}"
 
 
 def _block(lead: str, text: Any) -> Iterator[str]:

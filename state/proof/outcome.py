@@ -186,9 +186,9 @@ def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """What of the work that is done was not shown: criteria that stayed unverified, and facts that nothing supports."""
     speak = partial(say, language, "summary")
     lines: list[str] = []
-    if receipt["verification"] == "claimed":
+    if receipt.get("verification") == "claimed":
         return lines
-    for item in receipt["criteria"]:
+    for item in receipt.get("criteria") or ():
         if item["verdict"] in ("unverified", "failed"):
             lines.append(f"- {speak('not_verified')}: {item['text']}" + (f" — {item['note']}" if item["note"] else ""))
     for row in receipt["steps"]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from donewhen.state.plan.edit import PlanEdit, edit_plan
+from donewhen.state.plan.text import plan_text
 from donewhen.testing import call, criterion, finish_step, finish_task, submit_plan
 from tests.flows import play, steps
 
@@ -88,3 +90,23 @@ async def test_a_plan_of_one_step_proves_the_goal_in_it() -> None:
     model.assert_exhausted()
     assert flow.status == "completed"
     assert [row["text"] for row in (flow.run.receipt or {})["steps"][0]["criteria"]] == GOAL
+
+
+def test_a_person_sees_and_edits_the_goal_s_criteria() -> None:
+    """D06, C01, C03: they stand above the steps, in the text that is shown and read back."""
+    check = {"tool": "clock", "arguments": {}, "expect": "ok"}
+    criteria = [{"text": "the time is stated", "check": None, "judge": False}, {"text": "it is right", "check": check}]
+    plan: dict[str, Any] = {
+        "title": "T",
+        "done_when": criteria,
+        "steps": [{"id": "s1", "content": "a"}, {"id": "s2", "content": "b"}],
+    }
+    plan["schedule"] = None
+    shown = plan_text(plan)
+    assert "- done when: the time is stated\n- done when: it is right\n- check: clock {} expects" in shown
+    same = edit_plan({"plan": shown}, plan, shown=shown)
+    assert isinstance(same, PlanEdit)
+    assert not same.changed
+    less = edit_plan({"plan": shown.replace("- done when: the time is stated\n", "")}, plan, shown=shown)
+    assert isinstance(less, PlanEdit)
+    assert [criterion["text"] for criterion in less.plan["done_when"]] == ["it is right"]

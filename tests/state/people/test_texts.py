@@ -102,7 +102,7 @@ def row(id: str, status: str) -> dict[str, Any]:
 def test_what_was_replaced_and_then_done_is_not_listed_as_left_over() -> None:
     """Q14: "Not done (blocked, then replaced by s3)" is noise where s3 is done."""
     replaced = {**row("s2", "blocked"), "by": "user", "instead": ["s3"]}
-    rows = [row("s1", "done"), row("s3", "done")]
+    rows = [{**row(id, "done"), "criteria": []} for id in ("s1", "s3")]
     done = {"steps": rows, "replaced": [replaced], "questions": [], "status": "completed", "verification": "grounded"}
     assert "s2" not in summary(done)
     left = {**done, "steps": [row("s1", "done"), row("s3", "failed")], "status": "partial"}
