@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.scenario import GOAL, stage, truthful
 from benchmarks.workers import finish, forked_process, problems_of
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import ForkServer
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive
 

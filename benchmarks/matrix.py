@@ -10,9 +10,8 @@ from pathlib import Path
 
 from benchmarks.scenario import UNSURE
 from donewhen.agent.testing.comparing import differences, doubled, lost
-from donewhen.agent.testing.crash import Mode, note, tool_boundaries
-from donewhen.agent.testing.everywhere import DIARY, Point
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.crash import Mode, note
+from donewhen.agent.testing.everywhere import DIARY, ForkServer, Point, tool_boundaries
 from donewhen.testing import Trial, asked_again, kill_everywhere
 
 Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]

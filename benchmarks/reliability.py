@@ -22,8 +22,7 @@ from benchmarks.matrix import OPERATIONS, TOOLS, Figures, at_moments, in_a_row, 
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL
 from benchmarks.workers import MOMENTS, Race, race, undisturbed
-from donewhen.agent.testing.everywhere import PRELOAD
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
 from tests.storage_servers import fresh_postgres_url
 
 ROUNDS = 3

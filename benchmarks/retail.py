@@ -13,8 +13,7 @@ from langchain_core.tools import BaseTool
 
 from benchmarks.retail_world import EVALS, RetailWorld, descriptions, tasks
 from donewhen import Agent
-from donewhen.agent.testing.everywhere import DIARY
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import DIARY, ForkServer
 from donewhen.agent.tools import as_tools
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.testing import (

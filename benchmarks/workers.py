@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
 from donewhen.agent.testing.comparing import differences, doubled, lost
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import ForkServer
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive, ending
 

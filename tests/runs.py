@@ -8,7 +8,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from donewhen.agent.run import Run
-from donewhen.agent.testing.calls import Call
+from donewhen.agent.testing.replies import Call
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 
 

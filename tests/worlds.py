@@ -14,7 +14,7 @@ from langchain_core.tools import BaseTool
 from langgraph.graph import START, MessagesState, StateGraph
 
 from donewhen import Executor
-from donewhen.agent.testing.request import read_request
+from donewhen.agent.testing.script import read_request
 from donewhen.agent.tools import as_tools
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, observed, reply, submit_plan
 

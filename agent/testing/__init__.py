@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from donewhen.agent.testing.calls import (
+from donewhen.agent.testing.replies import (
     answer,
     ask_user,
     broken_call,
@@ -18,43 +18,43 @@ from donewhen.agent.testing.calls import (
     reply,
     submit_plan,
 )
-from donewhen.agent.testing.faults import Fault, fault
-from donewhen.agent.testing.request import Request
-from donewhen.agent.testing.script import Policy, Reply, ScriptError, ScriptExhausted, ScriptUnfinished
+from donewhen.agent.testing.script import (
+    Policy,
+    Reply,
+    Request,
+    ScriptError,
+    ScriptExhausted,
+    ScriptUnfinished,
+    playing,
+)
 from donewhen.agent.testing.scripted import ScriptedModel
-from donewhen.agent.testing.wire import WireServer
-from donewhen.agent.testing.wire_handler import WireRequest
+from donewhen.agent.testing.wire import WireRequest, WireServer
+from donewhen.agent.testing.wire_format import Fault, fault
 
 if TYPE_CHECKING:
+    from donewhen.agent.testing.comparing import EffectLedger as EffectLedger
     from donewhen.agent.testing.comparing import asked_again as asked_again
+    from donewhen.agent.testing.comparing import drive as drive
     from donewhen.agent.testing.comparing import effects_at_most_once as effects_at_most_once
     from donewhen.agent.testing.comparing import ending as ending
     from donewhen.agent.testing.comparing import nothing_lost as nothing_lost
     from donewhen.agent.testing.comparing import resume_equals_uninterrupted as resume_equals_uninterrupted
     from donewhen.agent.testing.crash import Crash as Crash
     from donewhen.agent.testing.crash import Crashed as Crashed
+    from donewhen.agent.testing.crash import CrashingSaver as CrashingSaver
+    from donewhen.agent.testing.crash import CrashingStore as CrashingStore
+    from donewhen.agent.testing.crash import crashing as crashing
     from donewhen.agent.testing.crash import crashing_tool as crashing_tool
     from donewhen.agent.testing.crash import midway as midway
-    from donewhen.agent.testing.crash_storage import CrashingSaver as CrashingSaver
-    from donewhen.agent.testing.crash_storage import CrashingStore as CrashingStore
-    from donewhen.agent.testing.crash_storage import crashing as crashing
-    from donewhen.agent.testing.driving import drive as drive
-    from donewhen.agent.testing.driving import playing as playing
-    from donewhen.agent.testing.effects import EffectLedger as EffectLedger
     from donewhen.agent.testing.everywhere import Trial as Trial
     from donewhen.agent.testing.everywhere import kill_everywhere as kill_everywhere
 
-_LATER = {
-    **dict.fromkeys(
-        ("asked_again", "effects_at_most_once", "ending", "nothing_lost", "resume_equals_uninterrupted"),
-        "donewhen.agent.testing.comparing",
-    ),
-    **dict.fromkeys(("Crash", "Crashed", "crashing_tool", "midway"), "donewhen.agent.testing.crash"),
-    **dict.fromkeys(("CrashingSaver", "CrashingStore", "crashing"), "donewhen.agent.testing.crash_storage"),
-    **dict.fromkeys(("drive", "playing"), "donewhen.agent.testing.driving"),
-    "EffectLedger": "donewhen.agent.testing.effects",
-    **dict.fromkeys(("Trial", "kill_everywhere"), "donewhen.agent.testing.everywhere"),
+_HOMES = {
+    "comparing": "EffectLedger asked_again drive effects_at_most_once ending nothing_lost resume_equals_uninterrupted",
+    "crash": "Crash Crashed CrashingSaver CrashingStore crashing crashing_tool midway",
+    "everywhere": "Trial kill_everywhere",
 }
+_LATER = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()}
 """The kit for crashes brings the whole runtime along, so it is imported when it is used."""
 
 __all__ = [

@@ -1,14 +1,130 @@
-"""What must hold after a crash: effects once, nothing lost, nobody asked twice, and the same end as without it."""
+"""Bring a run to its end after crashes, and compare: effects once, nothing lost, nobody asked twice, the same end."""
 
+import asyncio
+import fcntl
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.testing.effects import EffectLedger, Row
+from donewhen.agent.run import Run
+from donewhen.agent.testing.crash import Crash, midway, note, notes
+from donewhen.state.errors import ThreadBusy, UnknownThread
 from donewhen.state.proof.journal import canonical
+
+Row = dict[str, Any]
+
+
+class EffectLedger:
+    """Call `do` in a test's tool in place of the real effect; every row is on disk before it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def rows(self) -> list[Row]:
+        """What happened, oldest first: `{tool, arguments, effect, key, result}`."""
+        return notes(self.path)
+
+    def do(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        result: Any = "done",
+        *,
+        effect: str = "write",
+        key: str | None = None,
+    ) -> Any:
+        """Let an effect happen and return its result; a `key` that was seen before is answered, not repeated.
+
+        After the effect it calls `midway`, so that a tool can be killed with its effect done and its result lost.
+        A `result` that is callable gets the number of the row, from 1.
+        """
+        with self.path.with_name(self.path.name + ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            rows = self.rows
+            if key is not None and (before := next((row for row in rows if row["key"] == key), None)):
+                return before["result"]
+            said = _said(result, len(rows) + 1)
+            note(self.path, {"tool": tool, "arguments": dict(arguments), "effect": effect, "key": key, "result": said})
+        midway()
+        return said
+
+    def happened(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether this very call ever took effect."""
+        return self.count(tool, arguments) > 0
+
+    def count(self, tool: str, arguments: Mapping[str, Any]) -> int:
+        """How often this very call took effect."""
+        return sum(row["tool"] == tool and canonical(row["arguments"]) == canonical(arguments) for row in self.rows)
+
+
+def _said(result: Any | Callable[[int], Any], number: int) -> Any:
+    return result(number) if callable(result) else result
+
+
+Answers = Callable[[Mapping[str, Any]], Any]
+"""From a pause (`{id, kind, question, options, step, tool, arguments, …}`) to the answer to it."""
+
+
+async def drive(
+    agent: Agent,
+    goal: str,
+    thread_id: str,
+    answers: Answers,
+    *,
+    diary: Path | None = None,
+    crash: Crash | None = None,
+    patience: float = 10.0,
+) -> Run:
+    """Start the thread, or go on with it after a crash, and answer what it asks until it has ended.
+
+    Every question goes into `diary` before it is answered; `asked_again` reads it. A thread that is busy (the database
+    has not noticed yet that its worker died) is tried for `patience` seconds.
+    """
+    deadline = monotonic() + patience
+    run: Run | None = None
+    while True:
+        try:
+            run = await _step(agent, goal, thread_id, run, answers, diary, crash)
+        except ThreadBusy:
+            if monotonic() > deadline:
+                raise
+            run = None
+            await asyncio.sleep(0.01)
+            continue
+        if run.status not in ("waiting", "running"):
+            return run
+        if run.problem:
+            raise AssertionError(f"the answer to {run.pending[0]['id']} was not understood: {run.problem}")
+
+
+async def _step(
+    agent: Agent,
+    goal: str,
+    thread_id: str,
+    run: Run | None,
+    answers: Answers,
+    diary: Path | None,
+    crash: Crash | None,
+) -> Run:
+    """One call of the agent, from what the last one returned or from what is stored."""
+    try:
+        run = run or await agent.get(thread_id)
+    except UnknownThread:
+        return await agent.start(goal, thread_id=thread_id)
+    if run.status != "waiting":
+        return await agent.resume(thread_id)
+    pause = run.pending[0]
+    if diary is not None:
+        asked = {key: pause.get(key) for key in ("id", "kind", "step", "question")}
+        note(diary, {"asked": asked, "written": crash.written if crash else 0})
+    return await agent.resume(thread_id, {pause["id"]: answers(pause)})
+
 
 Json = dict[str, Any]
 SETTLED = ("A person confirmed that this call took effect", "The call took effect before an interruption")

@@ -1,4 +1,4 @@
-"""The script behind a ScriptedModel: who gets which reply, how often it was asked, and what went wrong."""
+"""The script behind a ScriptedModel: what it was asked, who gets which reply, how often, and what went wrong."""
 
 import hashlib
 import re
@@ -8,10 +8,59 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from donewhen.agent.testing.calls import Call
-from donewhen.agent.testing.request import ROLES, Request
+from donewhen.agent.testing.replies import Call
+
+ROLES = ("triage", "plan", "execute", "deliver", "judge")
+_FIRST_WORDS = {
+    "you are the triage": "triage",
+    "you are the planner": "plan",
+    "you are the executor": "execute",
+    "you write the answer": "deliver",
+    "you are the judge": "judge",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of the model, as the model saw it."""
+
+    role: str | None
+    """`triage`, `plan`, `execute`, `deliver`, `judge`, or None if the system message names none of them."""
+    step: str | None
+    """Id of the step the brief is about."""
+    messages: list[BaseMessage]
+    tools: list[dict[str, Any]]
+    """The tools offered, in OpenAI's format."""
+    kwargs: dict[str, Any]
+    """Everything else the model was called with: `tool_choice`, `stop`, `reasoning_effort`, …"""
+
+    @property
+    def tool_names(self) -> list[str]:
+        """Names of the tools offered, in order."""
+        return [tool.get("function", tool).get("name", "") for tool in self.tools]
+
+    @property
+    def text(self) -> str:
+        """The text of all messages, one after the other: for `in`."""
+        return "\n".join(str(message.text) for message in self.messages)
+
+
+def read_request(messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> Request:
+    """Notes a call and finds out, from the agreed prompts, who is asked and about which step."""
+    rest = dict(kwargs) if stop is None else {**kwargs, "stop": stop}
+    tools = list(rest.pop("tools", None) or [])
+    role = step = None
+    if messages and isinstance(messages[0], SystemMessage):
+        first_line = str(messages[0].text).lstrip().partition("\n")[0].lower()
+        role = next((role for words, role in _FIRST_WORDS.items() if first_line.startswith(words)), None)
+    if role in ("execute", "judge"):
+        brief = next((str(m.text) for m in messages if isinstance(m, HumanMessage)), "")
+        found = re.search(r'^<step id="([^"\n]*)">', brief, re.MULTILINE)
+        step = found[1] if found else None
+    return Request(role, step, list(messages), tools, rest)
+
 
 Policy: TypeAlias = Callable[[list[BaseMessage], list[dict[str, Any]]], Any]
 """`(messages, tools) -> reply`, or a coroutine function of that shape."""
@@ -153,6 +202,21 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
     for queue in queues.values():
         _check_kinds(queue)
     return Script(queues, strict)
+
+
+def playing(replies: Sequence[Any]) -> Policy:
+    """A policy that plays a list of replies by how far the conversation has come.
+
+    A list in a ScriptedModel starts anew with every process; this one finds its place by the replies it sees, so that
+    any process can go on with it.
+    """
+
+    def reply(messages: list[BaseMessage], tools: list[dict[str, Any]]) -> Any:
+        place = sum(isinstance(message, AIMessage) for message in messages)
+        assert place < len(replies), f"asked for reply {place + 1} of {len(replies)}: {messages[-1].text[:300]}"
+        return replies[place]
+
+    return reply
 
 
 def _check_kinds(queue: Queue) -> None:

@@ -1,14 +1,220 @@
 """WireServer: a server on loopback that speaks OpenAI's chat completions from a script, faults included."""
 
+import json
+import socket
+import struct
+import sys
 import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from itertools import chain, islice
+from socketserver import ThreadingTCPServer
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable
 
 from donewhen.agent.testing.script import Replies
 from donewhen.agent.testing.scripted import ScriptedModel
-from donewhen.agent.testing.wire_handler import LoopbackServer, Wire, WireRequest
+from donewhen.agent.testing.wire_format import Fault, completion, completion_chunks, error_body, read_messages
+
+_SECRETS = ("authorization", "proxy-authorization", "api-key", "x-api-key", "cookie")
+_LINGER_ZERO = struct.pack("ii", 1, 0)
+
+
+@dataclass(frozen=True)
+class WireRequest:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    """Names in lower case; the values of keys and cookies read `<hidden>`."""
+    body: Any
+    """The parsed JSON, or None."""
+
+
+@dataclass
+class Wire:
+    """What all exchanges of one server share."""
+
+    brain: BaseChatModel
+    model: str
+    api_key: str | None
+    requests: list[WireRequest] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+class LoopbackServer(ThreadingTCPServer):
+    """Threads of its own, all of them gone when it is closed."""
+
+    allow_reuse_address = True
+    daemon_threads = False
+    request_queue_size = 64
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        super().__init__(("127.0.0.1", 0), Exchange)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        if error and not isinstance(error, ConnectionError | TimeoutError):  # clients may hang up
+            self.wire.errors.append(error)
+
+
+class Exchange(BaseHTTPRequestHandler):
+    """One request, one answer, and the connection is closed."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 10.0
+    started = False
+
+    @property
+    def wire(self) -> Wire:
+        return cast(LoopbackServer, self.server).wire
+
+    def do_GET(self) -> None:
+        """`/v1/models`."""
+        if self._admitted(None, "/v1/models"):
+            card = {"id": self.wire.model, "object": "model", "created": 0, "owned_by": "donewhen"}
+            self._json(200, {"object": "list", "data": [card]})
+
+    def do_POST(self) -> None:
+        """`/v1/chat/completions`."""
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            body = None
+        if not self._admitted(body, "/v1/chat/completions"):
+            return
+        try:
+            if not isinstance(body, dict):
+                raise ValueError("the body is no JSON object")
+            messages = read_messages(body)
+        except ValueError as error:
+            self._json(400, error_body(400, str(error)))
+            return
+        self._converse(messages, body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Silent: the record is `requests`."""
+
+    def _admitted(self, body: Any, path: str) -> bool:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        key = headers.get("authorization")
+        shown = {name: "<hidden>" if name in _SECRETS else value for name, value in headers.items()}
+        self.wire.requests.append(WireRequest(self.command, self.path, shown, body))
+        if self.wire.api_key is not None and key != f"Bearer {self.wire.api_key}":
+            self._json(401, error_body(401, "Incorrect API key provided.", "invalid_api_key"))
+            return False
+        if self.path.partition("?")[0] != path:
+            message = f"Unknown request URL: {self.command} {self.path}."
+            self._json(404, error_body(404, message, "unknown_url"))
+            return False
+        return True
+
+    def _converse(self, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
+        try:
+            self._respond(_offered(self.wire.brain, body), messages, body)
+        except Fault as fault:
+            self._act_out(fault, messages, body)
+        except BaseException as error:
+            if self.started:
+                self._reset()
+                return
+            # Clients repeat a 500; nobody should repeat what the script has no answer to.
+            status = 400 if isinstance(error, AssertionError) else 500
+            self._json(status, error_body(status, f"{type(error).__name__}: {error}", "script_error"))
+
+    def _respond(
+        self,
+        model: Runnable[LanguageModelInput, AIMessage],
+        messages: list[BaseMessage],
+        body: Mapping[str, Any],
+        cut: int | None = None,
+    ) -> None:
+        name = str(body.get("model") or self.wire.model)
+        if not body.get("stream"):
+            payload = _encoded(completion(model.invoke(messages), name))
+            self._whole(200, payload, "application/json", cut)
+            return
+        usage = bool((body.get("stream_options") or {}).get("include_usage"))
+        events = completion_chunks(model.stream(messages), name, usage)
+        first = next(events)  # a fault or an error shows here, before the head is sent
+        self._events(chain([first], events), cut)
+
+    def _act_out(self, fault: Fault, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
+        stopped = fault.hang > 0 and self.wire.stopping.wait(fault.hang)
+        if stopped or fault.reset:
+            self._reset()
+        elif fault.status is not None:
+            told = error_body(fault.status, f"Scripted fault {fault.status}.")
+            self._json(fault.status, told if fault.body is None else fault.body, fault.headers)
+        elif fault.garbage is not None:
+            self._whole(200, fault.garbage, "text/event-stream" if body.get("stream") else "application/json")
+        elif fault.reply is not None:
+            cut = fault.stall_after if fault.reset_after is None else fault.reset_after
+            self._respond(ScriptedModel([fault.reply]), messages, body, cut)
+            if fault.stall_after is not None:
+                self.wire.stopping.wait()
+            if cut is not None:
+                self._reset()
+        else:
+            self._reset()
+
+    def _json(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        kind = "text/plain; charset=utf-8" if isinstance(body, str) else "application/json"
+        payload = body.encode() if isinstance(body, str) else _encoded(body)
+        self._whole(status, payload, kind, headers=headers)
+
+    def _whole(
+        self,
+        status: int,
+        payload: bytes,
+        content_type: str,
+        cut: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        given = {"Content-Type": content_type, **(headers or {}), "Content-Length": str(len(payload))}
+        self._head(status, given)
+        self.wfile.write(payload if cut is None else payload[: len(payload) // 2 if cut else 0])
+
+    def _events(self, events: Iterator[dict[str, Any]], cut: int | None) -> None:
+        self._head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
+        lines = (b"data: " + _encoded(event) + b"\n\n" for event in events)
+        for line in chain(lines, [b"data: [DONE]\n\n"]) if cut is None else islice(lines, cut):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
+        if cut is None:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _head(self, status: int, headers: Mapping[str, str]) -> None:
+        self.started = True
+        self.send_response(status)
+        for name, value in {**headers, "Connection": "close"}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _reset(self) -> None:
+        # Closing with nothing to linger for sends RST instead of FIN.
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
+        socket.close(self.connection.detach())
+
+
+def _offered(brain: BaseChatModel, body: Mapping[str, Any]) -> Runnable[LanguageModelInput, AIMessage]:
+    if not body.get("tools"):
+        return cast("Runnable[LanguageModelInput, AIMessage]", brain)
+    choice = {"tool_choice": body["tool_choice"]} if body.get("tool_choice") else {}
+    return brain.bind_tools(body["tools"], **choice)
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
 class WireServer:

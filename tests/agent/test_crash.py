@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
-from donewhen.agent.testing.everywhere import PRELOAD
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
 from tests.storage_cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)

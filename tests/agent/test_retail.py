@@ -9,8 +9,7 @@ import pytest
 
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL, SAMPLE, RetailWorld, tasks
-from donewhen.agent.testing.everywhere import PRELOAD
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
 
 pytestmark = pytest.mark.timeout(240)
 recorded = pytest.mark.skipif(not FULL.exists(), reason="the recorded retail tasks are not in ../shared/evals")

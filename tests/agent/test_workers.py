@@ -10,7 +10,7 @@ import pytest
 from benchmarks.answers import misuses
 from benchmarks.frozen import freeze
 from benchmarks.workers import MOMENTS, PRELOAD, race, undisturbed
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.everywhere import ForkServer
 from tests.storage_cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)

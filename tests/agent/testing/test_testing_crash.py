@@ -14,8 +14,8 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, StorageError
 from donewhen.agent.storage import open_storage
-from donewhen.agent.testing.crash import STORAGE, notes, tool_boundaries
-from donewhen.agent.testing.forks import ForkServer
+from donewhen.agent.testing.crash import STORAGE, notes
+from donewhen.agent.testing.everywhere import ForkServer, tool_boundaries
 from donewhen.testing import (
     Crash,
     Crashed,

@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langgraph.graph import START, MessagesState, StateGraph
 from pydantic import BaseModel
 
-from donewhen.agent.testing.chunks import message_chunks, pieces
+from donewhen.agent.testing.replies import message_chunks, pieces
 from donewhen.state.reading.decisions import arguments_schema
 from donewhen.testing import (
     ScriptedModel,
@@ -177,7 +177,7 @@ def test_builders_say_what_they_are_told() -> None:
         "title": "T",
         "complexity": "moderate",
         "need_thinking": False,
-        "steps": [{"content": "Look"}],
+        "steps": [{"content": "Look", "tools": []}],
     }
     with pytest.raises(ValueError, match="not both"):
         finish_step("r", "s1.1", goal_check=[])

@@ -13,7 +13,7 @@ import pytest
 from langchain_core.exceptions import ContextOverflowError
 from langchain_openai import ChatOpenAI
 
-from donewhen.agent.testing.faults import fault
+from donewhen.agent.testing.wire_format import fault
 from donewhen.graph.models.failures import TRANSIENT, classify, retry_after
 from donewhen.state.errors import ConfigError, ModelError
 from donewhen.testing import WireServer
