@@ -38,7 +38,7 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
     for name, tool in tools.items():
         schema = convert_to_openai_tool(tool)["function"]["parameters"]
         paths = [one for one in ("path", "source", "destination") if one in schema["properties"]] or None
-        assert metadata[name].get("target") == metadata[name].get("paths") == paths, name
+        assert metadata[name].get("targets") == metadata[name].get("paths") == paths, name
         assert not {"root", "programs"} & set(schema["properties"]), name
         assert 40 < len(tool.description) < 500, name
         assert all(argument.get("description") for argument in schema["properties"].values() if "enum" not in argument)
