@@ -68,7 +68,7 @@ async def test_the_draft_sees_the_sketch_and_more_of_the_tools() -> None:
     assert draft.role == "plan"
     assert draft.tool_names[:3] == ["submit_plan", "ask_user", "decline"]
     sketch = json.loads(re.findall(r"<proposal>\n(.*)\n</proposal>", unfenced(draft.text))[0])
-    assert sketch["steps"] == [{"id": "s1", "content": "quick way", "done_when": []}]
+    assert sketch["steps"] == [{"id": "s1", "content": "quick way", "done_when": [], "tools": []}]
     assert {"look", "fail"} <= set(draft.tool_names)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings
-from donewhen.agent.cli import stopping
+from donewhen.agent.cli import running
 from donewhen.graph.tools import effects
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
@@ -76,7 +76,7 @@ def test_asked_twice_it_waits_for_nothing(
     shell: Shell, number: int, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C06, R03: the call is cut off; whether it happened only a person can say, and it is not made again."""
-    for module in (stopping, effects):
+    for module in (running, effects):
         monkeypatch.setattr(module, "PATIENCE", 100.0)
     with scripted(shell, triage=[submit_plan([READ])], execute=ROUNDS[:1]):
         with stopped(shell.work, number, times=2):

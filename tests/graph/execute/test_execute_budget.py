@@ -189,8 +189,9 @@ async def test_a_judge_cut_off_by_the_budget_is_asked_later() -> None:
     settings = limited(limits={"model_calls": 4, "rounds": 9}, verification="judged")
     flow = await play(model, Desk().tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
     model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["budget"]
     assert flow.status == "completed"
-    assert flow.run.spent["model_calls"] == 5
+    assert flow.run.spent["model_calls"] == 4
 
 
 def test_defaults_give_every_step_and_every_run_a_round_budget() -> None:

@@ -25,7 +25,7 @@ def ended(status: str) -> dict[str, Any]:
     [
         (done(), done(), "worked", "completed"),
         (done(), done("unverified"), "worked", "partial"),
-        (done("failed"), done("unverified"), "worked", "failed"),
+        (done("failed"), done("unverified"), "worked", "partial"),
         (done(), ended("failed"), "worked", "partial"),
         (done(), ended("blocked"), "worked", "partial"),
         (done(), ended("skipped"), "worked", "partial"),
