@@ -3,6 +3,7 @@
 import csv
 import datetime
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,7 +109,8 @@ def _notice(folder: Path) -> dict[str, int]:
 def _documents_right(folder: Path, answer: str) -> str:
     periods = _notice(folder)
     longest = [name for name, days in periods.items() if days == max(periods.values())]
-    missing = [name for name in longest if name.removesuffix(".txt") not in answer]
+    named = {int(number) for number in re.findall(r"\b(?:contract_)?(\d{1,2})\b", answer)}
+    missing = [name for name in longest if int(name[9:11]) not in named]
     return f"not named: {missing}" if missing else ""
 
 

@@ -12,6 +12,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.plan.plan import ancestors
 from donewhen.state.plan.steps import transcript_key
+from donewhen.state.plan.text import check_text
 from donewhen.state.proof.claims import criteria_of
 from donewhen.state.proof.journal import said_by_user
 from donewhen.state.run import PLANNING
@@ -22,6 +23,8 @@ SAID_CHARS = 2000
 """Of one message of the conversation."""
 INDEX_LINES, INDEX_CHARS = 60, 120
 """Of the index of earlier observations; characters of the arguments, and of how each begins."""
+WHOLE_CHARS, SEEN_ROOM = 2_000, 8_000
+"""Of an earlier observation that stands in the index whole, and of all of these together."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
@@ -169,15 +172,23 @@ def user_said(said: Sequence[Mapping[str, str]]) -> str:
 
 
 def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> str:
-    """A line for each observation of these steps, the newest: id, tool, arguments, how it begins."""
+    """What was observed in these steps, newest last: the latest whole while there is room, the others in a line."""
     seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
-    return "\n".join(map(_index_line, seen[-INDEX_LINES:]))
+    room, rows = SEEN_ROOM, list[str]()
+    for entry in reversed(seen[-INDEX_LINES:]):
+        whole = len(entry["text"]) <= min(WHOLE_CHARS, room)
+        rows.append(_index_row(entry, whole))
+        room -= len(rows[-1]) if whole else 0
+    return "\n".join(reversed(rows))
 
 
-def _index_line(entry: Mapping[str, Any]) -> str:
-    made = _json(entry["arguments"])[:INDEX_CHARS]
+def _index_row(entry: Mapping[str, Any], whole: bool) -> str:
+    made = f" {_json(entry['arguments'])[:INDEX_CHARS]}" if entry["arguments"] else ""
+    head = f"[{entry['id']}] {entry['tool']}{made} {'ok' if entry['ok'] else 'error'}:"
+    if whole:
+        return f"{head}\n{entry['text']}" if "\n" in entry["text"].strip() else f"{head} {entry['text'].strip()}"
     first = " ".join(entry["text"][: 2 * INDEX_CHARS].split())[:INDEX_CHARS]
-    return f"[{entry['id']}] {entry['tool']} {made} {'ok' if entry['ok'] else 'error'}: {first}"
+    return f"{head} {first} … ({entry['length']:,} characters; recall {entry['id']} reads them)"
 
 
 def _share(count: int) -> int:
@@ -193,7 +204,7 @@ def _cut(text: str, id: str, most: int) -> str:
 
 def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
     check = criterion.get("check")
-    said = f" (checked by the runtime: {check['tool']} {_json(check['arguments'])})" if check else ""
+    said = f" (checked by the runtime: {check_text(check)})" if check else ""
     return f"{number}. {criterion['text']}{said}"
 
 

@@ -192,7 +192,7 @@ def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
         if item["verdict"] in ("unverified", "failed"):
             lines.append(f"- {speak('not_verified')}: {item['text']}" + (f" — {item['note']}" if item["note"] else ""))
     for row in receipt["steps"]:
-        open_ones = [item for item in row["criteria"] if item["verdict"] == "unverified" and item["note"]]
+        open_ones = [item for item in row.get("criteria") or () if item["verdict"] == "unverified" and item["note"]]
         if row["status"] == "done":
             lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
             if facts := ", ".join(row.get("unconfirmed") or ()):

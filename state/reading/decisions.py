@@ -39,8 +39,9 @@ _CHECK = {
         "tool": _TEXT,
         "arguments": {"type": "object"},
         "expect": {
-            "description": '"ok", or one of {"contains": text}, {"matches": regex}, {"equals": value}, '
-            '{"path": "$.rows", "op": ">=", "value": 3}, {"number": 3.5, "tolerance": 0.1}'
+            "description": '"ok": the call succeeds; or of its result {"contains": text}, {"matches": regex}, '
+            '{"equals": whole text or JSON}, {"number": 3.5, "tolerance": 0.1}, '
+            '{"path": "$.rows", "op": ">=", "value": 3} with op ==, !=, >, >=, <, <=, contains or exists'
         },
     },
     "required": ["tool", "arguments"],
@@ -108,7 +109,7 @@ _ALL = {
         _tool(
             "submit_plan",
             "Submit the plan.",
-            ["title", "complexity", "need_thinking", "steps"],
+            ["title", "steps"],
             title=_TEXT,
             complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
             need_thinking={"type": "boolean", "description": "true if a careful second planning pass would pay off"},
