@@ -4,6 +4,7 @@ import csv
 import datetime
 import random
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -171,7 +172,7 @@ def _clutter_right(folder: Path, answer: str) -> str:
 
 
 def _with_commands(folder: Path) -> list[Any]:
-    return workspace_tools(folder, commands=("python", "pytest"))
+    return workspace_tools(folder, commands=(sys.executable, str(Path(sys.executable).with_name("pytest"))))
 
 
 SHOP_EFFECTS = {"list_orders": "read", "get_order": "read"}

@@ -41,6 +41,7 @@ _KEYS = {"verdicts", "reason"}
 
 async def judge(
     asked: Mapping[int, tuple[str, Sequence[Mapping[str, Any]]]],
+    changes: str,
     deps: Deps,
     settings: Settings,
     allowance: Mapping[str, float],
@@ -48,9 +49,10 @@ async def judge(
 ) -> tuple[dict[int, tuple[Verdict, str]], Amounts]:
     """A verdict and why for each criterion, number → (text, evidence), in one call; and what it cost.
 
+    `changes` lists the calls of the step that changed anything, which shows what was done once, or not at all.
     The caller sees to it that the allowance has a model call.
     """
-    messages = [SystemMessage(render("judge")), HumanMessage(judge_brief(asked, fence))]
+    messages = [SystemMessage(render("judge")), HumanMessage(judge_brief(asked, changes, fence))]
     reply = await ask(deps, settings, Question("judge", messages, [VERDICT], allowance=allowance, must_call=True))
     if reply.message is None:
         return dict.fromkeys(asked, ("unverified", f"the judge failed: {reply.error}")), reply.spent

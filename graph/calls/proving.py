@@ -7,6 +7,7 @@ from donewhen.graph.calls.judging import judge
 from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, thread_of, whole
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
+from donewhen.graph.models.briefs import index_of
 from donewhen.graph.models.transcript import unshown
 from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
@@ -187,7 +188,8 @@ async def have_judged(inquiry: Inquiry) -> str | None:
     if not waiting or any(v["criterion"] not in unjudged for v in inquiry.bad()):
         return None
     asked = {v["criterion"]: (v["text"], _shown(v, inquiry.seen)) for v in waiting}
-    keys = {number: digest(canonical([text, shown])) for number, (text, shown) in asked.items()}
+    changes = index_of([entry for entry in inquiry.seen.entries if wrote(entry)], {inquiry.seen.step})
+    keys = {number: digest(canonical([text, shown, changes])) for number, (text, shown) in asked.items()}
     site, unknown = inquiry.site, {n: item for n, item in asked.items() if keys[n] not in inquiry.judged}
     if unknown:
         if exhausted(site.left(), ("model_calls",)):
@@ -195,7 +197,7 @@ async def have_judged(inquiry: Inquiry) -> str | None:
                 inquiry.verdicts.pop(number)
             return "model_calls"
         fence = site.state.get("fence", "")
-        found, cost = await judge(unknown, site.deps, inquiry.settings, site.left(), fence)
+        found, cost = await judge(unknown, changes, site.deps, inquiry.settings, site.left(), fence)
         site.spent = add(site.spent, cost)
         inquiry.judged |= {keys[number]: list(said) for number, said in found.items()}
     for number in asked:
@@ -206,11 +208,16 @@ async def have_judged(inquiry: Inquiry) -> str | None:
 
 
 def _shown(verdict: Json, seen: Seen) -> list[Json]:
-    """What the judge reads of the evidence for a criterion."""
+    """What the judge reads of the evidence for a criterion: each observation once, with all that is quoted of it."""
     own = observation(f"{seen.step}.result", seen.step, 0, "result", seen.result)
     cited = [(seen.entry(e["observation"]) if e["observation"] in seen.index else own, e) for e in verdict["evidence"]]
-    keys = ("id", "source", "tool", "arguments")
-    return [{**{k: e[k] for k in keys}, "text": excerpt(e["text"], item.get("quote", ""))} for e, item in cited]
+    shown: dict[str, Json] = {}
+    for entry, item in cited:
+        row = shown.setdefault(entry["id"], {k: entry[k] for k in ("id", "source", "tool", "arguments")})
+        parts = row.setdefault("parts", [])
+        if (part := excerpt(entry["text"], item.get("quote", ""))) not in parts:
+            parts.append(part)
+    return [{**row, "text": "\n…\n".join(row.pop("parts"))} for row in shown.values()]
 
 
 async def unsupported(inquiry: Inquiry) -> list[str]:

@@ -241,13 +241,15 @@ def _proof(item: Mapping[str, Any], seen: Mapping[str, str], fence: str) -> str:
     return f"{line}\n{framed('proof', said[:1000], fence)}" if said else line
 
 
-def judge_brief(asked: Mapping[int, tuple[str, Sequence[Mapping[str, Any]]]], fence: str = "") -> str:
-    """The judge's brief: each criterion, and what was observed by which call; never what is claimed."""
+def judge_brief(
+    asked: Mapping[int, tuple[str, Sequence[Mapping[str, Any]]]], changes: str = "", fence: str = ""
+) -> str:
+    """The judge's brief: each criterion, what was observed by which call, and all changes; never what is claimed."""
     parts = [section("fence", fence)]
     for number, (criterion, evidence) in asked.items():
         shown = "\n".join(_evidence(entry, fence) for entry in evidence)
         parts += [section("criterion", criterion, number=str(number)), f"<evidence>\n{shown}\n</evidence>"]
-    return brief(*parts)
+    return brief(*parts, section("changes", changes, fence))
 
 
 def _evidence(entry: Mapping[str, Any], fence: str) -> str:

@@ -72,7 +72,7 @@ _STEP = {
             "description": "ids of steps whose results it needs; [] if independent; leave out for all earlier ones",
         },
         "executor": _TEXT,
-        "tools": {"type": "array", "items": _TEXT, "description": "tools it needs"},
+        "tools": {"type": "array", "items": _TEXT, "description": "those by which it changes anything"},
     },
     "required": ["content"],
 }
