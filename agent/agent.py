@@ -10,8 +10,7 @@ from langchain_core.runnables import RunnableConfig
 
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.legs import MISSING, Goal, Legs, configured_for, requested
-from donewhen.agent.models import ModelSource, Thinking
-from donewhen.agent.prices import Price, Prices
+from donewhen.agent.models import ModelSource, Price, Prices, Thinking
 from donewhen.agent.run import Run, ThreadInfo, known, list_threads, run_of, thread_info, thread_settings
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.stream import OnLeave, RunStream, Session

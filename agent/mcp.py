@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from langchain_core.tools import BaseTool, ToolException
 
-from donewhen.agent.mcp_config import Connection, read_servers
+from donewhen.agent.config import McpServer, read_servers
 from donewhen.agent.tools import described_tool, description_of
 from donewhen.graph.tools.rendering import described
 from donewhen.state.errors import ConfigError
@@ -85,7 +85,7 @@ class McpServers:
 class _Server:
     """One server and its session, both owned by one task: the SDK's scopes must be left where they were entered."""
 
-    def __init__(self, name: str, connection: Connection) -> None:
+    def __init__(self, name: str, connection: McpServer) -> None:
         self.name = name
         self.listed: list[Tool] = []
         self._trusted = "command" in connection or connection.get("trust") is True
@@ -198,7 +198,7 @@ class _Server:
 
 
 @asynccontextmanager
-async def _session(connection: Connection, errors: IO[str]) -> "AsyncIterator[ClientSession]":
+async def _session(connection: McpServer, errors: IO[str]) -> "AsyncIterator[ClientSession]":
     """An open session. What a local server prints to stderr goes to a file, not over the user's screen."""
     try:
         from langchain_mcp_adapters.sessions import create_session

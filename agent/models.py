@@ -1,5 +1,7 @@
-"""One chat model per role, made when first asked for, each with its own thinking."""
+"""Which chat model each role uses and how hard it thinks, and what its calls cost in US dollars."""
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
@@ -12,6 +14,7 @@ from donewhen.agent.providers import (
     Level,
     Thinking,
     check_name,
+    is_provider,
     make_model,
     needs_responses,
     thinking_fields,
@@ -155,3 +158,86 @@ def _check(role: str) -> None:
         check_role(role)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+_MILLION = 1_000_000
+_FREE = frozenset({"demo", "DemoModel"})
+_DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
+_BEDROCK = re.compile(r"-v\d+:\d+$")
+_RATES = frozenset({"input", "cached", "output"})
+# LangChain's names of providers, where the price list calls them otherwise.
+_PROVIDERS = {
+    "azure_openai": "azure",
+    "azure_ai": "azure",
+    "bedrock": "aws",
+    "bedrock_converse": "aws",
+    "google_genai": "google",
+    "google_vertexai": "google",
+    "google_anthropic_vertex": "google",
+    "mistralai": "mistral",
+    "xai": "x-ai",
+}
+
+
+Price = Mapping[str, float]
+"""US dollars per million tokens: `input`, `output`, and `cached` where it differs from `input`."""
+
+
+class Prices:
+    """Prices of models. `own` maps a model's name to its Price.
+
+    A name may carry its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers it too.
+    Never asks the network. Raises ConfigError for a rate that is no price.
+    """
+
+    def __init__(self, own: Mapping[str, Price] | None = None) -> None:
+        given = {name: _checked(name, rates) for name, rates in (own or {}).items()}
+        # A model does not say whose it is: `openai:gpt-5-mini` answers as `gpt-5-mini`.
+        bare = {name.partition(":")[2]: rates for name, rates in given.items() if is_provider(name.partition(":")[0])}
+        self._own = {**bare, **given}
+
+    def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
+        """US dollars for `usage` (ledger keys), or None when the price is unknown; the demo model costs 0.0."""
+        given = max(0.0, usage.get("input_tokens", 0))
+        cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
+        written = max(0.0, usage.get("output_tokens", 0))
+        model = model.removeprefix("models/")  # Google's own way of writing names
+        provider, _, bare = model.rpartition(":")
+        undated = _DATE.sub("", bare)
+        if rates := self._own.get(model) or self._own.get(bare) or self._own.get(undated):
+            fresh, reread, output = rates["input"], rates.get("cached", rates["input"]), rates["output"]
+            return ((given - cached) * fresh + cached * reread + written * output) / _MILLION
+        if bare in _FREE:
+            return 0.0
+        names = [(bare, provider), (model, "")] + ([(model, "aws")] if _BEDROCK.search(model) else [])
+        found = (_listed(name, whose, given, cached, written) for name, whose in names)
+        return next((cost for cost in found if cost is not None), None)
+
+
+def _listed(model: str, provider: str, given: float, cached: float, written: float) -> float | None:
+    from genai_prices import Usage, calc_price
+
+    usage = Usage(input_tokens=int(given), cache_read_tokens=int(cached), output_tokens=int(written))
+    if not provider and "/" in model:
+        provider = "openrouter"
+    try:
+        price = calc_price(usage, model, provider_id=_PROVIDERS.get(provider, provider) or None)
+    except (LookupError, ValueError):
+        return None
+    return float(price.total_price)
+
+
+def _checked(name: str, rates: Price) -> Price:
+    unknown = set(rates) - _RATES
+    missing = {"input", "output"} - set(rates)
+    wrong = {rate for rate, value in rates.items() if not _amount(value)}
+    if unknown or missing or wrong:
+        raise ConfigError(
+            f"The price of {name!r} needs `input` and `output`, and may have `cached`, each in US dollars per million "
+            f"tokens; check {', '.join(sorted(unknown | missing | wrong))}."
+        )
+    return dict(rates)
+
+
+def _amount(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < math.inf

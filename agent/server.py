@@ -21,8 +21,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph_sdk import Auth
 
 from donewhen.agent.config import DEMO, read_config
-from donewhen.agent.models import ModelSource
-from donewhen.agent.prices import Prices
+from donewhen.agent.models import ModelSource, Prices
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.state.errors import ConfigError

@@ -17,7 +17,7 @@ from donewhen.agent.cli.terminal import open_terminal
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.run import ThreadInfo
-from donewhen.agent.storage.urls import parse_url
+from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.errors import ConfigError, GoalError, UnknownThread
 from donewhen.state.ledger import KEYS, Limits

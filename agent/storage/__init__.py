@@ -1,8 +1,7 @@
 """Where runs are kept: checkpointer and store behind one URL, and one worker per thread."""
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.storage import Database, Storage
-from donewhen.agent.storage.urls import Location, parse_url
+from donewhen.agent.storage.storage import Database, Location, Storage, parse_url
 from donewhen.state.errors import ConfigError
 
 __all__ = ["Storage", "open_storage"]
@@ -23,7 +22,7 @@ def open_storage(url: str, *, key: bytes | None = None) -> Storage:
 
 def _database(location: Location, cipher: Cipher | None) -> Database:
     if location.kind == "memory":
-        from donewhen.agent.storage.memory import MemoryDatabase
+        from donewhen.agent.storage.storage import MemoryDatabase
 
         return MemoryDatabase()
     if location.kind == "sqlite":

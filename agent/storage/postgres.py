@@ -22,9 +22,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 from typing_extensions import override
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer
-from donewhen.agent.storage.marks import causes, missing_marks
-from donewhen.agent.storage.storage import Opened
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks
+from donewhen.agent.storage.storage import Opened, causes
 from donewhen.agent.storage.thread_store import stop_batching
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 

@@ -11,15 +11,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.marks import missing_marks, sqlite_fault
+from donewhen.agent.storage.cipher import Cipher, missing_marks
 from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
-from donewhen.agent.storage.storage import Opened
+from donewhen.agent.storage.storage import Opened, causes
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768
 """`DnWh`: marks the file as ours, for us and for the `file` command."""
 
+_SQLITE = {
+    "file is not a database": "is not a SQLite database (or it is encrypted by something else)",
+    "malformed": "is damaged: restore a copy, or name another file",
+    "unable to open database file": "cannot be opened: is its folder there, and may you write to it?",
+    "readonly database": "cannot be written: no permission, or opened for reading only",
+    "is locked": "is locked by another process",
+    "disk is full": "cannot be written: the disk is full",
+    "disk i/o error": "cannot be read or written: the disk is full or failing",
+}
 _OWN_FOLDERS = ("donewhen", ".donewhen")
 
 
@@ -201,3 +209,13 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
     if row is None:
         raise sqlite3.DatabaseError(f"no answer to {query}")
     return int(row[0])
+
+
+def sqlite_fault(error: BaseException, display: str) -> StorageError | None:
+    """A StorageError if SQLite is at the bottom of `error`, else None."""
+    for cause in causes(error):
+        if isinstance(cause, sqlite3.Error):
+            text = str(cause)
+            words = next((words for part, words in _SQLITE.items() if part in text.lower()), "failed")
+            return StorageError(f"{display} {words} ({text})")
+    return None

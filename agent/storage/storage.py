@@ -1,21 +1,101 @@
-"""One face for every database: sessions with a lock per thread, readers without, health, and deletion."""
+"""What a storage URL means, and one face for every database: sessions with a lock per thread, readers without."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore
+from langgraph.store.memory import InMemoryStore
 
-from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer
 from donewhen.agent.storage.sealed_saver import SealedSaver
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.storage.urls import check_thread_id
 from donewhen.graph.tools.effects import label
-from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy
+from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
+
+LONGEST_THREAD_ID = 255
+"""Characters; database indexes hold no keys of any length."""
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_FORMS = "memory:, sqlite:///runs.db, a path such as runs.db, or postgresql://user@host/database"
+
+
+@dataclass(frozen=True)
+class Location:
+    """A storage URL, understood."""
+
+    kind: Literal["memory", "sqlite", "postgres"]
+    url: str
+    """As given; may hold a password."""
+    display: str
+    """Fit for logs and errors."""
+    path: Path = Path()
+    """The file of a SQLite database, absolute, symbolic links followed."""
+
+
+def parse_url(url: str) -> Location:
+    """The location that `url` names; raises ConfigError when it names none."""
+    if not url.strip() or "\0" in url:
+        raise ConfigError(f"storage {url!r} is not a storage URL: use {_FORMS}")
+    match = _SCHEME.match(url)
+    scheme = match.group(1).lower() if match else ""
+    if scheme == "memory":
+        if url.split(":", 1)[1].strip("/"):
+            raise ConfigError(f"storage {url!r}: memory: takes nothing after it")
+        return Location("memory", url, "memory:")
+    if scheme in ("postgres", "postgresql"):
+        return Location("postgres", url, without_password(url))
+    if scheme == "sqlite":
+        return _file(url, _sqlite_path(url))
+    if scheme and (url[len(scheme) + 1 :].startswith("/") or not Path(url).exists()):
+        raise ConfigError(f"storage {without_password(url)!r} is of an unknown kind: use {_FORMS}")
+    return _file(url, url)
+
+
+def _sqlite_path(url: str) -> str:
+    rest = url.split(":", 1)[1]
+    path = rest[3:] if rest.startswith("///") else rest
+    if not path.strip("/") or path.startswith("//") or path.endswith(":memory:"):
+        raise ConfigError(
+            f"storage {url!r} names no file: use sqlite:///runs.db, sqlite:////absolute/runs.db or memory:"
+        )
+    return path
+
+
+def _file(url: str, path: str) -> Location:
+    try:
+        resolved = Path(path).expanduser().resolve()
+    except (OSError, RuntimeError) as error:
+        raise ConfigError(f"storage {url!r}: {error}") from error
+    return Location("sqlite", url, f"sqlite:///{resolved}", resolved)
+
+
+def without_password(url: str) -> str:
+    """`url` with every password replaced by `***`."""
+    url = re.sub(r"^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
+    return re.sub(r"(?i)([?&][^=&]*password=)[^&]*", r"\1***", url)
+
+
+def check_thread_id(thread_id: object) -> str:
+    """`thread_id` unchanged. Any text will do; ConfigError when it is empty, too long, or no text at all."""
+    if not isinstance(thread_id, str) or not thread_id:
+        raise ConfigError(f"thread id {thread_id!r} must be a non-empty text")
+    if len(thread_id) > LONGEST_THREAD_ID:
+        raise ConfigError(
+            f"thread id {thread_id[:40]!r}… has {len(thread_id)} characters; {LONGEST_THREAD_ID} are allowed"
+        )
+    if "\0" in thread_id or any("\ud800" <= character <= "\udfff" for character in thread_id):
+        raise ConfigError(f"thread id {thread_id!r} holds a character that no database can store")
+    return thread_id
+
 
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
 
@@ -153,3 +233,45 @@ class Storage:
             if fault is None:
                 raise
             raise fault from error
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what caused it, outermost first."""
+    seen: BaseException | None = error
+    while seen is not None:
+        yield seen
+        seen = seen.__cause__
+
+
+class MemoryDatabase:
+    """Everything is gone with this object; its locks are a set."""
+
+    display = "memory:"
+
+    def __init__(self) -> None:
+        self._saver = InMemorySaver(serde=StrictSerializer())
+        self._store = InMemoryStore()
+        self._held: set[str] = set()
+
+    @asynccontextmanager
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+        if thread_id is None:
+            yield self._saver, self._store
+            return
+        if thread_id in self._held:
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on")
+        self._held.add(thread_id)
+        try:
+            yield self._saver, self._store
+        finally:
+            self._held.discard(thread_id)
+
+    async def thread_ids(self, limit: int) -> list[str]:
+        newest = {thread: max(spaces[""]) for thread, spaces in self._saver.storage.items() if spaces.get("")}
+        return sorted(newest, key=lambda thread: newest[thread], reverse=True)[:limit]
+
+    async def check(self) -> None:
+        return
+
+    def fault(self, error: BaseException) -> StorageError | None:
+        return None

@@ -13,10 +13,8 @@ import psycopg
 import pytest
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.marks import sqlite_fault
-from donewhen.agent.storage.sqlite import SqliteDatabase
-from donewhen.agent.storage.storage import Storage
-from donewhen.agent.storage.urls import parse_url
+from donewhen.agent.storage.sqlite import SqliteDatabase, sqlite_fault
+from donewhen.agent.storage.storage import Storage, parse_url
 from donewhen.state.errors import ConfigError, StorageError
 from tests.storage_servers import fresh_postgres_url, postgres_url
 

@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 
-from donewhen.agent.prices import Prices
+from donewhen.agent.models import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.models import ask as asking
 from donewhen.graph.models.ask import Question, Reply, ask

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage
 from langchain_openai import ChatOpenAI
 
-from donewhen.agent.prices import Prices
+from donewhen.agent.models import Prices
 from donewhen.graph.models.cost import estimate_tokens, usage_of
 from donewhen.state.errors import ConfigError
 from donewhen.testing import WireServer, call, reply
