@@ -90,8 +90,8 @@ def people(draw: st.DrawFn) -> People:
 
 SETTINGS = st.fixed_dictionaries(
     {
-        "limits": LIMITS,
-        "step_limits": LIMITS,
+        "limits": LIMITS.map(lambda drawn: {"rounds": 60, **drawn}),
+        "step_limits": LIMITS.map(lambda drawn: {"rounds": 15, **drawn}),
         "confirm": st.sampled_from(["never", "never", "always"]),
         "on_exhausted": st.sampled_from(["ask", "ask", "ask", "deliver", "stop"]),
         "on_failure": st.sampled_from(["replan", "ask", "deliver"]),
@@ -110,7 +110,7 @@ def check_books(world: World, crowd: People, run: Run, settings: Json) -> None:
     for pause in crowd.pauses:
         check_question(pause, settings, exact=not world.process)
     lost, really = world.uncertain(), world.spent()
-    limits = {"rounds": 100, "replans": 2, "questions": 20, **settings["limits"]}
+    limits = {"replans": 2, "questions": 20, **settings["limits"]}
     really["replans"] = run.spent.get("replans", 0)
     check_limits(world, really, limits, crowd.granted(), lost)
     for key in ("model_calls", "tool_calls", *BOUGHT):
@@ -118,8 +118,7 @@ def check_books(world: World, crowd: People, run: Run, settings: Json) -> None:
         assert least - 1e-6 <= run.spent.get(key, 0) <= really.get(key, 0) + 1e-6, key
     assert len(crowd.questions) <= limits["questions"] + crowd.granted().get("questions", 0)
     for id, record in run.steps.items():
-        own = {"rounds": 15, **settings["step_limits"]}
-        check_limits(world, world.spent(id), own, crowd.granted(id), lost)
+        check_limits(world, world.spent(id), settings["step_limits"], crowd.granted(id), lost)
         if not world.process:
             for key in ("model_calls", "tool_calls", *BOUGHT):
                 assert record["spent"].get(key, 0) == pytest.approx(world.spent(id).get(key, 0)), (id, key)
