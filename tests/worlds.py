@@ -162,9 +162,9 @@ class World:
         return reply("So.", usage=self._asked("deliver", None, "deliver", 0))
 
     def _judges(self, messages: list[BaseMessage], tools: Any) -> Any:
-        # A judge is not told which step it is: the step is in the only observation that there is to see.
+        # A judge is not told which step it is: the step is in the last observation that it is shown.
         text = "\n".join(message.text for message in messages)
-        step = text.split("green ", 1)[1].split("/")[0] if "green " in text else None
+        step = text.rsplit("green ", 1)[1].split("/")[0] if "green " in text else None
         return reply("", [call("verdict", met=True, reason="seen")], usage=self._asked("judge", step, "proof", None))
 
     # The tools ---------------------------------------------------------------------------------------------------

@@ -152,7 +152,10 @@ def honest(met: Met, status: int) -> bool:
     outcome = met.run.outcome or {}
     told = outcome.get("text", "")
     clear = f"HTTP {status}" in told and "It says:" in told and "sk-test" not in told
-    often = met.requests == 1 if status not in TRANSIENT else met.requests == 2
+    again = (
+        status in TRANSIENT or "tool choice" in told.lower()
+    )  # what a server refuses is left out, and asked once more
+    often = met.requests == (2 if again else 1)
     return met.run.status == "failed" and clear and met.charged and often
 
 
