@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.agent.config import Config, read_config
-from donewhen.agent.legs import MISSING, Goal, Legs, configured_for, requested
+from donewhen.agent.legs import MISSING, GoalInput, Legs, configured_for, requested
 from donewhen.agent.models import ModelSource, Price, Prices, Thinking
 from donewhen.agent.run import Run, ThreadInfo, known, list_threads, run_of, thread_info, thread_settings
 from donewhen.agent.storage import Storage, open_storage
@@ -99,7 +99,7 @@ class Agent:
 
     async def start(
         self,
-        goal: Goal,
+        goal: GoalInput,
         *,
         thread_id: str | None = None,
         settings: Given = None,
@@ -142,7 +142,7 @@ class Agent:
 
     def stream(
         self,
-        goal: Goal,
+        goal: GoalInput,
         *,
         thread_id: str | None = None,
         settings: Given = None,

@@ -23,13 +23,13 @@ from donewhen.state.run import Json
 from donewhen.state.settings import Given, Settings, merged
 
 MISSING: Any = object()
-Goal = str | Sequence[Any]
+GoalInput = str | Sequence[Any]
 """A text, content blocks (`{"type": "text", "text": …}`), or messages of which the last one is the request."""
 _TRIES = 3
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
-def requested(goal: Goal) -> list[AnyMessage]:
+def requested(goal: GoalInput) -> list[AnyMessage]:
     """The messages that start a run; the last one is the user's. Raises GoalError for what nobody could work on."""
     if isinstance(goal, str):
         messages: list[Any] = [HumanMessage(goal)]

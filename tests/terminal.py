@@ -14,7 +14,7 @@ from typing import Self
 
 from tests.places import ROOT
 
-COMMAND = [sys.executable, "-m", "donewhen.agent.cli"]
+COMMAND = [sys.executable, "-c", "from donewhen.agent.cli import main; main()"]
 SECONDS = 30.0
 
 

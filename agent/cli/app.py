@@ -19,7 +19,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 StorageUrl = Annotated[
     str | None,
     typer.Option(
@@ -46,7 +46,7 @@ def run(
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
     yes: Yes = False,
-    json: Json = False,
+    json: AsJson = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="Add what stands on stdin to the goal.")] = False,
     thread: Annotated[str | None, typer.Option(help="Go on in this conversation, or name the new one.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
@@ -83,7 +83,7 @@ def run(
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
     def command() -> int:
-        from donewhen.agent.cli.session import Request, run_goal
+        from donewhen.agent.cli.session import RunOptions, run_goal
 
         settings = {
             "confirm": confirm,
@@ -95,7 +95,7 @@ def run(
             "default_answer": default_answer,
             "deadline": deadline,
         }
-        request = Request(goal, dir, model, thread, allow_command or [], mcp, stdin, settings)
+        request = RunOptions(goal, dir, model, thread, allow_command or [], mcp, stdin, settings)
         return run_goal(request, storage=storage, yes=yes, json=json)
 
     _end(command, json)
@@ -122,25 +122,25 @@ def resume(
     dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, where it was moved.")] = None,
     storage: StorageUrl = None,
     yes: Yes = False,
-    json: Json = False,
+    json: AsJson = False,
 ) -> None:
     """Answer what a run waits for, or go on with one that was interrupted."""
 
     def command() -> int:
-        from donewhen.agent.cli.session import Reply, resume_thread
+        from donewhen.agent.cli.session import AnswerOptions, resume_thread
 
-        reply = Reply(answer, approve, reject, cancel, answer_file, id)
+        reply = AnswerOptions(answer, approve, reject, cancel, answer_file, id)
         return resume_thread(thread, reply, model=model, dir=dir, storage=storage, yes=yes, json=json)
 
     _end(command, json)
 
 
 @app.command()
-def threads(storage: StorageUrl = None, json: Json = False) -> None:
+def threads(storage: StorageUrl = None, json: AsJson = False) -> None:
     """List the runs, the latest first."""
 
     def command() -> int:
-        from donewhen.agent.cli.reading import list_threads
+        from donewhen.agent.cli.showing import list_threads
 
         return list_threads(storage=storage, json=json)
 
@@ -148,11 +148,11 @@ def threads(storage: StorageUrl = None, json: Json = False) -> None:
 
 
 @app.command()
-def show(thread: Thread, storage: StorageUrl = None, json: Json = False) -> None:
+def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
 
     def command() -> int:
-        from donewhen.agent.cli.reading import show_thread
+        from donewhen.agent.cli.showing import show_thread
 
         return show_thread(thread, storage=storage, json=json)
 
@@ -164,7 +164,7 @@ def graph() -> None:
     """Print the graph as Mermaid."""
 
     def command() -> int:
-        from donewhen.agent.cli.reading import print_graph
+        from donewhen.agent.cli.showing import print_graph
 
         return print_graph()
 
@@ -172,11 +172,11 @@ def graph() -> None:
 
 
 @app.command()
-def doctor(storage: StorageUrl = None, json: Json = False) -> None:
+def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Say what is installed, configured and reachable; exit 1 if something is broken."""
 
     def command() -> int:
-        from donewhen.agent.cli.reading import run_doctor
+        from donewhen.agent.cli.showing import run_doctor
 
         return run_doctor(storage=storage, json=json)
 

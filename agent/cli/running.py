@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Opened:
+class ReadyAgent:
     """An agent ready to work, and the tools of it that cannot leave the folder."""
 
     agent: Agent
@@ -79,7 +79,7 @@ class Desk:
         return resume_words(self.progress.thread_id, self.storage)
 
 
-Open = Callable[[AsyncExitStack], Coroutine[Any, Any, Opened]]
+Open = Callable[[AsyncExitStack], Coroutine[Any, Any, ReadyAgent]]
 Carry = Callable[[Coroutine[Any, Any, Any]], Any]
 """Runs a leg to its end."""
 Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.running import Desk, Opened, work
+from donewhen.agent.cli.running import Desk, ReadyAgent, work
 from donewhen.agent.cli.terminal import open_terminal
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
@@ -48,7 +48,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Request:
+class RunOptions:
     """The options of `run`."""
 
     goal: str
@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Reply:
+class AnswerOptions:
     """The options of `resume` that answer; at most one of the first five."""
 
     answer: str | None = None
@@ -90,7 +90,7 @@ class Reply:
         return given[0] if self.id is None else {self.id: given[0]}
 
 
-def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) -> int:
+def run_goal(request: RunOptions, *, storage: str | None, yes: bool, json: bool) -> int:
     """Start a run and carry it as far as it goes at this terminal."""
     config, goal = configured(storage), _goal(request)
     terminal = open_terminal(plain=config.plain, may_ask=not json)
@@ -109,7 +109,14 @@ def run_goal(request: Request, *, storage: str | None, yes: bool, json: bool) ->
 
 
 def resume_thread(
-    thread: str, reply: Reply, *, model: str | None, dir: Path | None, storage: str | None, yes: bool, json: bool
+    thread: str,
+    reply: AnswerOptions,
+    *,
+    model: str | None,
+    dir: Path | None,
+    storage: str | None,
+    yes: bool,
+    json: bool,
 ) -> int:
     """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
     value, config = reply.value(), configured(storage)
@@ -185,7 +192,7 @@ def _meant(info: ThreadInfo, thread: str) -> bool:
     return info.thread_id.startswith(thread) if thread else info.status in ("waiting", "running")
 
 
-async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) -> Opened:
+async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) -> ReadyAgent:
     """The agent for these choices; MCP servers stay up until `stack` closes."""
     tools = workspace_tools(choices.dir, commands=choices.allow_commands)
     confined = frozenset(tool.name for tool in tools if tool.name != "run_command")
@@ -196,13 +203,13 @@ async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) ->
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names)
         tools = [*tools, *(await stack.enter_async_context(servers)).tools]
     agent = Agent(choices.model, tools, storage=config.storage, settings=choices.settings, config=config)
-    return Opened(await stack.enter_async_context(agent), confined)
+    return ReadyAgent(await stack.enter_async_context(agent), confined)
 
 
 # --- options
 
 
-def _goal(request: Request) -> str:
+def _goal(request: RunOptions) -> str:
     """The goal from the arguments, from stdin, or from both. Raises GoalError if there is none."""
     given = "" if request.goal == "-" else request.goal
     piped = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
@@ -218,7 +225,7 @@ def _folder(path: Path) -> str:
     return str(path.resolve())
 
 
-def _choices(request: Request, config: Config, *, unattended: bool) -> Choices:
+def _choices(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
     settings = {key: value for key, value in request.settings.items() if value is not None}

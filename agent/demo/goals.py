@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["count", "list", "rows", "value", "read", "search", "report"]
+TaskKind = Literal["count", "list", "rows", "value", "read", "search", "report"]
 # fmt: off
-STEPS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
+STEPS: dict[TaskKind, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "count": (("Count the {files}files{place}", "The number of these files is stated"),
               ("统计{place}{files}文件的数量", "已给出这些文件的数量")),
     "list": (("List the {files}files{place}", "The files are listed"), ("列出{place}{files}文件", "已列出这些文件")),
@@ -24,7 +24,7 @@ STEPS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
                ("把结果写到 {path}", "文件已存在", "文件中有这些结果")),
 }
 """The text of a step and its criteria, in both languages."""
-TOOLS: dict[Kind, list[str]] = {
+TOOLS: dict[TaskKind, list[str]] = {
     "count": ["list_files"], "list": ["list_files"], "search": ["find_text"], "read": ["read_file"],
     "rows": ["describe_data", "query_data"], "value": ["describe_data", "query_data"],
     "report": ["write_file", "read_file"],
@@ -39,7 +39,7 @@ NOUNS = {
 class Task:
     """One thing to do: with a file or in a folder (`path`), with some files, a column or a text (`what`), grouped."""
 
-    kind: Kind
+    kind: TaskKind
     path: str = ""
     what: str = ""
     by: str = ""
@@ -81,7 +81,7 @@ _VERB = r"(?:计算|统计|求出?|算出|得出|查看|看看|找出)?\s*"
 _WRITTEN = r"(?:写(?:入|到|进|在)?|保存(?:到|为|在|成)?|存(?:到|入|为))"
 
 # fmt: off
-_SENTENCES: tuple[tuple[Kind, str], ...] = (
+_SENTENCES: tuple[tuple[TaskKind, str], ...] = (
     ("count", rf"(?:count|how many|(?:count|find|get|state|tell me) the number of|count how many)(?: all)?(?: of)?"
               rf"(?: the)? {_FILES}files?(?: are there| there are| are)?{_HERE}(?: are there| there are)?"),
     ("count", rf"(?:统计|计算|数一?数?)?\s*(?:一下|所有|全部)?的?\s*{_HERE_ZH}{_FILES}\s*文件\s*的?(?:数量|个数)"),
@@ -164,7 +164,7 @@ def _plain(text: str) -> str:
     return _POLITE.sub("", " ".join(text.split()))
 
 
-def _task(kind: Kind, found: dict[str, str | None]) -> Task | None:
+def _task(kind: TaskKind, found: dict[str, str | None]) -> Task | None:
     """The task, unless it is about a kind of file that no tool here reads or writes well."""
     path, by, said = _bare(found.get("path")), _bare(found.get("by")), (found.get("op") or "").lower()
     what = _bare(found.get("what") or found.get("what2"))

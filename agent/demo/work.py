@@ -51,7 +51,7 @@ def stuck(reason: str) -> Decided:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Found:
     """What a tool returned: the observation's id and its text."""
 
     id: str
@@ -63,7 +63,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Desk:
+class Notebook:
     """The step's brief, and the rounds so far: calls made, and what came of them."""
 
     brief: str
@@ -81,7 +81,7 @@ class Desk:
         made = [one for m in self.rounds if isinstance(m, AIMessage) for one in m.tool_calls if one["name"] == name]
         return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]
 
-    def call(self, name: str, **arguments: Any) -> Seen:
+    def call(self, name: str, **arguments: Any) -> Found:
         """What a tool returned. Raises Decided where it was not called yet, or failed."""
         if name not in self.tools:
             raise stuck(f"The tool {name} is not offered here.")
@@ -90,10 +90,10 @@ class Desk:
                 head = _HEAD.match(text)
                 if not head or head["status"] != "ok":
                     raise stuck(_body(text).strip().split("\n")[0][:500])
-                return Seen(head["id"], _body(text))
+                return Found(head["id"], _body(text))
         raise Decided(call(name, **arguments))
 
-    def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[Seen, str, list[dict[str, str]]]:
+    def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[Found, str, list[dict[str, str]]]:
         """What a tool that lists found: how many in all, and those that it lists. Raises Decided if it saw not all."""
         seen = self.call(name, limit=MOST_LINES, **arguments)
         try:
@@ -125,16 +125,16 @@ def _body(text: str) -> str:
 def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
     """The next call of a step: a tool, a question, its end, or giving up with the reason."""
     text, asked = section(brief, "step"), section(brief, "done_when")
-    desk, task = Desk(brief, rounds, tools, is_chinese(text)), read_task(text)
+    notes, task = Notebook(brief, rounds, tools, is_chinese(text)), read_task(text)
     try:
         if task is None:
-            raise stuck(desk.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
-        if refused := desk.replies("finish_step"):
+            raise stuck(notes.say(f"The demo model does not understand “{text}”.", f"演示模型看不懂“{text}”。"))
+        if refused := notes.replies("finish_step"):
             raise stuck(refused[-1][1][:500])
-        wanted = STEPS[task.kind][desk.chinese][1:]
+        wanted = STEPS[task.kind][notes.chinese][1:]
         if len(re.findall(r"^\d+\. ", asked, re.MULTILINE)) != len(wanted) or any(text not in asked for text in wanted):
-            raise stuck(desk.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。"))
-        result, *proofs = _WORK[task.kind](task, desk)
+            raise stuck(notes.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。"))
+        result, *proofs = _WORK[task.kind](task, notes)
     except Decided as decided:
         return cast(AIMessage, decided.args[0])
     checked = [{"criterion": n, "met": True, "evidence": proof} for n, proof in enumerate(proofs, 1)]
@@ -145,51 +145,51 @@ Done = tuple[Any, ...]
 """The result of a step, and for each of its criteria the evidence."""
 
 
-def _files(task: Task, desk: Desk) -> Done:
+def _files(task: Task, notes: Notebook) -> Done:
     where = {"path": task.path} if task.path else {}
-    seen, count, rows = desk.found("list_files", "count", "files", pattern=task.what or "**/*", **where)
+    seen, count, rows = notes.found("list_files", "count", "files", pattern=task.what or "**/*", **where)
     kind, paths = f"{task.what} " if task.what else "", [row["path"] for row in rows]
-    title = desk.say(f"{count} {kind}file{'s' * (count != '1')}", f"{count} 个 {kind}文件")
+    title = notes.say(f"{count} {kind}file{'s' * (count != '1')}", f"{count} 个 {kind}文件")
     quotes = [f'"count": {count}', *paths[:5]]
-    return desk.listed(title, count, paths), [seen.cited(quote) for quote in quotes]
+    return notes.listed(title, count, paths), [seen.cited(quote) for quote in quotes]
 
 
-def _search(task: Task, desk: Desk) -> Done:
+def _search(task: Task, notes: Notebook) -> Done:
     where = {"path": task.path} if task.path else {}
-    seen, count, rows = desk.found("find_text", "matches_total", "matches", query=task.what, **where)
-    title = desk.say(f"{count} line{'s' * (count != '1')} with “{task.what}”", f"{count} 行包含“{task.what}”")
+    seen, count, rows = notes.found("find_text", "matches_total", "matches", query=task.what, **where)
+    title = notes.say(f"{count} line{'s' * (count != '1')} with “{task.what}”", f"{count} 行包含“{task.what}”")
     lines = [f"{row['path']}:{row['line']}: {row['text'][:200]}" for row in rows]
-    return desk.listed(title, count, lines), [seen.cited(f'"matches_total": {count}')]
+    return notes.listed(title, count, lines), [seen.cited(f'"matches_total": {count}')]
 
 
-def _read(task: Task, desk: Desk) -> Done:
-    seen = desk.call("read_file", path=task.path, limit=MOST_CHARS)
+def _read(task: Task, notes: Notebook) -> Done:
+    seen = notes.call("read_file", path=task.path, limit=MOST_CHARS)
     shown = seen.text.strip("\n")
     if more := re.search(r"\[more follows, the file has (\d+) bytes;[^\n]*\]\Z", shown):
-        shown = shown[: more.start()] + desk.say(f"(the beginning of {more[1]} bytes)", f"（{more[1]} 字节的开头）")
+        shown = shown[: more.start()] + notes.say(f"(the beginning of {more[1]} bytes)", f"（{more[1]} 字节的开头）")
     first = next((line.strip() for line in shown.splitlines() if line.strip()), "")
-    return f"{task.path}{desk.say(':', '：')}\n{shown}", [seen.cited(first[:100])]
+    return f"{task.path}{notes.say(':', '：')}\n{shown}", [seen.cited(first[:100])]
 
 
-def _report(task: Task, desk: Desk) -> Done:
-    parts = [text for _, text in results(desk.brief)]
+def _report(task: Task, notes: Notebook) -> Done:
+    parts = [text for _, text in results(notes.brief)]
     if not parts or any("characters left out" in text for text in parts):
-        raise stuck(desk.say("The results cannot be seen in full.", "看不到完整的结果。"))
-    goal = " ".join(section(desk.brief, "goal").split())
-    text = "\n\n".join([desk.say("# Report", "# 报告"), f"> {goal}", *parts]) + "\n"
-    written = desk.call("write_file", path=task.path, content=text)
-    seen = desk.call("read_file", path=task.path, limit=len(text) + 1)
+        raise stuck(notes.say("The results cannot be seen in full.", "看不到完整的结果。"))
+    goal = " ".join(section(notes.brief, "goal").split())
+    text = "\n\n".join([notes.say("# Report", "# 报告"), f"> {goal}", *parts]) + "\n"
+    written = notes.call("write_file", path=task.path, content=text)
+    seen = notes.call("read_file", path=task.path, limit=len(text) + 1)
     if seen.text.strip() != text.strip():
-        raise stuck(desk.say("The file is not what was written.", "文件与写入的内容不同。"))
+        raise stuck(notes.say("The file is not what was written.", "文件与写入的内容不同。"))
     quotes = [seen.cited(part.strip().splitlines()[-1]) for part in parts]
-    return desk.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.cited()], quotes
+    return notes.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.cited()], quotes
 
 
-def _data(task: Task, desk: Desk) -> Done:
+def _data(task: Task, notes: Notebook) -> Done:
     """A column's value, or the number of rows, as a whole or by group; empty cells are left out, and it says so."""
-    seen = desk.call("describe_data", path=task.path)
+    seen = notes.call("describe_data", path=task.path)
     known = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
-    by, what = (_column(word, list(known), task, desk) if word else "" for word in (task.by, task.what))
+    by, what = (_column(word, list(known), task, notes) if word else "" for word in (task.by, task.what))
     if what and ("NOTE:" in known[what] or known[what].startswith("VARCHAR")):
         raise stuck(f"{what}: {known[what]}"[:300])
     value = f"{task.operation}({_name(what)}) AS value, count(*) - count({_name(what)}) AS empty" if what else ""
@@ -198,48 +198,48 @@ def _data(task: Task, desk: Desk) -> Done:
     if by:
         sql = f"SELECT {_name(by)} AS key, {value}, count(*) OVER () AS groups FROM {table} GROUP BY 1"
         sql += f" ORDER BY value DESC NULLS LAST, key LIMIT {MOST_LINES}"
-    seen = desk.call("query_data", sql=sql)
-    rows = _rows(seen, desk)
-    noun = NOUNS[task.operation][desk.chinese] if what else desk.say("rows", "数据行数")
-    title = desk.say(f"{noun} {what}".strip().capitalize(), f"{what}{'的' * bool(what)}{noun}")
-    title += desk.say(f" in {task.path}", f"（{task.path}）") + (desk.say(f" by {by}", f"，按 {by}") if by else "")
+    seen = notes.call("query_data", sql=sql)
+    rows = _rows(seen, notes)
+    noun = NOUNS[task.operation][notes.chinese] if what else notes.say("rows", "数据行数")
+    title = notes.say(f"{noun} {what}".strip().capitalize(), f"{what}{'的' * bool(what)}{noun}")
+    title += notes.say(f" in {task.path}", f"（{task.path}）") + (notes.say(f" by {by}", f"，按 {by}") if by else "")
     if any(row.get("empty", "0") != "0" for row in rows):
-        title += desk.say(", without empty cells", "，不含空值")
+        title += notes.say(", without empty cells", "，不含空值")
     if not by:
         return f"{title}: {rows[0]['value']}", [seen.cited(rows[0]["value"])]
     lines = [f"{row['key']}: {row['value']}" for row in rows]
     quotes = [seen.cited(f"{row['key']} | {row['value']}") for row in rows[:10]]
-    return desk.listed(title, rows[0]["groups"], lines), quotes
+    return notes.listed(title, rows[0]["groups"], lines), quotes
 
 
 def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _rows(seen: Seen, desk: Desk) -> list[dict[str, str]]:
+def _rows(seen: Found, notes: Notebook) -> list[dict[str, str]]:
     """The rows of a query's result, all of them."""
     names, *lines = [line.split(" | ") for line in seen.text.strip().splitlines()]
     end = lines.pop() if lines else []
     if not lines or end != [f"({len(lines)} rows)"] or any(len(line) != len(names) for line in lines):
-        raise stuck(desk.say("The demo model cannot read this result.", "演示模型读不懂这个结果。"))
+        raise stuck(notes.say("The demo model cannot read this result.", "演示模型读不懂这个结果。"))
     return [dict(zip(names, line, strict=True)) for line in lines]
 
 
-def _column(word: str, known: list[str], task: Task, desk: Desk) -> str:
+def _column(word: str, known: list[str], task: Task, notes: Notebook) -> str:
     """The column that is meant; the user is asked where no name says so."""
     same = next((names.split() for names in _SAME.split("|") if _folded(word) in names.split()), [])
     for fits in ([word], [_folded(word)], same):
         found = [column for column in known if column in fits or _folded(column) in fits]
         if len(found) == 1:
             return found[0]
-    question = desk.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
-    told = [reply for made, reply in desk.replies("ask_user") if made.get("question") == question]
+    question = notes.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
+    told = [reply for made, reply in notes.replies("ask_user") if made.get("question") == question]
     if not told:
         raise Decided(call("ask_user", question=question, options=known[:20]))
     answer = _folded(_body(told[0]))
     found = [column for column in known if _folded(column) == answer]
     if not found:
-        raise stuck(desk.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
+        raise stuck(notes.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
     return found[0]
 
 

@@ -27,7 +27,7 @@ from donewhen.agent.storage.storage import Opened, causes
 from donewhen.agent.storage.thread_store import stop_batching
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
-Connection = psycopg.AsyncConnection[DictRow]
+PgConnection = psycopg.AsyncConnection[DictRow]
 
 _PATIENCE = 10.0
 """Seconds to wait for a connection, and for another process that is setting up the tables."""
@@ -83,7 +83,7 @@ class _Line:
 
     sessions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SESSIONS))
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
-    handed: list[Connection] = field(default_factory=list)
+    handed: list[PgConnection] = field(default_factory=list)
     waiting: int = 0
 
 
@@ -152,7 +152,7 @@ class PostgresDatabase:
                 return StorageError(f"{self.display} failed: {text}")
         return None
 
-    async def _turn(self, stack: AsyncExitStack, *, session: bool) -> Connection:
+    async def _turn(self, stack: AsyncExitStack, *, session: bool) -> PgConnection:
         """A connection, when it is our turn to have one."""
         line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
         if _holding.get():
@@ -161,7 +161,7 @@ class PostgresDatabase:
             await stack.enter_async_context(line.looks)
             return await self._connect(stack)
         line.waiting += 1
-        connection: Connection | None = None
+        connection: PgConnection | None = None
         try:
             await stack.enter_async_context(line.sessions)
             if line.handed:
@@ -172,11 +172,11 @@ class PostgresDatabase:
             await _close_spare(line)
         return connection or await self._connect(stack, line)
 
-    async def _connect(self, stack: AsyncExitStack, line: _Line | None = None) -> Connection:
+    async def _connect(self, stack: AsyncExitStack, line: _Line | None = None) -> PgConnection:
         deadline = asyncio.get_running_loop().time() + _FULL_PATIENCE
         while True:
             try:
-                connection = await Connection.connect(
+                connection = await PgConnection.connect(
                     make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
                 )
                 break
@@ -191,7 +191,7 @@ class PostgresDatabase:
             stack.push_async_callback(_hand_on, connection, line)
         return connection
 
-    async def _prepared(self, connection: Connection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
+    async def _prepared(self, connection: PgConnection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
         saver = _TextSaver(connection, serde=StrictSerializer())
         store = _ReadingStore(connection)
         await stop_batching(store)
@@ -200,7 +200,7 @@ class PostgresDatabase:
             await self._set_up(connection, saver, store)
         return saver, store
 
-    async def _set_up(self, connection: Connection, saver: AsyncPostgresSaver, store: AsyncPostgresStore) -> None:
+    async def _set_up(self, connection: PgConnection, saver: AsyncPostgresSaver, store: AsyncPostgresStore) -> None:
         key = _lock_key("\0set up")
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         # Polled: a waiting lock statement would hold up CREATE INDEX CONCURRENTLY, and that the lock.
@@ -216,7 +216,7 @@ class PostgresDatabase:
         finally:
             await _unlock(connection, key)
 
-    async def _missing_marks(self, connection: Connection) -> dict[str, str]:
+    async def _missing_marks(self, connection: PgConnection) -> dict[str, str]:
         found: dict[str, str] = {}
         if await _one(connection, "SELECT to_regclass('donewhen_meta')"):
             cursor = await connection.execute("SELECT name, value FROM donewhen_meta")
@@ -233,7 +233,7 @@ class PostgresDatabase:
         )
 
 
-async def _hand_on(connection: Connection, line: _Line) -> None:
+async def _hand_on(connection: PgConnection, line: _Line) -> None:
     """Leave a connection that is as good as new to whoever waits for one."""
     if connection.info.transaction_status == TransactionStatus.IDLE:
         line.handed.append(connection)
@@ -253,17 +253,17 @@ def _lock_key(name: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-async def _try_lock(connection: Connection, key: int) -> bool:
+async def _try_lock(connection: PgConnection, key: int) -> bool:
     return bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", key))
 
 
-async def _unlock(connection: Connection, key: int) -> None:
+async def _unlock(connection: PgConnection, key: int) -> None:
     # Closing frees it too, but a little later; and a broken connection has lost it already.
     with suppress(psycopg.Error):
         await connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
 
 
-async def _write_marks(connection: Connection, marks: dict[str, str]) -> None:
+async def _write_marks(connection: PgConnection, marks: dict[str, str]) -> None:
     for name, value in marks.items():
         await connection.execute(
             "INSERT INTO donewhen_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
@@ -271,7 +271,7 @@ async def _write_marks(connection: Connection, marks: dict[str, str]) -> None:
         )
 
 
-async def _one(connection: Connection, query: Any, *arguments: Any) -> Any:
+async def _one(connection: PgConnection, query: Any, *arguments: Any) -> Any:
     cursor = await connection.execute(query, arguments)
     row = await cursor.fetchone()
     return None if row is None else next(iter(row.values()))

@@ -26,7 +26,7 @@ from donewhen.agent.storage.cipher import StrictSerializer
 
 TOGETHER = 64
 """Calls that are committed together at most."""
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
 class _Connection(sqlite3.Connection):
@@ -44,7 +44,7 @@ class _Connection(sqlite3.Connection):
 
 
 @dataclass
-class _Call:
+class _Work:
     """Something to be done with the file, and who waits for it."""
 
     work: Callable[["SqliteFile"], Any]
@@ -68,18 +68,20 @@ class SqliteFile:
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
         self._patience = patience
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[_Work | None] = SimpleQueue()
         self._closed: Future[None] = Future()
         self.users = 0
         threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
 
-    def begin(self, work: Callable[["SqliteFile"], Answer], *, writes: bool, alone: bool = False) -> Future[Answer]:
+    def begin(self, work: Callable[["SqliteFile"], Returned], *, writes: bool, alone: bool = False) -> Future[Returned]:
         """Put a call in line."""
-        call = _Call(work, writes, alone)
+        call = _Work(work, writes, alone)
         self._calls.put(call)
         return call.future
 
-    async def call(self, work: Callable[["SqliteFile"], Answer], *, writes: bool = True, alone: bool = False) -> Answer:
+    async def call(
+        self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
+    ) -> Returned:
         """Put a call in line and wait for its answer."""
         return await asyncio.wrap_future(self.begin(work, writes=writes, alone=alone))
 
@@ -124,7 +126,7 @@ class SqliteFile:
         self.saver = SqliteSaver(self.connection, serde=StrictSerializer())
         self.store = SqliteStore(self.connection)
 
-    def _in_line(self, first: _Call) -> tuple[list[_Call], _Call | None]:
+    def _in_line(self, first: _Work) -> tuple[list[_Work], _Work | None]:
         """What can be committed with the first call, and a call after these that has to be made alone."""
         together = [first]
         while len(together) < TOGETHER:
@@ -142,7 +144,7 @@ class SqliteFile:
             together.append(call)
         return together, None
 
-    def _commit(self, calls: list[_Call]) -> None:
+    def _commit(self, calls: list[_Work]) -> None:
         """One transaction for all; a call that fails is undone alone."""
         try:
             self.connection.say("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
@@ -156,7 +158,7 @@ class SqliteFile:
                 call.outcome = (None, error)
         self._answer(calls)
 
-    def _tried(self, call: _Call, savepoint: str) -> _Call:
+    def _tried(self, call: _Work, savepoint: str) -> _Work:
         try:
             if savepoint:
                 self.connection.say(savepoint)
@@ -170,7 +172,7 @@ class SqliteFile:
         return call
 
     @staticmethod
-    def _answer(calls: list[_Call]) -> None:
+    def _answer(calls: list[_Work]) -> None:
         for call in calls:
             answer, error = call.outcome
             if error is not None:
@@ -234,7 +236,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
         self.file = file
         self._reads = reads
 
-    async def _call(self, work: Callable[[SqliteSaver], Answer], *, writes: bool) -> Answer:
+    async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
         if self._reads and writes:
             raise sqlite3.OperationalError("attempt to write a readonly database")
         return await self.file.call(lambda file: work(file.saver), writes=writes)

@@ -15,8 +15,9 @@ from donewhen.agent.run import Run
 from donewhen.agent.testing.crash import Crash, midway, note, notes
 from donewhen.state.errors import ThreadBusy, UnknownThread
 from donewhen.state.proof.journal import canonical
+from donewhen.state.run import Json
 
-Row = dict[str, Any]
+EffectRow = dict[str, Any]
 
 
 class EffectLedger:
@@ -26,7 +27,7 @@ class EffectLedger:
         self.path = path
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[EffectRow]:
         """What happened, oldest first: `{tool, arguments, effect, key, result}`."""
         return notes(self.path)
 
@@ -126,7 +127,6 @@ async def _step(
     return await agent.resume(thread_id, {pause["id"]: answers(pause)})
 
 
-Json = dict[str, Any]
 SETTLED = ("A person confirmed that this call took effect", "The call took effect before an interruption")
 """How observations begin whose effect was found out after a crash, and whose output was lost with it."""
 COUNTED = ("rounds", "model_calls", "tool_calls", "input_tokens", "output_tokens", "questions", "replans")
@@ -215,13 +215,15 @@ def _decisions(end: Json) -> Counter[str]:
     )
 
 
-def doubled(ledger: EffectLedger | Iterable[Row], like: EffectLedger | Iterable[Row] | None = None) -> list[str]:
+def doubled(
+    ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow] | None = None
+) -> list[str]:
     """Calls that took effect more often than in `like` (default: than once). Idempotent ones may repeat."""
     wanted, found = _counts(like, ("write",)), _counts(ledger, ("write",))
     return [f"{call}: {count} times" for call, count in found.items() if count > (1 if like is None else wanted[call])]
 
 
-def lost(ledger: EffectLedger | Iterable[Row], like: EffectLedger | Iterable[Row]) -> list[str]:
+def lost(ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow]) -> list[str]:
     """Calls that took effect in `like` and not, or more seldom, here."""
     every = ("write", "idempotent")
     found = _counts(ledger, every)
@@ -230,18 +232,18 @@ def lost(ledger: EffectLedger | Iterable[Row], like: EffectLedger | Iterable[Row
 
 
 def effects_at_most_once(
-    ledger: EffectLedger | Iterable[Row], like: EffectLedger | Iterable[Row] | None = None
+    ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow] | None = None
 ) -> None:
     """Fails if a write took effect more often than in `like`, the ledger of a run undisturbed (default: than once)."""
     assert not (found := doubled(ledger, like)), f"effects happened more than once: {'; '.join(found)}"
 
 
-def nothing_lost(ledger: EffectLedger | Iterable[Row], like: EffectLedger | Iterable[Row]) -> None:
+def nothing_lost(ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow]) -> None:
     """Fails if an effect of `like`, the ledger of an uninterrupted run, did not happen here."""
     assert not (found := lost(ledger, like)), f"effects were lost: {'; '.join(found)}"
 
 
-def _counts(ledger: EffectLedger | Iterable[Row] | None, effects: Sequence[str]) -> Counter[str]:
+def _counts(ledger: EffectLedger | Iterable[EffectRow] | None, effects: Sequence[str]) -> Counter[str]:
     rows = ledger.rows if isinstance(ledger, EffectLedger) else list(ledger or ())
     return Counter(f"{row['tool']}{canonical(row['arguments'])}" for row in rows if row["effect"] in effects)
 

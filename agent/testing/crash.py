@@ -27,7 +27,7 @@ from donewhen.agent.tools import as_tools
 from donewhen.state.errors import StorageError
 
 Mode = Literal["raise", "kill", "freeze"]
-Phase = Literal["before", "inside", "after"]
+ToolPhase = Literal["before", "inside", "after"]
 STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
 """Boundaries of a storage; `.done` is right after the operation, when nobody was told of it yet."""
 WRITTEN = ("put.done", "put_writes.done", "store.done")
@@ -114,7 +114,7 @@ def midway() -> None:
 
 def crashing_tool(
     tool: BaseTool | Callable[..., Any],
-    phase: Phase | None = None,
+    phase: ToolPhase | None = None,
     at: int = 1,
     *,
     mode: Mode = "raise",

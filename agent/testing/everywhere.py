@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from donewhen.agent.testing.crash import Crash, Crashed, Mode, Phase, notes
+from donewhen.agent.testing.crash import Crash, Crashed, Mode, ToolPhase, notes
 from donewhen.state.errors import StorageError
 
 DIARY = "diary.jsonl"
@@ -37,7 +37,7 @@ Point = int | tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Exit:
+class ProcessEnd:
     """How a process ended."""
 
     code: int
@@ -73,7 +73,7 @@ class ForkServer:
 
     def run(
         self, target: str, arguments: Mapping[str, Any], folder: Path, *, name: str = "process", seconds: float = 60.0
-    ) -> Exit:
+    ) -> ProcessEnd:
         """Call the function, which may be a coroutine function, with JSON arguments and wait for its end.
 
         `folder` (created) gets its output and result as files called `name`. After `seconds` SIGALRM ends it.
@@ -89,7 +89,7 @@ class ForkServer:
         if not answer:
             raise RuntimeError(f"the fork server ended with {self._process.wait()}; what it printed says why")
         said = json.loads(result.read_text("utf-8")) if result.exists() else None
-        return Exit(int(answer), said, output.read_text("utf-8", "replace"))
+        return ProcessEnd(int(answer), said, output.read_text("utf-8", "replace"))
 
 
 def resolve(target: str) -> Any:
@@ -232,7 +232,7 @@ def _trial(
     """Let processes die one after the other, then one come to the end."""
     place = folder / ("-".join(map(str, point)) or "undisturbed")
     died: list[str] = []
-    ended = Exit(0, None, "")
+    ended = ProcessEnd(0, None, "")
     took = 0.0
     for number, at in enumerate([*point, None], 1):
         given = {**common, "folder": str(place), "at": at}
@@ -248,7 +248,7 @@ def _trial(
     return Trial(point, tuple(died), place, result.get("result"), trace, took, pick_up, error)
 
 
-def _death(ended: Exit, place: Path, before: int) -> str | None:
+def _death(ended: ProcessEnd, place: Path, before: int) -> str | None:
     """The boundary at which a process died as it should; None if it came to its end, one way or another."""
     crashes = [row["crashed"] for row in notes(place / DIARY) if "crashed" in row]
     if len(crashes) <= before or (ended.code != -signal.SIGKILL and not (ended.code == 0 and ended.result["failed"])):
@@ -275,4 +275,4 @@ async def live(
 
 def tool_boundaries(name: str) -> list[str]:
     """The boundaries of one tool."""
-    return [f"{name}.{phase}" for phase in get_args(Phase)]
+    return [f"{name}.{phase}" for phase in get_args(ToolPhase)]

@@ -10,9 +10,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Inva
 from langchain_core.messages.tool import ToolCall, invalid_tool_call, tool_call, tool_call_chunk
 
 Call: TypeAlias = ToolCall | InvalidToolCall
-Evidence: TypeAlias = str | tuple[str, str]
+Citation: TypeAlias = str | tuple[str, str]
 """An observation id, or an observation id and a quote from it."""
-Evidences: TypeAlias = Evidence | Sequence[Evidence]
+Citations: TypeAlias = Citation | Sequence[Citation]
 """One for criterion 1, or a list with one per criterion."""
 
 
@@ -94,7 +94,7 @@ def decline(reason: str, guidance: str) -> ToolCall:
     return call("decline", reason=reason, guidance=guidance)
 
 
-def criterion(number: int, *evidence: Evidence, met: bool = True, note: str | None = None) -> dict[str, Any]:
+def criterion(number: int, *evidence: Citation, met: bool = True, note: str | None = None) -> dict[str, Any]:
     """One item of a goal_check: criterion `number`, from 1, shown by `"s1.1"` or `("s1.1", "quote")`."""
     cited = [{"observation": e} if isinstance(e, str) else {"observation": e[0], "quote": e[1]} for e in evidence]
     item: dict[str, Any] = {"criterion": number, "met": met, "evidence": cited}
@@ -103,7 +103,7 @@ def criterion(number: int, *evidence: Evidence, met: bool = True, note: str | No
 
 def finish_step(
     result: str,
-    evidence: Evidences | None = None,
+    evidence: Citations | None = None,
     *,
     goal_check: Sequence[Mapping[str, Any]] | None = None,
 ) -> ToolCall:
@@ -117,7 +117,7 @@ def finish_step(
 
 def finish_task(
     result: str,
-    evidence: Evidences | None = None,
+    evidence: Citations | None = None,
     *,
     goal_check: Sequence[Mapping[str, Any]] | None = None,
     reason: str = "",
@@ -143,14 +143,14 @@ def observed(messages: Sequence[BaseMessage]) -> list[str]:
     return [match[1] for match in found if match]
 
 
-def _goal_check(evidence: Evidences | None, goal_check: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+def _goal_check(evidence: Citations | None, goal_check: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
     if evidence is not None and goal_check is not None:
         raise ValueError("give evidence or goal_check, not both")
     if goal_check is not None:
         return [dict(item) for item in goal_check]
     if evidence is None:
         return []
-    listed = evidence if isinstance(evidence, list) else [cast(Evidence, evidence)]
+    listed = evidence if isinstance(evidence, list) else [cast(Citation, evidence)]
     return [criterion(number, one) for number, one in enumerate(listed, 1)]
 
 

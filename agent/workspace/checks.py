@@ -15,7 +15,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from donewhen.agent.workspace.files import FilePath, open_text
-from donewhen.agent.workspace.processes.patterns import Pattern, pattern
+from donewhen.agent.workspace.processes.matching import Pattern, pattern
 from donewhen.agent.workspace.root import Root
 from donewhen.graph.tools.arguments import unique_items
 

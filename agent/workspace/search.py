@@ -11,9 +11,9 @@ from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace.files import open_text
-from donewhen.agent.workspace.processes.patterns import pattern as running_pattern
+from donewhen.agent.workspace.processes.matching import pattern as running_pattern
 from donewhen.agent.workspace.root import Root, shown
-from donewhen.agent.workspace.walk import Entry, Walk, path_matcher, walk_of
+from donewhen.agent.workspace.walk import FileEntry, Walk, path_matcher, walk_of
 
 SECONDS = 20.0
 LINE_CHARS = 10_000
@@ -22,7 +22,7 @@ BATCH = 500
 MAX_LINKS = 20
 
 Where = Annotated[str, Field(description="folder (or one file) to look in, relative to the workspace")]
-Pattern = Annotated[str, Field(description="which files: '*.csv' by name at any depth, 'data/**/*.csv' by path")]
+PathPattern = Annotated[str, Field(description="which files: '*.csv' by name at any depth, 'data/**/*.csv' by path")]
 Line = tuple[int, str]
 Search = Callable[[Sequence[str]], Sequence[bool]]
 
@@ -30,7 +30,7 @@ Search = Callable[[Sequence[str]], Sequence[bool]]
 def list_files(
     root: Root,
     path: Where = ".",
-    pattern: Pattern = "**/*",
+    pattern: PathPattern = "**/*",
     limit: Annotated[int, Field(ge=1, le=5000, description="files listed at most; count counts all")] = 500,
 ) -> str:
     """List the files below a folder with their sizes, at any depth; `count` is how many match in all.
@@ -52,7 +52,7 @@ def find_text(
     root: Root,
     query: Annotated[str, Field(min_length=1, max_length=500, description="the text to look for")],
     path: Where = ".",
-    pattern: Pattern = "*",
+    pattern: PathPattern = "*",
     regex: Annotated[bool, Field(description="whether query is a regular expression")] = False,
     ignore_case: Annotated[bool, Field(description="whether capitals and small letters are the same")] = True,
     limit: Annotated[int, Field(ge=1, le=1000, description="matches listed at most; matches_total counts all")] = 200,
@@ -80,7 +80,7 @@ def find_text(
     return _result(found, walk, truncated=total > len(matches))
 
 
-def _matching(walk: Walk, pattern: str) -> Iterator[Entry]:
+def _matching(walk: Walk, pattern: str) -> Iterator[FileEntry]:
     wanted = path_matcher(pattern)
     depth = len(walk.start) if walk.single is None else len(walk.start) - 1
     return (entry for entry in walk if wanted(entry.parts[depth:]))
@@ -103,7 +103,7 @@ def _found_lines(lines: Iterator[Line], search: Search, until: float) -> Iterato
         yield from itertools.compress(batch, search([line for _, line in batch]))
 
 
-def _lines(root: Root, entry: Entry, walk: Walk) -> Iterator[Line]:
+def _lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:
     """Numbered lines; an endless line comes in pieces of one number. Binary and vanished files have none."""
     try:
         with root.open(shown(entry.parts)) as file, open_text(file, entry.path, newline=None) as text:

@@ -28,7 +28,7 @@ BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A regular file: its names from the root on, and its size in bytes."""
 
     parts: Parts
@@ -46,7 +46,7 @@ class Walk:
 
     open_folder: OpenFolder
     start: Parts
-    single: Entry | None = None
+    single: FileEntry | None = None
     """Set when `start` is a file: the only entry."""
     links: list[str] = field(default_factory=list)
     """Symbolic links, not followed."""
@@ -54,7 +54,7 @@ class Walk:
     """Whether the tree was too large or too deep to see all of it."""
     _seen: int = 0
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[FileEntry]:
         if self.single is not None:
             yield self.single
             return
@@ -71,8 +71,8 @@ class Walk:
             yield from files
             waiting.extend(reversed(folders))
 
-    def _read(self, parts: Parts) -> tuple[list[Entry], list[Parts]]:
-        files: list[Entry] = []
+    def _read(self, parts: Parts) -> tuple[list[FileEntry], list[Parts]]:
+        files: list[FileEntry] = []
         folders: list[Parts] = []
         with self.open_folder(parts) as descriptor, os.scandir(descriptor) as scan:
             room = MAX_ENTRIES - self._seen
@@ -102,7 +102,7 @@ def walk_of(root: Root, path: str) -> Walk:
     if kind == "a folder":
         return Walk(root.folder, parts)
     with root.open(path) as file:
-        return Walk(root.folder, parts, single=Entry(parts, os.fstat(file.fileno()).st_size))
+        return Walk(root.folder, parts, single=FileEntry(parts, os.fstat(file.fileno()).st_size))
 
 
 def hidden(name: str) -> bool:
@@ -120,9 +120,9 @@ def near_names(root: Root, parts: Parts) -> list[str]:
     return [path for name in close for path in names[name]][:3]
 
 
-def _entry(entry: os.DirEntry[str], parts: Parts) -> list[Entry]:
+def _entry(entry: os.DirEntry[str], parts: Parts) -> list[FileEntry]:
     try:
-        return [Entry(parts, entry.stat(follow_symlinks=False).st_size)]
+        return [FileEntry(parts, entry.stat(follow_symlinks=False).st_size)]
     except FileNotFoundError:
         return []
 

@@ -51,7 +51,7 @@ GIT_OVERRIDES = {
 }
 
 Argument = Annotated[str, Field(max_length=20_000)]
-Arguments = Annotated[
+CommandLine = Annotated[
     list[Argument],
     Field(min_length=1, max_length=200, description="program and arguments, e.g. ['git', 'status']"),
 ]
@@ -101,7 +101,7 @@ class Output:
 
 
 @dataclass
-class Ended:
+class ProgramEnd:
     """How a program ended, and what it wrote."""
 
     stdout: Output
@@ -111,7 +111,7 @@ class Ended:
 
 
 def run_command(
-    root: Root, programs: Programs, command: Arguments, timeout: Seconds = 60, *, stop: threading.Event | None = None
+    root: Root, programs: Programs, command: CommandLine, timeout: Seconds = 60, *, stop: threading.Event | None = None
 ) -> str:
     """Run one program, without a shell, in the workspace folder. Returns exit_code, stdout and stderr.
 
@@ -159,7 +159,7 @@ def run_process(
     seconds: float,
     stop: threading.Event | None = None,
     keep: int = KEPT_BYTES,
-) -> Ended:
+) -> ProgramEnd:
     """Run a program until it ends, its time is over or `stop` is set; whatever it started ends with it.
 
     So it does when this process dies: see `supervisor`. Raises ToolException when it cannot be started.
@@ -177,10 +177,10 @@ def run_process(
     except (OSError, UnicodeEncodeError) as error:
         raise ToolException(f"{os.path.basename(command[0])} could not be started: {error}.") from None
     with child:
-        return _watch(child, seconds, stop or threading.Event(), Ended(Output(keep), Output(keep)))
+        return _watch(child, seconds, stop or threading.Event(), ProgramEnd(Output(keep), Output(keep)))
 
 
-def _watch(child: subprocess.Popen[bytes], seconds: float, stop: threading.Event, ended: Ended) -> Ended:
+def _watch(child: subprocess.Popen[bytes], seconds: float, stop: threading.Event, ended: ProgramEnd) -> ProgramEnd:
     assert child.stdin is not None
     assert child.stdout is not None
     assert child.stderr is not None
