@@ -29,7 +29,7 @@ def test_importing_costs_nothing() -> None:
 
 
 async def test_start_resume_get_receipt_delete() -> None:
-    """§9: the life of a run through the public face."""
+    """§9, A4: the life of a run through the public face; what is noted on it is its `metadata`."""
     model = one_step()
     async with Agent(model, storage="memory:") as agent:
         run = await agent.start("do it", thread_id="t", metadata={"folder": "/work"})

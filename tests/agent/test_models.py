@@ -83,7 +83,7 @@ async def test_fields_of_one_s_own_are_sent_and_merged() -> None:
 
 
 async def test_roles_and_names_choose_the_model() -> None:
-    """P01: one model per role; a name given with the call comes first."""
+    """P01, A3: one model per role; a name given with the call comes first."""
     with WireServer(["x"] * 3) as server:
         models = ModelSource("main", {"judge": "strict"}, config=Connection("unused", "key", server.base_url))
         names = [await sent(models, server, *which) for which in (("plan",), ("judge",), ("judge", "openai:other"))]

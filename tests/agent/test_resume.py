@@ -249,7 +249,7 @@ async def test_days_later_with_other_settings(storage: Storage) -> None:
 
 
 async def test_a_second_delivery_of_a_plain_answer_approves_nothing_else(storage: Storage) -> None:
-    """W4, C06: whoever delivers it, with whichever agent; given with the run, or an id, the same word is clear."""
+    """W4, U4, C06: whoever delivers it, with whichever agent; given with the run, or an id, the same word is clear."""
     outbox = Outbox()
     model = sending(HI)
     agent = Agent(model, [outbox.tool()], storage=storage)

@@ -1,11 +1,13 @@
 """Steps at work: what a model sees of them, how it decides, and how they end."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from donewhen import Executor
+from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import (
     ScriptedModel,
     ask_user,
@@ -218,6 +220,24 @@ async def test_an_executor_with_tools_of_its_own_has_no_others() -> None:
     assert "there is no tool 'look'" in flow.told("correction")[0]["text"]
     assert "total" in requests(model, "s1")[0].tool_names
     assert "look" not in requests(model, "s1")[0].tool_names
+
+
+async def test_a_step_is_offered_reads_and_what_it_lists(tmp_path: Path) -> None:
+    """K1: neither writes that the step does not list, nor tools that only decide checks."""
+
+    def save(what: str) -> str:
+        """Save."""
+        return "saved"
+
+    def drop(what: str) -> str:
+        """Drop."""
+        return "dropped"
+
+    model = one_step([call("save", what="x"), finish_step("x", "s1.1")], tools=["save"])
+    await play(model, [save, drop, *workspace_tools(tmp_path)], effects={"save": "write", "drop": "write"})
+    offered = set(requests(model, "s1")[0].tool_names)
+    assert {"save", "read_file", "find_text"} <= offered
+    assert not offered & {"drop", "write_file", "delete_file", "file_exists", "file_contains", "matches_schema"}
 
 
 async def test_what_only_an_executor_has_is_offered_to_nobody_else() -> None:

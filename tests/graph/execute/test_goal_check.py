@@ -50,6 +50,15 @@ def checked(expect: Any, tool: str = "count", **arguments: Any) -> dict[str, Any
 THREE_LINES = {"path": "$.lines", "op": "==", "value": 3}
 
 
+async def test_a_step_that_had_tools_and_called_none_is_not_proven_by_its_own_words() -> None:
+    """V05, B1: nothing was deleted, and nobody is told that it was."""
+    claim = finish_step("a is deleted", "s1.result")
+    flow = await play(one_step([claim] * 3, tools=None, content="Delete a"), Files(a="1").tools(), effects=EFFECTS)
+    assert flow.status == "partial"
+    assert "this step's own claim" in flow.told("correction")[0]["text"]
+    assert {row["verdict"] for row in flow.step("s1")["verdicts"]} == {"unverified"}
+
+
 async def test_a_check_decides_and_the_word_of_the_model_does_not() -> None:
     """DESIGN 5: a false claim is refused with what was found; the true one passes without any evidence."""
     files = Files(a="1\n2\n")

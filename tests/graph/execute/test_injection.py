@@ -2,15 +2,17 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langchain_core.tools import StructuredTool
 
 from benchmarks.faults.injection import Result, play_all, played, section
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
+from donewhen.agent.workspace import workspace_tools
 from donewhen.state.people.payloads import payload
 from donewhen.testing import ask_user, call, finish_step, give_up, submit_plan
-from tests.flows import Json, play, requests, steps
+from tests.flows import Json, one_step, play, requests, steps
 from tests.runs import last_seen
 
 ALL = list(attacks())
@@ -127,6 +129,20 @@ async def test_output_stands_framed_and_unchanged_in_every_prompt() -> None:
         _framed(str(message.text), flow.values["fence"], where)
         if where in ("rounds", "judge", "brief", "delivery"):
             assert POISON in str(message.text), where
+
+
+async def test_what_was_read_is_copied_as_it_was_and_nobody_is_asked(tmp_path: Path) -> None:
+    """H7, H8: tags, ids and corrections in a file make no call suspect, and come back character by character."""
+    (tmp_path / "a.md").write_text(POISON)
+
+    def copy(messages: list[Any], tools: Any) -> Any:
+        seen = re.search(r"<tool_output \w+>\n(.*)\n</tool_output \w+>$", messages[-1].text, re.DOTALL)
+        return call("write_file", path="b.md", content=seen[1] if seen else "")
+
+    replies = [call("read_file", path="a.md"), copy, lambda *_: finish_step("copied", "s1.2")]
+    flow = await play(one_step(replies, tools=["write_file"]), workspace_tools(tmp_path))
+    assert (flow.status, flow.pauses) == ("completed", [])
+    assert (tmp_path / "b.md").read_text() == POISON
 
 
 async def test_the_word_is_drawn_once_for_a_thread_and_told_in_the_brief() -> None:
