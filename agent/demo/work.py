@@ -51,7 +51,7 @@ def stuck(reason: str) -> Decided:
 
 
 @dataclass(frozen=True)
-class Found:
+class ToolReply:
     """What a tool returned: the observation's id and its text."""
 
     id: str
@@ -81,7 +81,7 @@ class Notebook:
         made = [one for m in self.rounds if isinstance(m, AIMessage) for one in m.tool_calls if one["name"] == name]
         return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]
 
-    def call(self, name: str, **arguments: Any) -> Found:
+    def call(self, name: str, **arguments: Any) -> ToolReply:
         """What a tool returned. Raises Decided where it was not called yet, or failed."""
         if name not in self.tools:
             raise stuck(f"The tool {name} is not offered here.")
@@ -90,10 +90,10 @@ class Notebook:
                 head = _HEAD.match(text)
                 if not head or head["status"] != "ok":
                     raise stuck(_body(text).strip().split("\n")[0][:500])
-                return Found(head["id"], _body(text))
+                return ToolReply(head["id"], _body(text))
         raise Decided(call(name, **arguments))
 
-    def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[Found, str, list[dict[str, str]]]:
+    def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[ToolReply, str, list[dict[str, str]]]:
         """What a tool that lists found: how many in all, and those that it lists. Raises Decided if it saw not all."""
         seen = self.call(name, limit=MOST_LINES, **arguments)
         try:
@@ -216,7 +216,7 @@ def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _rows(seen: Found, notes: Notebook) -> list[dict[str, str]]:
+def _rows(seen: ToolReply, notes: Notebook) -> list[dict[str, str]]:
     """The rows of a query's result, all of them."""
     names, *lines = [line.split(" | ") for line in seen.text.strip().splitlines()]
     end = lines.pop() if lines else []

@@ -17,7 +17,7 @@ from donewhen.state.errors import ThreadBusy, UnknownThread
 from donewhen.state.proof.journal import canonical
 from donewhen.state.run import Json
 
-EffectRow = dict[str, Any]
+LedgerRow = dict[str, Any]
 
 
 class EffectLedger:
@@ -27,7 +27,7 @@ class EffectLedger:
         self.path = path
 
     @property
-    def rows(self) -> list[EffectRow]:
+    def rows(self) -> list[LedgerRow]:
         """What happened, oldest first: `{tool, arguments, effect, key, result}`."""
         return notes(self.path)
 
@@ -216,14 +216,14 @@ def _decisions(end: Json) -> Counter[str]:
 
 
 def doubled(
-    ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow] | None = None
+    ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow] | None = None
 ) -> list[str]:
     """Calls that took effect more often than in `like` (default: than once). Idempotent ones may repeat."""
     wanted, found = _counts(like, ("write",)), _counts(ledger, ("write",))
     return [f"{call}: {count} times" for call, count in found.items() if count > (1 if like is None else wanted[call])]
 
 
-def lost(ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow]) -> list[str]:
+def lost(ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow]) -> list[str]:
     """Calls that took effect in `like` and not, or more seldom, here."""
     every = ("write", "idempotent")
     found = _counts(ledger, every)
@@ -232,18 +232,18 @@ def lost(ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterab
 
 
 def effects_at_most_once(
-    ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow] | None = None
+    ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow] | None = None
 ) -> None:
     """Fails if a write took effect more often than in `like`, the ledger of a run undisturbed (default: than once)."""
     assert not (found := doubled(ledger, like)), f"effects happened more than once: {'; '.join(found)}"
 
 
-def nothing_lost(ledger: EffectLedger | Iterable[EffectRow], like: EffectLedger | Iterable[EffectRow]) -> None:
+def nothing_lost(ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow]) -> None:
     """Fails if an effect of `like`, the ledger of an uninterrupted run, did not happen here."""
     assert not (found := lost(ledger, like)), f"effects were lost: {'; '.join(found)}"
 
 
-def _counts(ledger: EffectLedger | Iterable[EffectRow] | None, effects: Sequence[str]) -> Counter[str]:
+def _counts(ledger: EffectLedger | Iterable[LedgerRow] | None, effects: Sequence[str]) -> Counter[str]:
     rows = ledger.rows if isinstance(ledger, EffectLedger) else list(ledger or ())
     return Counter(f"{row['tool']}{canonical(row['arguments'])}" for row in rows if row["effect"] in effects)
 
