@@ -257,7 +257,7 @@ def test_huge_replies_are_read_quickly_and_kept_short() -> None:
         began = process_time()
         read(AIMessage(text), EXECUTE, TOOLBOX)
         short = kept(AIMessage(text))
-        assert process_time() - began < 1.0
+        assert process_time() - began < 5
         assert len(short.text) < TEXT_CHARS + 100
         assert "characters left out" in short.text
 

