@@ -51,7 +51,7 @@ def is_object(value: Any) -> bool:
 @pytest.mark.parametrize("path", [SAMPLE, RECORDED], ids=["sample", "recorded"])
 @pytest.mark.parametrize("lists", [False, True], ids=["action", "list of actions"])
 def test_recorded_replies_are_read_as_a_person_would(path: Path, lists: bool) -> None:
-    """P10, P11, F14: decisions of real models, and replies from which nothing may be taken; each in under 50 ms."""
+    """P10, P11, F14: decisions of real models, and replies from which nothing may be taken; 50 ms on average."""
 
     def accepts(value: Any) -> bool:
         return is_action(value) or (lists and isinstance(value, list) and bool(value) and all(map(is_action, value)))
