@@ -13,7 +13,7 @@ from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.proof.claims import Verdict, enough, level_of
-from donewhen.state.proof.evidence import Seen, excerpt, ground, succeeded, to_read_again, wrote
+from donewhen.state.proof.evidence import WRITES, Seen, excerpt, ground, succeeded, to_read_again, wrote
 from donewhen.state.proof.expect import meets
 from donewhen.state.proof.facts import unconfirmed
 from donewhen.state.proof.journal import canonical, digest, observation
@@ -188,7 +188,8 @@ async def have_judged(inquiry: Inquiry) -> str | None:
     if not waiting or any(v["criterion"] not in unjudged for v in inquiry.bad()):
         return None
     asked = {v["criterion"]: (v["text"], _shown(v, inquiry.seen)) for v in waiting}
-    changes = index_of([entry for entry in inquiry.seen.entries if wrote(entry)], {inquiry.seen.step})
+    tried = [entry for entry in inquiry.seen.entries if entry["effect"] in WRITES and not entry.get("outside")]
+    changes = index_of(tried, {inquiry.seen.step})
     keys = {number: digest(canonical([text, shown, changes])) for number, (text, shown) in asked.items()}
     site, unknown = inquiry.site, {n: item for n, item in asked.items() if keys[n] not in inquiry.judged}
     if unknown:

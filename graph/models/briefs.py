@@ -179,11 +179,14 @@ def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> st
         whole = len(entry["text"]) <= min(WHOLE_CHARS, room)
         rows.append(_index_row(entry, whole))
         room -= len(rows[-1]) if whole else 0
+    if earlier := len(seen) - len(rows):
+        rows.append(f"… {earlier} earlier ones are left out here")
     return "\n".join(reversed(rows))
 
 
 def _index_row(entry: Mapping[str, Any], whole: bool) -> str:
-    made = f" {_json(entry['arguments'])[:INDEX_CHARS]}" if entry["arguments"] else ""
+    said = _json(entry["arguments"])
+    made = f" {said[:INDEX_CHARS]}{'…' if len(said) > INDEX_CHARS else ''}" if said else ""
     head = f"[{entry['id']}] {entry['tool']}{made} {'ok' if entry['ok'] else 'error'}:"
     if whole:
         return f"{head}\n{entry['text']}" if "\n" in entry["text"].strip() else f"{head} {entry['text'].strip()}"

@@ -32,11 +32,6 @@ def amount_of(key: str, amount: float, language: str = "en") -> str:
     return f"{figure(amount)} {say(language, 'amounts', key)}"
 
 
-def used_of(key: str, spent: float, total: float) -> str:
-    """What is used of a limit in words: `$0.5 of $1`, `1 of 1 model call`, `3 of 5 rounds`."""
-    return f"{'$' if key == 'cost_usd' else ''}{figure(spent)} of {amount_of(key, total)}"
-
-
 def figure(amount: float) -> str:
     """A number as people write it: no exponent, no more digits than it has to have."""
     return f"{amount:,.4f}".rstrip("0").rstrip(".")

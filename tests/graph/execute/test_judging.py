@@ -48,6 +48,38 @@ async def test_the_judge_sees_criterion_evidence_and_call_but_no_claim() -> None
     assert "proven it all" not in brief
 
 
+async def test_the_judge_sees_every_change_of_the_step_and_each_observation_once() -> None:
+    """DESIGN 5: "exactly once" and "no other" are shown by the list of all changes, those that failed among them."""
+
+    def refund(order: str) -> str:
+        """Refund an order."""
+        if order == "A-3":
+            raise TimeoutError("the bank did not answer")
+        return f"refunded {order}: 5 dollars"
+
+    claim = [{"criterion": 1, "met": True, "evidence": [
+        {"observation": "s1.1", "quote": "refunded A-1"}, {"observation": "s1.1", "quote": "5 dollars"},
+    ]}]  # fmt: skip
+    model = steps(
+        [{"content": "refund A-1", "done_when": ["A-1 is refunded, and no other"], "tools": ["refund"]}],
+        {
+            "s1": [
+                *(call("refund", order=order) for order in ("A-1", "A-2", "A-3")),
+                finish_step("done", goal_check=claim),
+            ]
+        },
+        judge=[call("verdict", met=True, reason="seen")],
+    )
+    await play(model, [refund], settings=JUDGED, effects={"refund": "idempotent"})
+    (brief,) = (unfenced(str(request.messages[-1].text)) for request in model.requests if request.role == "judge")
+    assert brief.count("<observation ") == 1
+    rows = [line for line in brief.split("<changes>")[1].splitlines() if line.startswith("[s1.")]
+    made = [("s1.1", "A-1", "ok"), ("s1.2", "A-2", "ok"), ("s1.3", "A-3", "error")]
+    assert len(rows) == len(made)
+    for row, (id, order, end) in zip(rows, made, strict=True):
+        assert row.startswith(f'[{id}] refund {{"order": "{order}"}} {end}:')
+
+
 async def test_a_quote_far_down_a_long_text_is_shown_to_the_judge() -> None:
     """X12, DESIGN 5: however it is written, the judge reads the part that was quoted."""
 
