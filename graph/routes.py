@@ -101,6 +101,7 @@ def step_input(state: RunState, id: str, *, whole: bool = False) -> Json:
         "step": step,
         "goal": state["goal"],
         "turn": state.get("turn", 1),
+        "language": state.get("language", "en"),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
         "brief": step_brief(state, step, f"{datetime.now(UTC):%Y-%m-%d}"),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),

@@ -133,6 +133,7 @@ class Step(TypedDict, total=False):
     step: SeldomDict
     goal: SeldomText
     turn: int
+    language: SeldomText
     granted_tools: SeldomList
     """What the approved plan allows this step to call without asking."""
     brief: SeldomText

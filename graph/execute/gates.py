@@ -1,7 +1,8 @@
 """What stands before a call, in this order: refusals by code, the budget, a person's approval. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Literal, Protocol
 
 from langchain_core.tools import BaseTool
 
@@ -10,14 +11,15 @@ from donewhen.graph.tools.effects import Doubt
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.ledger import Amounts, exhausted
+from donewhen.state.people.texts import say, shown_options
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
 from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
-UNLISTED = "The approved plan does not list it for this step."
-OUTSIDE = "What it does leaves the workspace."
+Why = Literal["each", "unlisted", "outside"]
+"""Why a person must approve a call: texts of the catalogues."""
 
 
 class Tools(Protocol):
@@ -70,27 +72,28 @@ def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: Tools, settin
     return None
 
 
-def why_asked(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> str:
-    """Why a person must approve this very call, in words; "" if nobody has to."""
+def why_asked(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> Why | None:
+    """Why a person must approve this very call; None if nobody has to."""
     if settings.approvals == "each" and (call.get("delegated") or tools.effect(call["name"]) != "read"):
-        return "Every call that changes something is asked about."
+        return "each"
     if call.get("delegated") or settings.approvals == "never" or tools.effect(call["name"]) == "read":
-        return ""  # The plan that was approved names the executor.
+        return None  # The plan that was approved names the executor.
     if call["name"] not in state.get("granted_tools", ()):
-        return UNLISTED
-    return OUTSIDE if settings.approvals == "outside" and tools.outside(call["name"]) else ""
+        return "unlisted"
+    return "outside" if settings.approvals == "outside" and tools.outside(call["name"]) else None
 
 
-def _approval_pause(calls: Sequence[Json], state: Step, tools: Tools, settings: Settings, why: str) -> Json:
+def _approval_pause(calls: Sequence[Json], state: Step, tools: Tools, settings: Settings, why: Why) -> Json:
     """Asks about the first call, and with it about all others of the same reply that leave the workspace."""
     call, step = calls[0], state["step"]
-    batch = [other for other in calls[1:] if why == OUTSIDE == why_asked(other, state, tools, settings)]
+    batch = [other for other in calls[1:] if why == "outside" == why_asked(other, state, tools, settings)]
     batch = [other for other in batch if not {"approved", "refused", "response"} & other.keys()]
     purpose = " ".join(str(step.get("content") or "").split())[:200]
-    question = f"May step {step['id']} ({purpose}) call {call['name']}? {why}"
+    speak = partial(say, state.get("language", "en"), "call")
+    question = f"{speak('may', step=step['id'], purpose=purpose, tool=call['name'])} {speak(why)}"
     if batch:
         lines = "\n".join(f"- {other['name']} {canonical(other['args'])}" for other in batch)
-        question = f"{question}\nApproving or rejecting it is for these calls of the same reply as well:\n{lines}"
+        question = f"{question}\n{speak('batch')}\n{lines}"
     return {
         **_pause(call, state, "call"),
         "kind": "tool",
@@ -107,18 +110,15 @@ def _short(call: Json) -> Json:
 
 def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
     """The record's change for a write whose like may have happened, or happened where nobody accounts for it."""
-    shown, who = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})", f"step {doubt.step or '?'}"
-    question = f"The call {shown} of {who} was cut off or did not answer; it may have taken effect. Did it happen?"
-    if doubt.done:
-        question = (
-            f"The very call {shown} was already made, by {who}, which did not finish or is in another branch of this "
-            "thread. “it happened” takes it as done here too, “it did not” makes it once more. Did it happen?"
-        )
+    language = state.get("language", "en")
+    happened, not_happened, _ = shown_options(language, "effect")
+    shown = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})"
+    said = {"call": shown, "step": doubt.step or "?", "happened": happened, "not_happened": not_happened}
     waiting = {
         **_pause(call, state, "effect"),
         "kind": "effect",
         "name": "resolve_effect",
-        "question": question,
+        "question": say(language, "call", "made" if doubt.done else "unsure", **said),
         "options": ["it happened", "it did not", "skip"],
         "arguments": conceal_json(call["args"]),
         "attempt": doubt.attempt,

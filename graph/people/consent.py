@@ -79,7 +79,7 @@ def propose(plan: Json, approval: Json | None, settings: Settings, deps: Deps, l
     Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
     always is: only a person can say that the time is the one that was meant (P18).
     """
-    changes = difference(approval["plan"], plan) if approval else None
+    changes = difference(approval["plan"], plan, language) if approval else None
     changed = changing(plan, deps, settings)
     by = "policy" if _waived(plan, approval, settings, changed) else None
     if approval and not changes:

@@ -129,6 +129,16 @@ async def test_the_runtime_speaks_the_language_of_the_goal() -> None:
     assert "0 von 1 Schritten erledigt." in flow.run.answer
 
 
+async def test_a_call_that_asks_does_so_in_the_language_of_the_goal() -> None:
+    """Q11, P14: the question, its reason and what was answered to it."""
+    outbox = Outbox()
+    model = steps([step("s1")], {"s1": [call("send", to="bob", text="hi"), give_up("x")]}, deliver=[])
+    goal = "请把报告发给 Bob，然后告诉我结果"
+    flow = await play(model, [outbox.tool()], effects={"send": "write"}, goal=goal, settings={}, answers=["批准", "不"])
+    assert payload(flow.pauses[1])["message"].startswith("步骤 s1（work on s1）可以调用 send 吗？ 已批准的计划没有")
+    assert outbox.sent == []
+
+
 async def test_the_reason_of_a_refusal_is_for_the_log() -> None:
     """Q14, P15: the user reads the guidance only."""
     model = scripted(decline("no mail tool is configured", "I would need a tool that sends mail."), deliver=())

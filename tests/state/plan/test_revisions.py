@@ -178,6 +178,14 @@ async def test_only_the_difference_is_asked() -> None:
     assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "approve"]
 
 
+async def test_the_difference_is_told_in_the_language_of_the_goal() -> None:
+    """Q11, C04: and read in it."""
+    agent = Agent(replanned(FAX), storage="memory:")
+    run = await agent.resume((await agent.start("Prüfe bitte die Rechnungen und melde mir das Ergebnis")).thread_id, "ja")
+    assert run.pending[0]["changes"] == ["neuer Schritt s4: by fax", "Schritt s2 entfällt: work on s2"]
+    assert run.pending[0]["question"].startswith("Der Plan hat sich geändert.")
+
+
 @pytest.mark.parametrize("value", ["no", {"type": "reject"}])
 async def test_a_refused_difference_leaves_the_approved_plan_running(value: Any) -> None:
     """C04, C02: what was approved goes on, what failed stays failed, nothing of the new plan runs."""
