@@ -181,7 +181,8 @@ async def test_only_the_difference_is_asked() -> None:
 async def test_the_difference_is_told_in_the_language_of_the_goal() -> None:
     """Q11, C04: and read in it."""
     agent = Agent(replanned(FAX), storage="memory:")
-    run = await agent.resume((await agent.start("Prüfe bitte die Rechnungen und melde mir das Ergebnis")).thread_id, "ja")
+    run = await agent.start("Prüfe bitte die Rechnungen und melde mir das Ergebnis")
+    run = await agent.resume(run.thread_id, "ja")
     assert run.pending[0]["changes"] == ["neuer Schritt s4: by fax", "Schritt s2 entfällt: work on s2"]
     assert run.pending[0]["question"].startswith("Der Plan hat sich geändert.")
 
