@@ -19,9 +19,9 @@ from donewhen.agent.tools import Tools, as_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Executor
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
-from donewhen.state.run import Json
-from donewhen.state.settings import Given, Settings, merged
+from donewhen.state.settings import Settings, SettingsLike, merged
 
 
 class Agent:
@@ -41,7 +41,7 @@ class Agent:
         tools: Tools = (),
         *,
         storage: str | Storage | None = None,
-        settings: Given = None,
+        settings: SettingsLike = None,
         instructions: str = "",
         models: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
@@ -102,7 +102,7 @@ class Agent:
         goal: GoalInput,
         *,
         thread_id: str | None = None,
-        settings: Given = None,
+        settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
         config: RunnableConfig | None = None,
@@ -124,7 +124,7 @@ class Agent:
         thread_id: str | Run,
         answer: Any = MISSING,
         *,
-        settings: Given = None,
+        settings: SettingsLike = None,
         config: RunnableConfig | None = None,
     ) -> Run:
         """Answer what a thread waits for, or go on after a crash.
@@ -145,7 +145,7 @@ class Agent:
         goal: GoalInput,
         *,
         thread_id: str | None = None,
-        settings: Given = None,
+        settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
         config: RunnableConfig | None = None,
@@ -164,7 +164,7 @@ class Agent:
         thread_id: str | Run,
         answer: Any = MISSING,
         *,
-        settings: Given = None,
+        settings: SettingsLike = None,
         config: RunnableConfig | None = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:

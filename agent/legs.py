@@ -19,8 +19,8 @@ from donewhen.agent.thread_graph import Compiled, found, on_saver
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import goal_problem
 from donewhen.state.errors import GoalError
-from donewhen.state.run import Json
-from donewhen.state.settings import Given, Settings, merged
+from donewhen.state.graph_state import Json
+from donewhen.state.settings import Settings, SettingsLike, merged
 
 MISSING: Any = object()
 GoalInput = str | Sequence[Any]
@@ -63,7 +63,7 @@ class Legs:
         self,
         session: Session,
         messages: list[AnyMessage],
-        given: Given,
+        given: SettingsLike,
         restart: bool,
         metadata: Json | None,
         config: RunnableConfig | None,
@@ -83,7 +83,7 @@ class Legs:
             return await self._drive(session, graph, store, {"messages": messages}, settings, configured)
 
     async def resume(
-        self, session: Session, answer: Any, shown: Run | str, given: Given, config: RunnableConfig | None
+        self, session: Session, answer: Any, shown: Run | str, given: SettingsLike, config: RunnableConfig | None
     ) -> Run:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on."""
         thread_id = session.thread_id

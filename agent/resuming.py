@@ -13,9 +13,9 @@ from donewhen.agent.run import Run, ThreadId
 from donewhen.graph.people.answering import BY_POLICY, OVERDUE
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.state.errors import StaleAnswer
+from donewhen.state.graph_state import Json
 from donewhen.state.people.answers import read_answer
 from donewhen.state.records import Pause
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 from donewhen.state.values import flaw, whole
 

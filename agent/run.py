@@ -12,11 +12,11 @@ from donewhen.agent.storage import Storage
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ThreadWaiting, UnknownThread
+from donewhen.state.graph_state import Json
 from donewhen.state.ledger import add, allowed
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
 from donewhen.state.records import Pause, StepRecord
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings, stored_settings
 from donewhen.state.versions import migrated
 

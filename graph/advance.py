@@ -22,15 +22,15 @@ from donewhen.graph.people.budget import (
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
 from donewhen.state.channels import merge_records
+from donewhen.state.graph_state import Json, RunState, todos
+from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import add, exhausted, meter
 from donewhen.state.people.answers import Answer
-from donewhen.state.people.texts import say, shown_options
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.proof.outcome import FINAL
-from donewhen.state.run import Json, RunState, todos
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 

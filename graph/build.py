@@ -11,20 +11,20 @@ from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
 from donewhen.graph.binding import Route, bound
 from donewhen.graph.confirm import confirm
-from donewhen.graph.context import Deps, Executor, ModelSource, PriceOf
+from donewhen.graph.context import Deps, Executor, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.execute import build_execute
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
+from donewhen.state.graph_state import RunInput, RunOutput, RunState
 from donewhen.state.reading.decisions import NAMES
-from donewhen.state.run import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings
 
 
 def build_graph(
-    model: BaseChatModel | ModelSource,
+    model: BaseChatModel | ModelOf,
     tools: Sequence[BaseTool | Callable[..., Any]] = (),
     *,
     models: Mapping[str, BaseChatModel] | None = None,
@@ -65,7 +65,7 @@ def build_graph(
     return graph
 
 
-def _source(model: BaseChatModel | ModelSource, models: Mapping[str, BaseChatModel]) -> ModelSource:
+def _source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel]) -> ModelOf:
     def source(role: str, name: str | None) -> BaseChatModel:
         if name is not None and name in models:
             return models[name]

@@ -6,8 +6,8 @@ from langgraph.types import interrupt
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.people.answering import take
 from donewhen.graph.people.pauses import asked_now, typed_reply
+from donewhen.state.graph_state import RunState
 from donewhen.state.people.payloads import payload
-from donewhen.state.run import RunState
 from donewhen.state.settings import Settings
 
 

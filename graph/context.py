@@ -9,12 +9,12 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
-from donewhen.graph.models.adapter import Adapter
+from donewhen.graph.adapter import Adapter
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings
 
-ModelSource = Callable[[str, str | None], BaseChatModel]
+ModelOf = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""
 PriceOf = Callable[[str, Mapping[str, float]], float | None]
 """(model name, usage) → US dollars, or None if the price is unknown."""
@@ -59,7 +59,7 @@ class Executor:
 class Deps:
     """The dependencies of all nodes."""
 
-    models: ModelSource
+    models: ModelOf
     toolbox: Toolbox
     executors: Mapping[str, Executor] = field(default_factory=dict)
     private: Collection[str] = frozenset()

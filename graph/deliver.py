@@ -17,8 +17,9 @@ from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.people.pauses import closing
 from donewhen.prompts import instructions
+from donewhen.state.graph_state import GOAL, Json, RunState, Step, todos
+from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
-from donewhen.state.people.texts import catalogue
 from donewhen.state.proof.claims import read_claims
 from donewhen.state.proof.outcome import (
     criteria_rows,
@@ -34,7 +35,6 @@ from donewhen.state.proof.outcome import (
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
-from donewhen.state.run import GOAL, Json, RunState, Step, todos
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 

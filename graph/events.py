@@ -7,10 +7,10 @@ from langgraph.runtime import Runtime
 from pydantic import Discriminator, TypeAdapter
 from typing_extensions import TypedDict
 
+from donewhen.state.graph_state import Json
 from donewhen.state.ledger import MeterRow
 from donewhen.state.proof.receipt import Status
 from donewhen.state.records import Pause, StepStatus
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 

@@ -12,11 +12,11 @@ from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
 from donewhen.graph.people.consent import plan_rules, propose
 from donewhen.graph.people.pauses import typed_reply
-from donewhen.state.language import spoken
+from donewhen.state.graph_state import VERSION, Json, RunState
+from donewhen.state.language.scripts import spoken
 from donewhen.state.ledger import meter
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning
-from donewhen.state.run import VERSION, Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 

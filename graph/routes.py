@@ -11,11 +11,11 @@ from langgraph.types import Send
 from donewhen.graph.context import settings_of
 from donewhen.graph.models.briefs import index_of, step_brief
 from donewhen.graph.people.pauses import typed_reply
+from donewhen.state.graph_state import PLANNING, Json, RunState
 from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_input
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import KNOWN_CHARS, visible_to
-from donewhen.state.run import PLANNING, Json, RunState
 from donewhen.state.settings import Settings
 
 

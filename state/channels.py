@@ -51,7 +51,7 @@ Journal = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAP
 Transcript = Annotated[list[AnyMessage], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
 Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
-Records = Annotated[
+StepRecords = Annotated[
     dict[str, dict[str, Any]],
     _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
 ]

@@ -14,7 +14,10 @@ DoneWhenError
     └── ThreadWaiting    a question is open; `pending` lists it
 """
 
+import json
 from collections.abc import Sequence
+
+from pydantic import ValidationError
 
 
 class DoneWhenError(Exception):
@@ -79,3 +82,13 @@ class ThreadBusy(ResumeError):
 
 class ThreadWaiting(ResumeError):
     """The thread waits for an answer; a new goal would lose it."""
+
+
+def validation_problems(error: ValidationError) -> list[str]:
+    """Pydantic's complaints as sentences a model can act on: where, what, and what was given."""
+    lines = []
+    for item in error.errors(include_url=False, include_context=False)[:10]:
+        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
+        given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
+        lines.append(f"{where or 'arguments'}: {item['msg']} (given: {given})")
+    return lines

@@ -4,7 +4,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from donewhen.state.run import Json
+from donewhen.state.graph_state import Json
 
 StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted"

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from donewhen.state.errors import ConfigError
+from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.ledger import Limits
-from donewhen.state.plan.plan import said_by
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
@@ -161,11 +160,11 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-Given = Settings | Mapping[str, Any] | None
+SettingsLike = Settings | Mapping[str, Any] | None
 """Settings as people give them."""
 
 
-def read_settings(given: Given) -> Settings:
+def read_settings(given: SettingsLike) -> Settings:
     """The settings in `given`, None for all defaults. Raises ConfigError for names and values that cannot be."""
     if isinstance(given, Settings):
         return given
@@ -175,7 +174,7 @@ def read_settings(given: Given) -> Settings:
         raise ConfigError(f"settings: {'; '.join(_complaints(error))}") from None
 
 
-def merged(base: Settings, given: Given) -> Settings:
+def merged(base: Settings, given: SettingsLike) -> Settings:
     """`base` with what `given` sets, field by field; limits, the profile and models by their own fields.
 
     Hard constraints only grow: tools that `base` forbids stay forbidden, and paths stay within those it allows.
@@ -252,7 +251,7 @@ def stored_settings(stored: Mapping[str, Any]) -> Settings:
 
 
 def _complaints(error: ValidationError) -> Iterator[str]:
-    for item, said in zip(error.errors(), said_by(error), strict=False):
+    for item, said in zip(error.errors(), validation_problems(error), strict=False):
         name = str(item["loc"][-1])
         if item["type"] == "extra_forbidden":
             parts: dict[str, type[BaseModel]] = {"limits": Limits, "step_limits": Limits, "profile": Profile}

@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 from langgraph.channels import DeltaChannel
 from langgraph.types import Overwrite
 
-from donewhen.state.run import Json, Planning, RunState, Step
+from donewhen.state.graph_state import Json, Planning, RunState, Step
 
 Reducer = Callable[[Any, Any], Any]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from donewhen.state.errors import StorageError
+from donewhen.state.graph_state import VERSION, Json
 from donewhen.state.plan.steps import fresh_record
-from donewhen.state.run import VERSION, Json
 
 Migration = Callable[[Json], Json]
 

@@ -28,7 +28,7 @@ PATIENCE = 10.0
 AGAIN = 0.3
 """Seconds after which what is cut off, and still waits for something, is cut off for good."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-Result = TypeVar("Result")
+LegResult = TypeVar("LegResult")
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ class Stopping:
             signal.signal(number, handler)
 
     def run(
-        self, runner: asyncio.Runner, leg: Coroutine[Any, Any, Result], drain: Callable[[], None] | None = None
-    ) -> Result:
+        self, runner: asyncio.Runner, leg: Coroutine[Any, Any, LegResult], drain: Callable[[], None] | None = None
+    ) -> LegResult:
         """Run a leg to its end, which may be an early one. Raises `error` if it had to be cut off.
 
         What cannot be asked to stop by a `drain` is cut off at once.
@@ -208,7 +208,7 @@ class Stopping:
         finally:
             self._loop = self._task = None
 
-    async def _remembered(self, leg: Coroutine[Any, Any, Result]) -> Result:
+    async def _remembered(self, leg: Coroutine[Any, Any, LegResult]) -> LegResult:
         self._task = asyncio.current_task()
         return await leg
 

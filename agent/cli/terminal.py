@@ -28,7 +28,7 @@ STYLES = {"done": "green", "failed": "red", "blocked": "red", "exhausted": "red"
 BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAD = re.compile(r"\s*(?:(?:[-*•→☐◐☑✗–]|\[.\]|\d+[.)]|done when|with {6}|after {5})\s+)?")
 """What stands before a line's words; the lines below it begin where they do."""
-Amounts = Mapping[str, float]
+Spending = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,12 @@ class Part:
         return "red" if self.share >= 1 else "yellow" if self.share >= NEAR else ""
 
 
-def meter_text(spent: Amounts, limits: Amounts, dot: str = "·") -> str:
+def meter_text(spent: Spending, limits: Spending, dot: str = "·") -> str:
     """What was spent, and of how much where there is a limit, on one line; "" when nothing was."""
     return f" {dot} ".join(part.text for part in meter_parts(spent, limits))
 
 
-def meter_parts(spent: Amounts, limits: Amounts) -> Iterator[Part]:
+def meter_parts(spent: Spending, limits: Spending) -> Iterator[Part]:
     """The parts of the one line; tokens are one amount unless one of their kinds is limited."""
     about = "~" if spent.get(ESTIMATED) else ""
     cached = f" ({_cached(spent)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
@@ -185,7 +185,7 @@ def meter_parts(spent: Amounts, limits: Amounts) -> Iterator[Part]:
             yield Part(text, _share(key, spent, limits))
 
 
-def table(spent: Amounts, limits: Amounts) -> list[Part]:
+def table(spent: Spending, limits: Spending) -> list[Part]:
     """Every amount that was spent or is limited, on a line of its own, with its name."""
     return [
         Part(_in_full(key, spent, limits), _share(key, spent, limits), name)
@@ -194,7 +194,7 @@ def table(spent: Amounts, limits: Amounts) -> list[Part]:
     ]
 
 
-def _in_full(key: str, spent: Amounts, limits: Amounts) -> str:
+def _in_full(key: str, spent: Spending, limits: Spending) -> str:
     amount, limit = spent.get(key, 0), limits.get(key)
     if key == "cost_usd":
         if spent.get(UNPRICED) and not amount:
@@ -211,7 +211,7 @@ def _in_full(key: str, spent: Amounts, limits: Amounts) -> str:
     return text + (f", of {_calls(spent[ESTIMATED])} estimated" if spent.get(ESTIMATED) else "")
 
 
-def _shown(key: str, spent: Amounts, limits: Amounts) -> bool:
+def _shown(key: str, spent: Spending, limits: Spending) -> bool:
     """Whether it has a place of its own; the cached part of the input only where it is limited."""
     return key in limits or (bool(spent.get(key)) and key != "cached_tokens")
 
@@ -220,11 +220,11 @@ def _calls(count: float) -> str:
     return f"{count:g} call{'' if count == 1 else 's'}"
 
 
-def _cached(spent: Amounts) -> str:
+def _cached(spent: Spending) -> str:
     return f"{spent.get('cached_tokens', 0) / spent['input_tokens']:.0%} cached"
 
 
-def _share(key: str, spent: Amounts, limits: Amounts) -> float:
+def _share(key: str, spent: Spending, limits: Spending) -> float:
     limit = limits.get(key)
     return 0.0 if limit is None else spent.get(key, 0) / limit if limit else 1.0
 

@@ -14,8 +14,8 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.testing.crash import Crash, midway, note, notes
 from donewhen.state.errors import ThreadBusy, UnknownThread
+from donewhen.state.graph_state import Json
 from donewhen.state.proof.journal import canonical
-from donewhen.state.run import Json
 
 LedgerRow = dict[str, Any]
 

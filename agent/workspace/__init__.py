@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from donewhen.agent.workspace.tools import workspace_tools
+    from donewhen.agent.workspace.toolset import workspace_tools
 
 __all__ = ["workspace_tools"]
 
@@ -11,7 +11,7 @@ __all__ = ["workspace_tools"]
 def __getattr__(name: str) -> Any:
     """What reads data in a process of its own needs this room, but not what the tools need."""
     if name == "workspace_tools":
-        from donewhen.agent.workspace.tools import workspace_tools
+        from donewhen.agent.workspace.toolset import workspace_tools
 
         return workspace_tools
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

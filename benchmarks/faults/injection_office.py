@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.tools import StructuredTool, ToolException
 
 from donewhen import Executor
-from donewhen.agent.workspace.tools import workspace_tools
+from donewhen.agent.workspace.toolset import workspace_tools
 from donewhen.testing import call
 
 Json = dict[str, Any]

@@ -14,9 +14,9 @@ from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.proof.journal import INLINE_CHARS
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 

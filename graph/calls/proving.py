@@ -11,13 +11,13 @@ from donewhen.graph.models.briefs import index_of
 from donewhen.graph.models.transcript import unshown
 from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
+from donewhen.state.graph_state import Json
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.proof.claims import Verdict, enough, level_of
 from donewhen.state.proof.evidence import WRITES, Seen, excerpt, ground, succeeded, to_read_again, wrote
 from donewhen.state.proof.expect import meets
 from donewhen.state.proof.facts import unconfirmed
 from donewhen.state.proof.journal import canonical, digest, observation
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 MOST_AGAIN = 10
@@ -68,7 +68,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckResult:
     """What a check came to: its observation if it could be run, the verdict, and why in words."""
 
     entry: Json | None
@@ -123,7 +123,7 @@ async def look_again(inquiry: Inquiry) -> None:
         inquiry.seen = replace(seen, entries=[*seen.entries, *fresh.values()], again=again)
 
 
-async def _run(check: Json, inquiry: Inquiry) -> Check:
+async def _run(check: Json, inquiry: Inquiry) -> CheckResult:
     found = await run_check(check, inquiry.site, inquiry.record["observed"] + len(inquiry.checks) + 1)
     inquiry.checks += [found.entry] if found.entry is not None else []
     return found
@@ -241,16 +241,16 @@ async def unsupported(inquiry: Inquiry) -> list[str]:
     return unconfirmed(result, kept)
 
 
-async def run_check(check: Json, site: Site, number: int) -> Check:
+async def run_check(check: Json, site: Site, number: int) -> CheckResult:
     """Run a check as observation `number` of the step. The caller sees to it that the budget has a tool call."""
     settings, state = settings_of(site.runtime), site.state
     name, arguments = check["tool"], check["arguments"]
     toolbox = site.deps.all_tools(settings)
     tool = toolbox.get(name)
     if tool is None or toolbox.effect(name) != "read":
-        return Check(None, "unverified", f"the check's tool {name} is not available as a read-only tool")
+        return CheckResult(None, "unverified", f"the check's tool {name} is not available as a read-only tool")
     if outside := path_problem(arguments, settings.profile.allowed_paths, tool):
-        return Check(None, "unverified", f"the check may not run: {outside}")
+        return CheckResult(None, "unverified", f"the check may not run: {outside}")
     call: Json = {"id": "", "name": name, "args": arguments}
     outcome = await invoke(site, tool, call, "read", f"{state['step']['id']}.{number}")
     site.meters.clear()
@@ -261,6 +261,6 @@ async def run_check(check: Json, site: Site, number: int) -> Check:
     entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
     observed(site.runtime, entry)
     if not result.ok and (result.error in UNDECIDED or check["expect"] != "ok"):
-        return Check(entry, "unverified", f"the check {name} itself failed: {result.text[:200]!r}")
+        return CheckResult(entry, "unverified", f"the check {name} itself failed: {result.text[:200]!r}")
     met, said = meets(check["expect"], result.ok, result.text)
-    return Check(entry, "passed" if met else "failed", f"the check {name} decided: {said}")
+    return CheckResult(entry, "passed" if met else "failed", f"the check {name} decided: {said}")

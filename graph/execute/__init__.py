@@ -12,7 +12,7 @@ from donewhen.graph.execute.decide import decide
 from donewhen.graph.execute.delegate import delegate
 from donewhen.graph.execute.goal_check import goal_check
 from donewhen.graph.execute.leaving import has_left
-from donewhen.state.run import Step, StepOutput
+from donewhen.state.graph_state import Step, StepOutput
 from donewhen.state.settings import Settings
 
 

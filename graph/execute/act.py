@@ -15,15 +15,15 @@ from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.observing import keep, noted, recall, seen_before, thread_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed
-from donewhen.graph.execute.gates import Tools, refusal, stop, unknown_effect
+from donewhen.graph.execute.gates import StepTools, refusal, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, files_of
+from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import Record, silent
 from donewhen.state.proof.journal import call_key, canonical, made, same_before
-from donewhen.state.run import Json, Step
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -43,7 +43,7 @@ class Work:
     """What carrying out one decision has come to so far."""
 
     site: Site
-    tools: Tools
+    tools: StepTools
     number: int
     """Of the last observation."""
     held: list[str]
@@ -62,7 +62,7 @@ class Work:
         return [*seen_before(self.site.state), *self.entries]
 
 
-async def carry_out(site: Site, tools: Tools) -> Step:
+async def carry_out(site: Site, tools: StepTools) -> Step:
     """Make the calls in the step's record; leave the step at the first that may not be made now."""
     record, settings = site.state["record"], settings_of(site.runtime)
     calls: list[Json] = list(record["calls"])

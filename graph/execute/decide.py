@@ -17,11 +17,11 @@ from donewhen.graph.models.transcript import called_natively, fitting, kept, res
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
+from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import EXECUTE, control_tools
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."

@@ -19,8 +19,8 @@ from donewhen.graph.context import Deps, Executor
 from donewhen.graph.execute.act import carry_out
 from donewhen.graph.models.metering import meter_of
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.graph_state import Json, Step
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 

@@ -10,11 +10,11 @@ from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.effects import Doubt
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.graph_state import Json, Step
+from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import Amounts, exhausted
-from donewhen.state.people.texts import say, shown_options
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
-from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
@@ -22,7 +22,7 @@ Why = Literal["each", "unlisted", "outside"]
 """Why a person must approve a call: texts of the catalogues."""
 
 
-class Tools(Protocol):
+class StepTools(Protocol):
     """What running calls needs to know of tools; a Toolbox, or an executor that works by itself."""
 
     def get(self, name: str) -> BaseTool | None:
@@ -58,7 +58,7 @@ def refusal(call: Json, state: Step, settings: Settings, tool: BaseTool | None =
     return None
 
 
-def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: Tools, settings: Settings) -> Json | None:
+def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: StepTools, settings: Settings) -> Json | None:
     """Why the first of these calls must wait: the record's change with which the step leaves. None: make it now."""
     call = calls[0]
     if settled(call):
@@ -72,7 +72,7 @@ def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: Tools, settin
     return None
 
 
-def why_asked(call: Mapping[str, Any], state: Step, tools: Tools, settings: Settings) -> Why | None:
+def why_asked(call: Mapping[str, Any], state: Step, tools: StepTools, settings: Settings) -> Why | None:
     """Why a person must approve this very call; None if nobody has to."""
     if settings.approvals == "each" and (call.get("delegated") or tools.effect(call["name"]) != "read"):
         return "each"
@@ -83,7 +83,7 @@ def why_asked(call: Mapping[str, Any], state: Step, tools: Tools, settings: Sett
     return "outside" if settings.approvals == "outside" and tools.outside(call["name"]) else None
 
 
-def _approval_pause(calls: Sequence[Json], state: Step, tools: Tools, settings: Settings, why: Why) -> Json:
+def _approval_pause(calls: Sequence[Json], state: Step, tools: StepTools, settings: Settings, why: Why) -> Json:
     """Asks about the first call, and with it about all others of the same reply that leave the workspace."""
     call, step = calls[0], state["step"]
     batch = [other for other in calls[1:] if why == "outside" == why_asked(other, state, tools, settings)]

@@ -13,11 +13,11 @@ from donewhen.graph.calls.proving import UNJUDGED, Inquiry, decide, have_judged,
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit
 from donewhen.graph.execute.leaving import corrected, leave
+from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.claims import criteria_of, read_claims
 from donewhen.state.proof.journal import observation
-from donewhen.state.run import Json, Step
 from donewhen.state.settings import Settings
 
 

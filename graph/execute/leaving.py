@@ -8,11 +8,11 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import emit
+from donewhen.state.graph_state import Step
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
 from donewhen.state.proof.outcome import FINAL
-from donewhen.state.run import Step
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 

@@ -13,8 +13,8 @@ from typing import Any
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 
+from donewhen.graph.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
 from donewhen.graph.context import Deps
-from donewhen.graph.models.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
 from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.failures import classify
 from donewhen.graph.models.joining import joined, length
@@ -54,7 +54,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     """What came back: a message or an error, and what it cost either way."""
 
     message: AIMessage | None
@@ -63,7 +63,7 @@ class Reply:
     speech: SpeechStream | None = None
 
 
-async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
+async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     """Ask a model. Never raises for anything a model, a provider or a network does."""
     spent: Amounts = {}
     speech = SpeechStream(question.say or (lambda text, argument="": None), question.retract)
@@ -79,7 +79,7 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> Reply:
     except Exception as error:  # of a model that cannot even be made, or have its tools bound
         failure = classify(error)
     seconds = {"active_seconds": round_seconds(time.monotonic() - started)}
-    return Reply(message, add(spent, seconds), failure, speech if message else None)
+    return ModelReply(message, add(spent, seconds), failure, speech if message else None)
 
 
 async def _attempts(asking: "_Asking", settings: Settings) -> AIMessage:

@@ -10,12 +10,12 @@ from donewhen.graph.context import Deps, Executor
 from donewhen.graph.tools.selection import most_relevant
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
+from donewhen.state.graph_state import PLANNING
 from donewhen.state.plan.plan import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.claims import criteria_of
 from donewhen.state.proof.journal import said_by_user
-from donewhen.state.run import PLANNING
 from donewhen.state.settings import Profile, Settings
 
 CONVERSATION_CHARS = 6000

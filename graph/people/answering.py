@@ -11,14 +11,14 @@ from donewhen.graph.context import Deps
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.people.consent import decide_plan, decision_row, edited_plan
 from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
+from donewhen.state.graph_state import Json, RunState
+from donewhen.state.language.texts import option_key
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
-from donewhen.state.people.texts import option_key
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.proof.questions import is_leave, same_question
-from donewhen.state.run import Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 from donewhen.state.values import flaw

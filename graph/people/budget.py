@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 from donewhen.graph.people.pauses import call_id, spoken_in
+from donewhen.state.graph_state import Json
+from donewhen.state.language.texts import option_key, say, shown_options, translated
 from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
 from donewhen.state.people.amounts import amount_of, figure
-from donewhen.state.people.texts import option_key, say, shown_options, translated
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.plan.steps import standstill
-from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 CONTENT_CHARS = 100

@@ -9,13 +9,13 @@ from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import merge_records
+from donewhen.state.graph_state import Json
+from donewhen.state.language.texts import say, shown_options
 from donewhen.state.people.answers import Answer
-from donewhen.state.people.texts import say, shown_options
 from donewhen.state.plan.plan import Rules, read_plan, revision
 from donewhen.state.plan.planning import fresh_planning
 from donewhen.state.plan.revisions import difference
 from donewhen.state.plan.steps import fresh_records
-from donewhen.state.run import Json
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 

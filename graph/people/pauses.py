@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
+from donewhen.state.graph_state import Json, RunState
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, payload
-from donewhen.state.run import Json, RunState
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = re.compile(

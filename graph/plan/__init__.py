@@ -9,7 +9,7 @@ from donewhen.graph.binding import Route, bound
 from donewhen.graph.context import Deps
 from donewhen.graph.plan.look import look
 from donewhen.graph.plan.phases import draft, triage
-from donewhen.state.run import Planning, PlanningOutput
+from donewhen.state.graph_state import Planning, PlanningOutput
 from donewhen.state.settings import Settings
 
 

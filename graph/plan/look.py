@@ -15,8 +15,8 @@ from donewhen.graph.plan.outcomes import left_of, out_of_budget
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
+from donewhen.state.graph_state import PLANNING, Json, Planning, Step
 from donewhen.state.ledger import add, exhausted
-from donewhen.state.run import PLANNING, Json, Planning, Step
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 

@@ -12,12 +12,12 @@ from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose, with_finished
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
+from donewhen.state.graph_state import Json, Planning
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import TRIAGE
-from donewhen.state.run import Json, Planning
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 

@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, retracter, sayer
-from donewhen.graph.models.ask import Question, Reply, ask
+from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, kept
@@ -26,12 +26,12 @@ from donewhen.graph.plan.outcomes import (
 )
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
-from donewhen.state.language import other_script
+from donewhen.state.graph_state import Json, Planning
+from donewhen.state.language.scripts import other_script
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
 from donewhen.state.reading.decisions import DRAFT, TRIAGE, control_tools
-from donewhen.state.run import Json, Planning
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
@@ -98,7 +98,7 @@ def _question(state: Planning, runtime: Runtime[Settings], deps: Deps, toolbox: 
     return Question(phase.role, messages, tools, allowance=left_of(state), say=say, retract=retract, must_call=True)
 
 
-def _acted(state: Planning, reply: Reply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Planning:
+def _acted(state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Planning:
     """What the reply changes; `state` has this round counted."""
     settings, planning = settings_of(runtime), state["planning"]
     if reply.message is None:

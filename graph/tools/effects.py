@@ -18,9 +18,9 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.probing import ask_probe
+from donewhen.state.graph_state import Json
 from donewhen.state.ledger import Amounts
 from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical, shortened
-from donewhen.state.run import Json
 
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0

@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from donewhen.state.language.texts import say
 from donewhen.state.ledger import KEYS
-from donewhen.state.people.texts import say
 
 FRACTIONS = ("cost_usd", "active_seconds")
 ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "seconds": "active_seconds"}

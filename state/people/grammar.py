@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from donewhen.state.language.texts import chosen, option_key
+from donewhen.state.language.words import begins_with_no, only_words, opening, plain, refuses, substance, word
 from donewhen.state.people.amounts import read_amounts
+from donewhen.state.people.edit import edit_plan, is_plan_text
 from donewhen.state.people.payloads import action_name, options, shown_plan
 from donewhen.state.people.shapes import Given, decode_json, looks_like_json, scalar_text
-from donewhen.state.people.texts import chosen, option_key
-from donewhen.state.people.words import begins_with_no, only_words, opening, plain, refuses, substance, word
-from donewhen.state.plan.edit import edit_plan, is_plan_text
 
 AnswerKind = Literal[
     "approve", "edit", "reject", "respond", "cancel", "later", "answer", "declined",

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from difflib import unified_diff
 from typing import Any
 
-from donewhen.state.people.texts import say, shown_options, translated
+from donewhen.state.language.texts import say, shown_options, translated
 from donewhen.state.plan.text import plan_text
 
 ACTIONS = {

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
+from donewhen.state.errors import validation_problems
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, only_executor
 from donewhen.state.plan.rules import near as near
@@ -25,7 +26,7 @@ def _not_blank(text: str) -> str:
     return trimmed
 
 
-Text = Annotated[str, AfterValidator(_not_blank)]
+NotBlank = Annotated[str, AfterValidator(_not_blank)]
 
 
 class Criterion(BaseModel):
@@ -33,7 +34,7 @@ class Criterion(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    text: Text
+    text: NotBlank
     check: Check | None = Field(
         default=None, description="read-only tool call that the runtime makes to decide this criterion"
     )
@@ -60,7 +61,7 @@ class PlanStep(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    content: Text = Field(description="what to do, in one sentence")
+    content: NotBlank = Field(description="what to do, in one sentence")
     done_when: Criteria = Field(
         default_factory=list,
         description="observable criteria; attach a check wherever a listed check tool can decide one",
@@ -83,7 +84,7 @@ class Plan(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    title: Text
+    title: NotBlank
     complexity: Annotated[Complexity, BeforeValidator(_complexity)] = "moderate"
     need_thinking: bool = False
     done_when: Criteria = Field(
@@ -146,7 +147,7 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     try:
         plan = Plan.model_validate(fields)
     except ValidationError as error:
-        return said_by(error)
+        return validation_problems(error)
     data = plan.model_dump(mode="json")
     for step in data["steps"]:
         step["executor"] = step["executor"] or only_executor(step, rules)
@@ -169,16 +170,6 @@ def _as_of_the_step(data: dict[str, Any]) -> None:
         known = [criterion["text"] for criterion in step["done_when"]]
         step["done_when"] += [criterion for criterion in data["done_when"] if criterion["text"] not in known]
         data["done_when"] = []
-
-
-def said_by(error: ValidationError) -> list[str]:
-    """Pydantic's complaints as sentences a model can act on: where, what, and what was given."""
-    lines = []
-    for item in error.errors(include_url=False, include_context=False)[:10]:
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")
-        given = json.dumps(item["input"], ensure_ascii=False, default=str)[:80]
-        lines.append(f"{where or 'arguments'}: {item['msg']} (given: {given})")
-    return lines
 
 
 def depends(plan: Mapping[str, Any], step_id: str) -> list[str]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.ledger import remaining
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.proof.journal import said_by_user
-from donewhen.state.run import PLANNING, Json
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from donewhen.state.people.texts import say
+from donewhen.state.language.texts import say
 from donewhen.state.plan.plan import depends
 from donewhen.state.proof.claims import criteria_of
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from donewhen.state.people.texts import catalogue
+from donewhen.state.language.texts import catalogue
 
 
 def plan_text(

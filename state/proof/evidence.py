@@ -8,7 +8,7 @@ from typing import Any
 from donewhen.state.proof import wording
 from donewhen.state.proof.claims import references
 from donewhen.state.proof.journal import outdated_by, whole_was_read
-from donewhen.state.proof.quotes import Text, tokens
+from donewhen.state.proof.quotes import SearchedText, tokens
 
 MOST_EVIDENCE = 50
 """Items of evidence for one criterion; each is looked up in a text of up to a megabyte."""
@@ -40,7 +40,7 @@ class Seen:
     recalled: Mapping[str, Sequence[list[int]]] = field(default_factory=dict)
     """What the step read on of observations that were shown in part: id → spans of characters."""
     index: dict[str, int] = field(init=False)
-    texts: dict[str, Text] = field(init=False, default_factory=dict)
+    texts: dict[str, SearchedText] = field(init=False, default_factory=dict)
     """Texts that quotes were looked up in, read once."""
 
     def __post_init__(self) -> None:
@@ -51,10 +51,10 @@ class Seen:
         """The observation of this id, which is citable."""
         return self.entries[self.index[id]]
 
-    def text(self, id: str, text: str) -> Text:
+    def text(self, id: str, text: str) -> SearchedText:
         """A text by its id, to look quotes up in."""
         if id not in self.texts:
-            self.texts[id] = Text(text)
+            self.texts[id] = SearchedText(text)
         return self.texts[id]
 
     def says(self, id: str, quote: str) -> bool:
@@ -244,7 +244,7 @@ def excerpt(text: str, quote: str, limit: int = 4000) -> str:
     while quote and end - start > limit:
         middle, more = (start + end) // 2, limit // 4
         halves = ((start, middle + more), (middle - more, end))
-        found = next(((a, b) for a, b in halves if Text(text[a:b]).says(quote)), None)
+        found = next(((a, b) for a, b in halves if SearchedText(text[a:b]).says(quote)), None)
         if found is None:
             break
         start, end = found

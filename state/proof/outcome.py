@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from donewhen.state.language.texts import catalogue, say
 from donewhen.state.ledger import meter
-from donewhen.state.people.texts import catalogue, say
 from donewhen.state.proof.claims import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from donewhen.state.people.words import opening, word
+from donewhen.state.language.words import opening, word
 from donewhen.state.proof.quotes import fold
 
 _POLITE = re.compile(

@@ -125,7 +125,7 @@ def _value(number: str) -> str:
     return f"{whole or 0}.{part}".rstrip("0").rstrip(".")
 
 
-class Text:
+class SearchedText:
     """A text that quotes are looked up in. Each way of reading it is computed once, in time linear in its length."""
 
     def __init__(self, text: str) -> None:
@@ -173,7 +173,7 @@ class Text:
 
 def occurs(quote: str, text: str) -> bool:
     """Whether a quote stands in a text."""
-    return Text(text).says(quote)
+    return SearchedText(text).says(quote)
 
 
 def _signs(quote: str) -> set[str]:

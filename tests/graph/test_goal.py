@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from donewhen.state.plan.edit import PlanEdit, edit_plan
+from donewhen.state.people.edit import PlanEdit, edit_plan
 from donewhen.state.plan.text import plan_text
 from donewhen.testing import call, criterion, finish_step, finish_task, submit_plan
 from tests.flows import play, steps

@@ -7,8 +7,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
 
 from donewhen import Agent, Settings, StorageError, build_graph
+from donewhen.state.graph_state import VERSION
 from donewhen.state.plan.steps import fresh_record
-from donewhen.state.run import VERSION
 from donewhen.state.versions import MIGRATIONS, migrated
 from donewhen.testing import ask_user, submit_plan
 from tests.runs import config, drawn, one_step, said, scripted, step, two_questions

@@ -4,12 +4,12 @@ import json
 import os
 import sys
 import threading
+from importlib.resources import files
 from typing import Annotated, Any
 
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-import donewhen
 from donewhen.agent.workspace.processes.commands import run_process
 from donewhen.agent.workspace.root import Root
 
@@ -59,7 +59,7 @@ def query_data(
 
 
 def _asked(root: Root, do: str, of: str, stop: threading.Event | None) -> str:
-    path = [os.path.dirname(os.path.dirname(donewhen.__file__)), *filter(os.path.isabs, sys.path)]
+    path = [os.path.dirname(str(files("donewhen"))), *filter(os.path.isabs, sys.path)]
     path.sort(key=lambda folder: folder == root.path)  # a file of the workspace never stands in for a library
     request = json.dumps({"path": path, "root": root.path, "do": do, "of": of})
     command = [sys.executable, "-I", "-S", "-c", CHILD, request]

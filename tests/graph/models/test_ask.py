@@ -12,7 +12,7 @@ from langchain_core.messages.tool import tool_call_chunk
 from donewhen.agent.models import Prices
 from donewhen.graph.context import Deps
 from donewhen.graph.models import ask as asking
-from donewhen.graph.models.ask import Question, Reply, ask
+from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.joining import joined
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import TRIAGE, control_tools
@@ -33,13 +33,13 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_WAIT", 0.0)
 
 
-async def asked(model: Any, *, settings: Settings | None = None, prices: Any = None, **more: Any) -> Reply:
+async def asked(model: Any, *, settings: Settings | None = None, prices: Any = None, **more: Any) -> ModelReply:
     """The reply to one question."""
     deps = Deps(lambda *_: model, Toolbox([]), prices=Prices(prices).cost)
     return await ask(deps, settings or Settings(model_seconds=5), Question("triage", PROMPT, **more))
 
 
-async def over_the_wire(*script: Any, **more: Any) -> tuple[Reply, int]:
+async def over_the_wire(*script: Any, **more: Any) -> tuple[ModelReply, int]:
     """The reply of a server with this script, and how many requests it got."""
     with WireServer(list(script)) as server:
         got = await asked(wired(server), **more)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from donewhen.state.language.words import word
 from donewhen.state.people.answers import Answer, Bundle, read_answer
 from donewhen.state.people.payloads import payload, question_text
-from donewhen.state.people.words import word
 from donewhen.state.plan.text import plan_text
 from tests.pauses import KINDS, LIMITS, PLAN, pending
 

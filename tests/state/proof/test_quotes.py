@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.quotes import Text, fold, occurs, tokens
+from donewhen.state.proof.quotes import SearchedText, fold, occurs, tokens
 
 TEXT = st.text(max_size=60)
 NUMBER = (
@@ -224,6 +224,6 @@ def test_facts_that_differ_do_not_match(quote: str, text: str) -> None:
 def test_the_nearest_passage_is_shown() -> None:
     """V01: so that the model sees what it should have quoted."""
     text = "\n".join([f"row {n}: nothing of note" for n in range(500)] + ["order A-103 was delivered on 2026-11-08"])
-    assert Text(text).nearest("A-103 delivered on 2026-11-07") == "order A-103 was delivered on 2026-11-08"
-    assert len(Text("word " * 1000).nearest("a word")) <= 200
-    assert Text("abc").nearest("xyz") == ""
+    assert SearchedText(text).nearest("A-103 delivered on 2026-11-07") == "order A-103 was delivered on 2026-11-08"
+    assert len(SearchedText("word " * 1000).nearest("a word")) <= 200
+    assert SearchedText("abc").nearest("xyz") == ""

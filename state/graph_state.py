@@ -10,10 +10,10 @@ from typing_extensions import TypedDict
 from donewhen.state.channels import (
     Claims,
     Journal,
-    Records,
     SeldomDict,
     SeldomList,
     SeldomText,
+    StepRecords,
     Transcript,
     Transcripts,
     merge,
@@ -63,7 +63,7 @@ class RunState(TypedDict, total=False):
     plan: SeldomDict
     planning: Json
     """The planner's record: phase, rounds, corrections, proposal, feedback and failure it works from."""
-    steps: Records
+    steps: StepRecords
     journal: Journal
     transcripts: Transcripts
     """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
@@ -158,7 +158,7 @@ class Step(TypedDict, total=False):
     """What it leaves in the run when it is done."""
     journal: Journal
     spent: Annotated[Amounts, add]
-    steps: Records
+    steps: StepRecords
     transcripts: Transcripts
     files: Annotated[dict[str, str], merge]
 
@@ -169,7 +169,7 @@ class StepOutput(TypedDict, total=False):
     claims: Claims
     journal: Journal
     spent: Annotated[Amounts, add]
-    steps: Records
+    steps: StepRecords
     transcripts: Transcripts
     files: Annotated[dict[str, str], merge]
 

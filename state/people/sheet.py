@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 
-from donewhen.state.people.texts import LANGUAGES, catalogue
-from donewhen.state.people.words import plain
+from donewhen.state.language.texts import LANGUAGES, catalogue
+from donewhen.state.language.words import plain
 
 STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
 COUNT_LINE = re.compile(r"^_[^_]*\d[^_]*_\s*$")

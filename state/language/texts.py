@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from donewhen.state.people.words import plain
+from donewhen.state.language.words import plain
 
 LANGUAGES = ("en", "zh", "de", "fr", "es", "ja")
 _GAP = " \t\n:,;-–—"
@@ -19,7 +19,7 @@ _GAP = " \t\n:,;-–—"
 @cache
 def catalogue(language: str) -> Mapping[str, Any]:
     """The texts of one language: sections of key → text; options may have several words, the first one is shown."""
-    found = files("donewhen.state.people") / "catalogues" / f"{language}.toml"
+    found = files("donewhen.state.language") / "catalogues" / f"{language}.toml"
     return tomllib.loads(found.read_text("utf-8"))
 
 

@@ -14,10 +14,10 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk
 
+from donewhen.graph.adapter import decision_schema
 from donewhen.graph.context import Deps
 from donewhen.graph.models import ask as asking
-from donewhen.graph.models.adapter import decision_schema
-from donewhen.graph.models.ask import Question, Reply, ask
+from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
@@ -36,7 +36,7 @@ def deps_of(model: BaseChatModel) -> Deps:
     return Deps(lambda *_: model, Toolbox([]))
 
 
-async def asked(deps: Deps, role: str = "triage", **settings: Any) -> Reply:
+async def asked(deps: Deps, role: str = "triage", **settings: Any) -> ModelReply:
     given = Settings(**{"model_seconds": 5, **settings})
     return await ask(deps, given, Question(role, PROMPT, control_tools(TRIAGE), must_call=True))
 

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from donewhen.state.language.texts import LANGUAGES, catalogue
+from donewhen.state.language.words import plain, substance, word
 from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json, looks_like_json
-from donewhen.state.people.texts import LANGUAGES, catalogue
-from donewhen.state.people.words import plain, substance, word
-from donewhen.state.plan.sheet import STEP_LINE, PlanSheet, StepText, read_sheet
+from donewhen.state.people.sheet import STEP_LINE, PlanSheet, StepText, read_sheet
 
 CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
 

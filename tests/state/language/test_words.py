@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from donewhen.state.language.texts import LANGUAGES, shown_options
+from donewhen.state.language.words import _data, word
 from donewhen.state.people.answers import Answer, read_answer
-from donewhen.state.people.texts import LANGUAGES, shown_options
-from donewhen.state.people.words import _data, word
 from tests.pauses import pending
 
 SAID = tomllib.loads(Path(__file__).with_name("utterances.toml").read_text("utf-8"))

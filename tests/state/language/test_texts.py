@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.language import spoken
+from donewhen.state.language.scripts import spoken
+from donewhen.state.language.texts import LANGUAGES, catalogue
 from donewhen.state.people.amounts import amount_of
 from donewhen.state.people.answers import Answer, read_answer
 from donewhen.state.people.payloads import options, payload
-from donewhen.state.people.texts import LANGUAGES, catalogue
 from donewhen.state.proof.outcome import summary
 from tests.pauses import KINDS, PLAN, hitl, pending
 

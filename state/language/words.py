@@ -88,7 +88,7 @@ def _tokens(text: str) -> tuple[str, ...]:
 @cache
 def _data() -> dict[str, dict[str, list[str]]]:
     """Language → what is said → phrases; under `refusing`, words and signs."""
-    read = tomllib.loads((files("donewhen.state.people") / "words.toml").read_text("utf-8"))
+    read = tomllib.loads((files("donewhen.state.language") / "words.toml").read_text("utf-8"))
     return {
         name: {
             group: [_folded(" ".join(phrase.split())) for phrase in text.split("|")] for group, text in groups.items()
