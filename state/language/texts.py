@@ -6,6 +6,7 @@ An option is understood in every language that there is a catalogue of, whatever
 import tomllib
 import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -26,6 +27,28 @@ def catalogue(language: str) -> Mapping[str, Any]:
 def say(language: str, section: str, key: str, **values: Any) -> str:
     """A text in a language, with its places filled. Raises KeyError for a text or a value that is missing."""
     return str(catalogue(language)[section][key]).format_map(values)
+
+
+@dataclass(frozen=True)
+class Unclear:
+    """Why something a person said was not taken: a text of the section `unclear`, put into words when it is shown."""
+
+    key: str
+    values: Mapping[str, Any]
+    """What the places are filled with; several reasons in one place stand one after the other."""
+
+    def said(self, language: str) -> str:
+        """The reason in a language."""
+        filled = {
+            name: "; ".join(each.said(language) for each in value) if isinstance(value, list) else value
+            for name, value in self.values.items()
+        }
+        return say(language, "unclear", self.key, **filled)
+
+
+def unclear(key: str, said: str = "", **values: Any) -> Unclear:
+    """A reason; `said`, the words that it is about, is cut to 80 characters."""
+    return Unclear(key, {"said": said[:80], **values})
 
 
 def translated(option: str, about: str, language: str) -> str:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from donewhen.state.language.texts import say
+from donewhen.state.language.texts import Unclear, say, unclear
 from donewhen.state.ledger import KEYS
 
 FRACTIONS = ("cost_usd", "active_seconds")
@@ -37,19 +37,19 @@ def figure(amount: float) -> str:
     return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
-def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | str:
-    """Positive amounts by ledger key, or a sentence why not. A bare number is for the exhausted key."""
+def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | Unclear:
+    """Positive amounts by ledger key, or why there are none. A bare number is for the exhausted key."""
     if value is True:
-        return dict(pending.get("suggested") or {}) or "no amount is suggested: say how much"
+        return dict(pending.get("suggested") or {}) or unclear("how_much")
     if isinstance(value, Mapping):
         return _checked(list(value.items()))
     exhausted = pending.get("exhausted") or []
     default = exhausted if isinstance(exhausted, str) else exhausted[0] if len(exhausted) == 1 else None
     pairs = _pairs(str(value), default)
-    return pairs if isinstance(pairs, str) else _checked(pairs)
+    return pairs if isinstance(pairs, Unclear) else _checked(pairs)
 
 
-def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
+def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
     """(key, number) in either order; a number alone belongs to the exhausted key."""
     folded = THOUSANDS.sub("", text.casefold())
     named = re.search("usd|dollar", folded)
@@ -59,27 +59,27 @@ def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | str:
     names = [word for word in words if not word[0].isdigit()]
     numbers = [float(word) for word in words if re.fullmatch(r"\d+(?:\.\d+)?", word)]
     if len(words) != len(names) + len(numbers) or not numbers:
-        return f"“{text[:80]}” says no amount"
+        return unclear("no_amount", text)
     if not names and len(numbers) == 1:
-        return [(default, numbers[0])] if default else f"say of what: {', '.join(KEYS)}"
+        return [(default, numbers[0])] if default else unclear("of_what", keys=", ".join(KEYS))
     if len(names) != len(numbers):
-        return f"“{text[:80]}” does not pair names with amounts"
+        return unclear("unpaired", text)
     return list(zip(names, numbers, strict=True))
 
 
-def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | str:
+def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:
     amounts: dict[str, float] = {}
     for name, amount in pairs:
         key = _key(name) if isinstance(name, str) else None
         if key not in KEYS:
-            return f"“{str(name)[:80]}” is no limit; there are {', '.join(KEYS)}"
+            return unclear("no_limit", str(name), keys=", ".join(KEYS))
         number = isinstance(amount, int | float) and not isinstance(amount, bool) and 0 <= amount < math.inf
         if not number or (positive and not amount):
-            return f"{key} must be {'extended by a positive number' if positive else 'a number'}"
+            return unclear("positive" if positive else "number", limit=key)
         if key not in FRACTIONS and amount != int(amount):
-            return f"{key} must be {'extended by ' if positive else ''}a whole number"
+            return unclear("whole", limit=key)
         amounts[key] = amount if key in FRACTIONS else int(amount)
-    return amounts or "no amount was given"
+    return amounts or unclear("none_given")
 
 
 def _key(name: str) -> str:
@@ -87,12 +87,12 @@ def _key(name: str) -> str:
     return ALIASES.get(name) or ALIASES.get(plural) or plural
 
 
-def read_limits(value: Any) -> dict[str, float] | str:
-    """Limits by ledger key, from a mapping or from a text like “rounds 40, cost_usd 0.5”; or a sentence why not."""
+def read_limits(value: Any) -> dict[str, float] | Unclear:
+    """Limits by ledger key, from a mapping or from a text like “rounds 40, cost_usd 0.5”; or why there are none."""
     if not value:
         return {}
     pairs = list(value.items()) if isinstance(value, Mapping) else _pairs(str(value), None)
-    if isinstance(pairs, str):
+    if isinstance(pairs, Unclear):
         return pairs
     known = [(key, amount) for key, amount in pairs if amount is not None]
     return _checked(known, positive=False) if known else {}

@@ -7,19 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from donewhen.state.language.texts import say, unclear
 from donewhen.state.people.grammar import Answer as Answer
 from donewhen.state.people.grammar import may_replan, meaning
+from donewhen.state.people.payloads import language_of
 from donewhen.state.people.shapes import Given, decode_json, read_shape
-
-ACCEPTED = {
-    "plan": "approve, an edited plan, reject with what should be different, or cancel",
-    "question": "the answer as text, or the number of an option",
-    "tool": "approve, edited arguments, “no” and why, or a response to use instead of running it",
-    "budget": "extend (with amounts, like “extend rounds 5”), deliver, replan, or stop",
-    "effect": "“it happened”, “it did not”, or “skip”",
-    "failure": "“replan”, “retry”, “deliver what there is”, “stop”, or what should be done instead",
-    "early": "“go on” or “leave it out”",
-}
 
 
 @dataclass(frozen=True)
@@ -32,7 +24,8 @@ class Bundle:
 def read_answer(value: Any, pending: Mapping[str, Any]) -> Answer | Bundle | str:
     """What `value` means as an answer to `pending`, or a text: what was not understood, what is accepted.
 
-    Never raises. A text that starts with "stale" means that the answer names another question or revision.
+    Never raises. The text is in the language of the pause; what is wrong with a client's JSON is said in English.
+    A text that starts with "stale" means that the answer names another question or revision.
     """
     bundle = _bundle(decode_json(value), pending)
     if bundle is not None:
@@ -40,19 +33,22 @@ def read_answer(value: Any, pending: Mapping[str, Any]) -> Answer | Bundle | str
     given = read_shape(value)
     if pending["kind"] == "question" and isinstance(value, str) and not _is_decision(given):
         given = Given("text", value.strip())
-    read: Answer | str = given if isinstance(given, str) else ""
     if isinstance(given, Given):
-        read = _stale(given, pending) or meaning(given, pending)
-    if isinstance(read, Answer) or read.startswith("stale"):
-        return read
-    return f"{read or 'this is no answer to what was asked'}. Accepted: {accepted(pending)}."
+        if stale := _stale(given, pending):
+            return stale
+        read = meaning(given, pending)
+        if isinstance(read, Answer):
+            return read
+        given = (read or unclear("no_answer")).said(language_of(pending))
+    return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted(pending))
 
 
 def accepted(pending: Mapping[str, Any]) -> str:
-    """What is accepted as an answer to this pause, in words."""
-    said = ACCEPTED[pending.get("about") or pending["kind"]]
-    said = said if pending["kind"] != "budget" or may_replan(pending) else said.replace("replan, ", "")
-    return said if "cancel" in said else f"{said}; “cancel” ends the run, “later” leaves this open"
+    """What is accepted as an answer to this pause, in words of its language."""
+    about, language = pending.get("about") or pending["kind"], language_of(pending)
+    about = "unplanned" if about == "budget" and not may_replan(pending) else about
+    said = say(language, "accepted", about)
+    return said if about == "plan" else f"{said}{say(language, 'accepted', 'always')}"
 
 
 def draft_of(value: Any) -> str:
@@ -89,6 +85,8 @@ def _stale(given: Given, pending: Mapping[str, Any]) -> str | None:
     if given.ids - ids:
         return f"stale: {', '.join(sorted(given.ids - ids))} does not wait; {pending.get('id')} does."
     revision = pending.get("revision") or (pending.get("plan") or {}).get("revision")
-    if revision is not None and given.revisions - {str(revision)}:
+    edited = decode_json(given.fields.get("plan"))
+    named = {str(edited["revision"])} if isinstance(edited, Mapping) and edited.get("revision") else set()
+    if revision is not None and (given.revisions | named) - {str(revision)}:
         return f"stale: the answer is for another revision of the plan; revision {revision} waits."
     return None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen.state.language.texts import LANGUAGES, catalogue
+from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import plain, substance, word
 from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json, looks_like_json
@@ -37,8 +37,8 @@ class PlanEdit:
 
 def edit_plan(
     fields: Mapping[str, Any], plan: Mapping[str, Any], *, shown: str, limits: Mapping[str, Any] | None = None
-) -> PlanEdit | str | None:
-    """The plan with the edit in `fields`; a sentence if it does not apply; None if it is text but no plan.
+) -> PlanEdit | Unclear | None:
+    """The plan with the edit in `fields`; the reason if it does not apply; None if it is text but no plan.
 
     `shown` is the text of the plan as the person saw it, with `limits`.
     """
@@ -48,14 +48,11 @@ def edit_plan(
     if isinstance(edit, Mapping):
         fields = edit
     elif edit is not None:
-        return f"a plan cannot be a {type(edit).__name__}"
+        return unclear("plan_type", type=type(edit).__name__)
     if not isinstance(fields.get("steps"), list):
-        return "an edited plan needs `steps`, a list of all its steps"
-    revision = fields.get("revision")
-    if revision is not None and plan.get("revision") not in (None, revision):
-        return "stale: the edited plan is of another revision than the one that waits"
+        return unclear("plan_steps")
     asked = _changed_limits(fields.get("limits") or {}, limits)
-    if isinstance(asked, str):
+    if isinstance(asked, Unclear):
         return asked
     steps = [{"content": step} if isinstance(step, str) else step for step in fields["steps"]]
     kept = {key: item for key, item in fields.items() if key != "limits"}
@@ -74,22 +71,22 @@ def _edit(edited: Mapping[str, Any], plan: Mapping[str, Any], limits: dict[str, 
     return PlanEdit(result, changed, limits, feedback)
 
 
-def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | str:
+def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
     """Limits that are not as they were shown; one that is left out stays."""
     asked = read_limits(given)
-    if isinstance(asked, str):
+    if isinstance(asked, Unclear):
         return asked
     known = {key: amount for key, amount in (shown or {}).items() if amount is not None}
     if strange := [key for key in asked if key not in known]:
-        return f"there is no limit of {', '.join(strange)} to change; there are {', '.join(known) or 'none'}"
+        return unclear("limit_not_shown", keys=", ".join(strange), known=", ".join(known) or "—")
     return {key: amount for key, amount in asked.items() if amount != known[key]}
 
 
 def _from_text(
     text: str, plan: Mapping[str, Any], shown: PlanSheet, limits: Mapping[str, Any] | None
-) -> PlanEdit | str | None:
+) -> PlanEdit | Unclear | None:
     if not text.strip():
-        return "the edited plan is empty"
+        return unclear("empty_plan")
     if looks_like_json(text):
         return _json_problem(text)
     sheet = read_sheet(text)
@@ -108,12 +105,12 @@ def _from_text(
     schedule = _read_schedule(sheet, shown, plan.get("schedule"))
     number, said = sheet.notes.get("limits", (0, ""))
     asked = _changed_limits(said, limits)
-    if isinstance(asked, str):
-        sheet.problems.append(f"line {number}: {asked}")
+    if isinstance(asked, Unclear):
+        sheet.problems.append(unclear("limits_line", line=number, reasons=[asked]))
         asked = {}
     feedback = _beside(sheet, shown.title)
     if sheet.problems:
-        return "the edited plan cannot be read: " + "; ".join(sheet.problems[:5])
+        return unclear("edit", reasons=sheet.problems[:5])
     title = plan.get("title") if sheet.title in (None, shown.title) else sheet.title
     edited = {**plan, "title": title, "steps": steps, "schedule": schedule}
     if goal or "done_when" in plan:
@@ -121,12 +118,12 @@ def _from_text(
     return _edit(edited, plan, asked, feedback)
 
 
-def _json_problem(text: str) -> str:
+def _json_problem(text: str) -> Unclear:
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        return f"the edited plan is no JSON: {error}"
-    return "the edited plan is JSON, but no plan"
+        return unclear("plan_broken_json", error=error)
+    return unclear("plan_json")
 
 
 def _beside(sheet: PlanSheet, title: str | None) -> str:
@@ -134,7 +131,7 @@ def _beside(sheet: PlanSheet, title: str | None) -> str:
     lines = [(number, line) for number, line in sheet.beside if line != title]
     text = "\n".join(line for _, line in lines)
     if lines and word(text) != "yes" and not substance(text):
-        sheet.problems.append(f"line {lines[0][0]} “{text[:80]}” belongs to no step, and says too little to plan by")
+        sheet.problems.append(unclear("beside", text, line=lines[0][0]))
     return "" if word(text) == "yes" else text
 
 
@@ -149,12 +146,12 @@ def _read_schedule(sheet: PlanSheet, shown: PlanSheet, schedule: Any) -> Any:
     if minutes and not clock:
         return {"every_minutes": int(minutes[0])}
     if said:
-        sheet.problems.append(f"line {number} “{said[:80]}” is no schedule: every so many minutes, or HH:MM (zone)")
+        sheet.problems.append(unclear("schedule_line", said, line=number))
     return None
 
 
 def _read_step(
-    written: StepText, before: StepText | None, step: Mapping[str, Any], problems: list[str]
+    written: StepText, before: StepText | None, step: Mapping[str, Any], problems: list[Unclear]
 ) -> dict[str, Any]:
     """The step as written. `before` and `step` are the original as shown and as it is; none for a new one."""
     result = dict(step)
@@ -193,7 +190,9 @@ def _criteria_lines(written: StepText) -> list[list[tuple[str, str]]]:
     return groups
 
 
-def _read_criteria(written: StepText, before: StepText | None, originals: list[Any], problems: list[str]) -> list[Any]:
+def _read_criteria(
+    written: StepText, before: StepText | None, originals: list[Any], problems: list[Unclear]
+) -> list[Any]:
     """The criteria; one whose lines are untouched is the original itself."""
     shown = _criteria_lines(before) if before else []
     criteria: list[Any] = []
@@ -201,8 +200,7 @@ def _read_criteria(written: StepText, before: StepText | None, originals: list[A
         criterion = originals[shown.index(lines)] if lines in shown else _read_criterion(lines)
         if criterion is None:
             wrong = next((line for line in lines if line[0] == "check"), lines[0])
-            said = f"line {written.lines[written.fields.index(wrong)]} “{wrong[1][:80]}” is no check of a criterion"
-            problems.append(f"{said}: write the criterion, then “check: tool {{arguments}} expects …”")
+            problems.append(unclear("check_line", wrong[1], line=written.lines[written.fields.index(wrong)]))
         criteria.append(criterion)
     return criteria
 

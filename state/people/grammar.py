@@ -1,6 +1,6 @@
 """What words and decisions mean at each kind of pause: one grammar, in whatever language.
 
-Only words that say nothing else decide; what is not understood is a sentence that says why, and changes nothing.
+Only words that say nothing else decide; what is not understood is a reason why, and changes nothing.
 “cancel” ends the run and “later” leaves the pause open everywhere; no “no” starts any work.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from donewhen.state.language.texts import chosen, option_key
+from donewhen.state.language.texts import Unclear, chosen, option_key, unclear
 from donewhen.state.language.words import begins_with_no, only_words, opening, plain, refuses, substance, word
 from donewhen.state.people.amounts import read_amounts
 from donewhen.state.people.edit import edit_plan, is_plan_text
@@ -21,7 +21,6 @@ AnswerKind = Literal[
     "extend", "deliver", "replan", "retry", "stop", "happened", "not_happened", "skip", "go_on", "leave_out",
 ]  # fmt: skip
 OWN_KEYS = ("type", "decision", "action", "id", "revision")
-END = {"cancel": "end the run", "later": "leave this open"}
 JUDGEMENT = "Approved without further words: use your own judgement."
 
 
@@ -42,8 +41,8 @@ class Answer:
     """kind `extend`: how much more, by ledger key; all positive. kind `edit` of a plan: what each limit should be."""
 
 
-def meaning(given: Given, pending: Mapping[str, Any]) -> Answer | str:
-    """What was given means this to what was asked, or a sentence that says why it means nothing."""
+def meaning(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+    """What was given means this to what was asked, or why it means nothing; None where there is nothing to say."""
     if given.verb in ("cancel", "later"):
         return Answer("cancel" if given.verb == "cancel" else "later")
     return READERS[pending.get("about") or pending["kind"]](given, pending)
@@ -58,7 +57,7 @@ def _words(given: Given) -> str:
     return given.text or scalar_text(given.fields.get("answer"))
 
 
-def _left(text: str) -> Answer | str | None:
+def _left(text: str) -> Answer | Unclear | None:
     """What is the same at every pause: words that end the run or leave the pause open, and texts that only begin so."""
     said = word(text)
     if said in ("cancel", "enough"):
@@ -66,36 +65,32 @@ def _left(text: str) -> Answer | str | None:
     if said == "later":
         return Answer("later")
     if (first := opening(text)) in ("cancel", "later"):
-        return f"“{text[:80]}” begins with a word that may {END[first]}, and goes on: say only that, or leave it out"
+        return unclear(f"may_{first}", text)
     return None
 
 
-def _unclear(text: str) -> str:
+def _undecided(text: str) -> Unclear | None:
     if not looks_like_json(text):
-        return f"“{text[:80]}” decides nothing" if text else ""
+        return unclear("undecided", text) if text else None
     try:
         json.loads(text)
     except (ValueError, RecursionError) as error:
-        return f"the JSON cannot be read: {error}"
-    return "this JSON is no answer"
+        return unclear("broken_json", error=error)
+    return unclear("json")
 
 
-def _yes_but(text: str) -> str:
-    return f"approved, but with the words “{text[:80]}”: approve without words, or reject with them"
-
-
-def _read_plan(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
     text, said = given.text, word(given.text)
     if given.verb in ("approve", "edit") and given.fields:
         return _edited_plan(given, pending)
     if given.verb == "approve":
-        return Answer("approve") if not text or said == "yes" else _yes_but(text)
+        return Answer("approve") if not text or said == "yes" else unclear("yes_but", text)
     if given.verb in ("reject", "ignore"):
         if said == "yes":
-            return f"rejected, but with the words “{text[:80]}”"
+            return unclear("no_but", text)
         return Answer("cancel") if said == "cancel" else Answer("reject", "" if said == "no" else text)
     if given.verb not in ("text", "respond", "edit"):
-        return ""
+        return None
     if left := _left(text):
         return left
     if said == "yes" and given.verb != "edit":
@@ -106,30 +101,30 @@ def _read_plan(given: Given, pending: Mapping[str, Any]) -> Answer | str:
         return _edited_plan(Given("edit", fields={"plan": text}), pending)
     known = only_words(text) or plain(text) in ("edit", "edited", "respond")
     if known or looks_like_json(text) or not any(map(str.isalpha, text)):
-        return _unclear(text)
+        return _undecided(text)
     if given.verb == "text" and not substance(text):
-        return f"“{text[:80]}” is neither a decision nor enough to plan by: say what should be different"
+        return unclear("too_little", text)
     return Answer("reject", text)
 
 
-def _edited_plan(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _edited_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
     if given.action not in (None, action_name("plan")):
-        return f"the edit is of {given.action}, not of the plan"
+        return unclear("not_the_plan", action=given.action)
     edit = edit_plan(given.fields, pending.get("plan") or {}, limits=pending.get("limits"), shown=shown_plan(pending))
     if edit is None:
         text = scalar_text(given.fields.get("plan"))
-        return _read_plan(Given("respond", text), pending) if text else "the edited plan is empty"
-    if isinstance(edit, str):
+        return _read_plan(Given("respond", text), pending) if text else unclear("empty_plan")
+    if isinstance(edit, Unclear):
         return edit
     if given.text and word(given.text) != "yes":
-        return _yes_but(given.text)
+        return unclear("yes_but", given.text)
     if edit.feedback:
         return Answer("reject", edit.feedback, plan=edit.plan if edit.changed else None)
     changed = edit.changed or edit.limits
     return Answer("edit", plan=edit.plan, amounts=edit.limits) if changed else Answer("approve")
 
 
-def _read_question(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_question(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
     if given.verb == "ignore" or (given.verb == "reject" and not given.text) or plain(given.text) == "/skip":
         return Answer("declined")
     choices = options(pending)
@@ -140,18 +135,18 @@ def _read_question(given: Given, pending: Mapping[str, Any]) -> Answer | str:
         choice = _alike(_choose(text, choices), choices)
         return Answer("answer", choice) if choice in choices else _free_answer(text, pending)
     if given.verb != "approve":
-        return "the answer is empty"
+        return unclear("empty_answer")
     return Answer("answer", next((choice for choice in choices if word(choice) == "yes"), JUDGEMENT))
 
 
-def _free_answer(text: str, pending: Mapping[str, Any]) -> Answer | str:
+def _free_answer(text: str, pending: Mapping[str, Any]) -> Answer | Unclear:
     """The words as the answer, unless they end the run or leave the question open; what may be either is asked."""
     said, asked = word(text), plain(str(pending.get("question") or ""))
     first = said or opening(text)
     if said in ("cancel", "later") and not text.startswith("/") and plain(text) in asked:
-        return f"“{text[:80]}” may be the answer, or {END[said]}: answer in more words, or say /{said}"
+        return unclear(f"answer_or_{said}", text)
     if first == "cancel" and not said:
-        return f"“{text[:80]}” begins with a word that may {END[first]}, and goes on: say only that, or leave it out"
+        return unclear("may_cancel", text)
     return Answer(said) if said == "cancel" or said == "later" else Answer("answer", text)
 
 
@@ -173,45 +168,45 @@ def _alike(text: str, choices: list[str]) -> str:
     return alike[0] if len(alike) == 1 else text
 
 
-def _read_tool(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_tool(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
     text, said = given.text, word(given.text)
     if given.verb in ("approve", "edit") and given.fields:
         return _edited_call(given, pending)
     if given.verb == "approve":
-        return Answer("approve") if not text or said == "yes" else _yes_but(text)
+        return Answer("approve") if not text or said == "yes" else unclear("yes_but", text)
     if given.verb in ("reject", "ignore"):
         return Answer("cancel") if said == "cancel" else Answer("reject", "" if said == "no" else text)
     if given.verb == "respond":
-        return Answer("respond", text) if text else "the response is empty"
+        return Answer("respond", text) if text else unclear("empty_response")
     if given.verb != "text":
-        return ""
+        return None
     if left := _left(text):
         return left
     if said == "yes":
         return Answer("approve")
     if said == "no" or (begins_with_no(text) and not only_words(text)):
         return Answer("reject", "" if said == "no" else text)
-    return f"{_unclear(text)}; nothing was run" if text else ""
+    return unclear("not_run", reasons=[reason]) if (reason := _undecided(text)) else None
 
 
-def _edited_call(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _edited_call(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
     tool = str(pending.get("tool") or pending.get("name"))
     if given.action == tool and tool != action_name("tool"):
         arguments: Any = given.fields
     elif str(given.fields.get("tool", tool)) != tool:
-        return f"the call is of {tool}; another tool cannot be put in its place"
+        return unclear("other_tool", tool=tool)
     else:
         arguments = decode_json(given.fields.get("arguments"))
     if not isinstance(arguments, Mapping):
-        broken = _unclear(arguments) if isinstance(arguments, str) and looks_like_json(arguments) else ""
-        return broken or "the edited arguments are not a JSON object"
+        broken = _undecided(arguments) if isinstance(arguments, str) and looks_like_json(arguments) else None
+        return broken or unclear("no_arguments")
     if given.text and word(given.text) != "yes":
-        return _yes_but(given.text)
+        return unclear("yes_but", given.text)
     changed = dict(arguments) != (pending.get("arguments") or {})
     return Answer("edit", arguments=dict(arguments)) if changed else Answer("approve")
 
 
-def _read_budget(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_budget(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
     if given.verb in ("reject", "ignore") and not given.text:
         return Answer("stop")
     text = _words(given)
@@ -220,7 +215,7 @@ def _read_budget(given: Given, pending: Mapping[str, Any]) -> Answer | str:
         return _extended(more.get("extend", more.get("amounts", more)), pending)
     key, rest = chosen(text, "budget")
     if key == "replan" and not may_replan(pending):
-        return "nothing is planned yet, so nothing can be planned anew"
+        return unclear("unplanned")
     if key == "replan" and given.verb != "approve":
         return Answer("replan", rest)
     if key in ("deliver", "stop") and not rest:
@@ -234,12 +229,12 @@ def _read_budget(given: Given, pending: Mapping[str, Any]) -> Answer | str:
     return _extended(True if agreed else rest if key == "extend" else text, pending)
 
 
-def _extended(value: Any, pending: Mapping[str, Any]) -> Answer | str:
+def _extended(value: Any, pending: Mapping[str, Any]) -> Answer | Unclear:
     amounts = read_amounts(value, pending)
     return Answer("extend", amounts=amounts) if isinstance(amounts, dict) else amounts
 
 
-def _read_effect(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_effect(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
     if given.verb == "ignore" or (given.verb == "reject" and not given.text):
         return Answer("skip")
     # A button "approve" does not say whether the effect happened; the words do.
@@ -252,11 +247,11 @@ def _read_effect(given: Given, pending: Mapping[str, Any]) -> Answer | str:
     if word(text) == "yes":
         return Answer("happened")
     if word(text) == "no":
-        return "“no” may mean that it did not happen, so that it is done now, or that it should not be: say which"
-    return f"“{text[:80]}” does not say whether it happened" if text else ""
+        return unclear("which_no", text)
+    return unclear("happened", text) if text else None
 
 
-def _read_failure(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_failure(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
     """Only the options' own words, or words that say what to do, start work; whatever refuses anything does not."""
     if given.verb in ("reject", "ignore") and not given.text:
         return Answer("stop")
@@ -270,21 +265,21 @@ def _read_failure(given: Given, pending: Mapping[str, Any]) -> Answer | str:
     if left := _left(text):
         return left
     if said or not text or looks_like_json(text) or not substance(text):
-        return _unclear(text)
+        return _undecided(text)
     if refuses(text):
-        return f"“{text[:80]}” may mean that nothing more should be done: say “stop”, or only what should be done"
+        return unclear("refuses", text)
     return Answer("replan", rest if key == "replan" else text)
 
 
-def _read_early(given: Given, pending: Mapping[str, Any]) -> Answer | str:
+def _read_early(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
     text = "" if given.verb == "approve" else _words(given)
     key, rest = chosen(_choose(text, options(pending)), "early")
     if key and not rest:
         return Answer(key, text)
-    return _left(text) or _unclear(text)
+    return _left(text) or _undecided(text)
 
 
-READERS: dict[str, Callable[[Given, Mapping[str, Any]], Answer | str]] = {
+READERS: dict[str, Callable[[Given, Mapping[str, Any]], Answer | Unclear | None]] = {
     "plan": _read_plan,
     "question": _read_question,
     "tool": _read_tool,

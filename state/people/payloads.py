@@ -79,7 +79,7 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
 
 def options(pending: Mapping[str, Any]) -> list[str]:
     """The answers to choose from, those of the runtime's own pauses in the language of the pause."""
-    kind, language = pending["kind"], _language(pending)
+    kind, language = pending["kind"], language_of(pending)
     about = pending.get("about") or ("plan" if kind == "tool" else kind)
     given = [str(each) for each in pending.get("options") or ()]
     if about == "question":
@@ -89,14 +89,15 @@ def options(pending: Mapping[str, Any]) -> list[str]:
     return [translated(each, about, language) for each in given or shown_options(language, about)]
 
 
-def _language(pending: Mapping[str, Any]) -> str:
+def language_of(pending: Mapping[str, Any]) -> str:
+    """The language that a pause is shown in."""
     return str(pending.get("language") or "en")
 
 
 def shown_plan(pending: Mapping[str, Any]) -> str:
     """The text of the plan that waits, as it is shown."""
     plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
-    return plan_text(plan, limits=limits, writes=writes, language=_language(pending))
+    return plan_text(plan, limits=limits, writes=writes, language=language_of(pending))
 
 
 def question_text(pending: Mapping[str, Any]) -> str:
@@ -114,9 +115,9 @@ def question_text(pending: Mapping[str, Any]) -> str:
         parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
     if kind == "budget" and pending.get("suggested"):
         amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
-        extend = translated("extend", "budget", _language(pending))
+        extend = translated("extend", "budget", language_of(pending))
         said: dict[str, str] = {"extend": extend, "amounts": ", ".join(amounts), "example": amounts[0]}
-        parts.append(say(_language(pending), "ask", "extend_means", **said))
+        parts.append(say(language_of(pending), "ask", "extend_means", **said))
     return "\n\n".join(parts)
 
 
@@ -155,17 +156,17 @@ def _question(pending: Mapping[str, Any]) -> str:
     if asked:
         return asked
     tool = pending.get("tool") or pending.get("name")
-    return say(_language(pending), "ask", pending["kind"], tool=tool)
+    return say(language_of(pending), "ask", pending["kind"], tool=tool)
 
 
 def _description(pending: Mapping[str, Any]) -> str:
     parts = [question_text(pending)]
     if pending.get("problem"):
-        parts.insert(0, f"> {say(_language(pending), 'ask', 'again', problem=pending['problem'])}")
+        parts.insert(0, f"> {say(language_of(pending), 'ask', 'again', problem=pending['problem'])}")
     others = pending.get("others") or []
     if others:
         lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in others]
-        parts.append(say(_language(pending), "ask", "others") + "\n\n" + "\n".join(lines))
+        parts.append(say(language_of(pending), "ask", "others") + "\n\n" + "\n".join(lines))
     return "\n\n".join(parts)
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache
 
-from donewhen.state.language.texts import LANGUAGES, catalogue
+from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import plain
 
 STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
@@ -34,7 +34,7 @@ class PlanSheet:
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Schedule and limits: where, and what is said."""
     beside: list[tuple[int, str]] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    problems: list[Unclear] = field(default_factory=list)
 
 
 @cache
@@ -81,13 +81,16 @@ def read_sheet(text: str) -> PlanSheet:
             after.append((number, line))
         else:
             sheet.beside.append((number, line.strip()))
-    sheet.problems += [_unread(*each) for each in after if each[1].lstrip().startswith(("-", "*", "•"))]
-    sheet.beside += [(number, line.strip()) for number, line in after]
+    for number, line in after:
+        if line.lstrip().startswith(("-", "*", "•")):
+            sheet.problems.append(_unread(number, line))
+        else:
+            sheet.beside.append((number, line.strip()))
     return sheet
 
 
-def _unread(number: int, line: str) -> str:
-    return f"line {number} “{line.strip()[:80]}” is neither a step nor one of its lines, like “   - done when: …”"
+def _unread(number: int, line: str) -> Unclear:
+    return unclear("line", line.strip(), line=number)
 
 
 def _continue(step: StepText, line: str) -> None:

@@ -1,5 +1,6 @@
 """What the runtime says, in every language that it has texts of: nothing missing, and read back as it was written."""
 
+import re
 from string import Formatter
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from donewhen.state.language.scripts import spoken
 from donewhen.state.language.texts import LANGUAGES, catalogue
 from donewhen.state.people.amounts import amount_of
-from donewhen.state.people.answers import Answer, read_answer
+from donewhen.state.people.answers import Answer, accepted, read_answer
 from donewhen.state.people.payloads import options, payload
 from donewhen.state.proof.outcome import summary
 from tests.pauses import KINDS, PLAN, hitl, pending
@@ -107,3 +108,30 @@ def test_what_was_replaced_and_then_done_is_not_listed_as_left_over() -> None:
     assert "s2" not in summary(done)
     left = {**done, "steps": [row("s1", "done"), row("s3", "failed")], "status": "partial"}
     assert "- Nicht erledigt (blockiert, dann ersetzt durch s3): work on s2" in summary(left, "", "de")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_what_is_not_understood_is_said_in_the_language_of_the_pause(language: str) -> None:
+    """Q11, U3, C09: the reason, the line of an edit, and the words that would be understood."""
+    asked = pending("plan", language=language)
+    shown = payload(asked)["action_requests"][0]["args"]["plan"]
+    problem = read_answer(hitl("plan", plan=f"{shown}- ???"), asked)
+    number = len(shown.splitlines()) + 1
+    unread = catalogue(language)["unclear"]["line"].format(line=number, said="- ???")
+    assert problem == catalogue(language)["accepted"]["instead"].format(
+        problem=catalogue(language)["unclear"]["edit"].format(reasons=unread),
+        accepted=catalogue(language)["accepted"]["plan"],
+    )
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", ["tool", "budget", "effect", "failure", "early"])
+def test_the_words_that_are_said_to_be_accepted_are(kind: str, language: str) -> None:
+    """Q11, C09: whatever stands in quotes in that sentence is taken at this pause as an answer."""
+    about = {"about": kind} if kind in ("failure", "early") else {}
+    asked = pending("question" if about else kind, language=language, **about)
+    said = accepted(asked)
+    words = re.findall(r"[“„«「]\s?(.+?)\s?[”“»」]", said)
+    assert len(words) >= 2
+    for word in words:
+        assert isinstance(read_answer(word, asked), Answer), word
