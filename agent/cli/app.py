@@ -30,6 +30,21 @@ Yes = Annotated[
     bool,
     typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
 ]
+Events = Annotated[
+    bool,
+    typer.Option("--stream-json", help="One JSON object a line on stdout for every event; the last is the result."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer, and what you are asked.")]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--non-interactive",
+        "-n",
+        "--print",
+        "-p",
+        help="Ask nothing: print the answer, or stop where a person is needed.",
+    ),
+]
 Confirm = Literal["always", "complex", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
@@ -48,7 +63,11 @@ def run(
     yes: Yes = False,
     json: AsJson = False,
     stdin: Annotated[bool, typer.Option("--stdin", help="Add what stands on stdin to the goal.")] = False,
+    events: Events = False,
+    quiet: Quiet = False,
+    once: Once = False,
     thread: Annotated[str | None, typer.Option(help="Go on in this conversation, or name the new one.")] = None,
+    latest: Annotated[bool, typer.Option("--resume", "-r", help="Go on in the latest conversation.")] = False,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
     verification: Annotated[Proof | None, typer.Option(help="What proves a step. [default: grounded]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
@@ -83,7 +102,7 @@ def run(
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
     def command() -> int:
-        from donewhen.agent.cli.session import RunOptions, run_goal
+        from donewhen.agent.cli.session import OutputOptions, RunOptions, run_goal
 
         settings = {
             "confirm": confirm,
@@ -95,10 +114,10 @@ def run(
             "default_answer": default_answer,
             "deadline": deadline,
         }
-        request = RunOptions(goal, dir, model, thread, allow_command or [], mcp, stdin, settings)
-        return run_goal(request, storage=storage, yes=yes, json=json)
+        request = RunOptions(goal, dir, model, thread, allow_command or [], mcp, stdin, settings, latest)
+        return run_goal(request, OutputOptions(storage, yes, json, events, quiet, once))
 
-    _end(command, json)
+    _end(command, json or events)
 
 
 @app.command()
@@ -123,16 +142,20 @@ def resume(
     storage: StorageUrl = None,
     yes: Yes = False,
     json: AsJson = False,
+    events: Events = False,
+    quiet: Quiet = False,
+    once: Once = False,
 ) -> None:
     """Answer what a run waits for, or go on with one that was interrupted."""
 
     def command() -> int:
-        from donewhen.agent.cli.session import AnswerOptions, resume_thread
+        from donewhen.agent.cli.session import AnswerOptions, OutputOptions, resume_thread
 
         reply = AnswerOptions(answer, approve, reject, cancel, answer_file, id)
-        return resume_thread(thread, reply, model=model, dir=dir, storage=storage, yes=yes, json=json)
+        output = OutputOptions(storage, yes, json, events, quiet, once)
+        return resume_thread(thread, reply, output, model=model, dir=dir)
 
-    _end(command, json)
+    _end(command, json or events)
 
 
 @app.command()

@@ -5,25 +5,19 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.cli.terminal import NAMES, Terminal
+from donewhen.agent.cli.drawing import pause_drawn, plan_drawn
+from donewhen.agent.cli.terminal import TAB, Terminal
 from donewhen.state.people.answers import Answer, read_answer
 from donewhen.state.people.grammar import may_replan
-from donewhen.state.people.payloads import arguments_text, question_text, shown_plan
-from donewhen.state.plan.text import schedule_text
+from donewhen.state.people.payloads import arguments_text, shown_plan
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
-PROMPTS = {
-    "plan": "[a] approve  [e] edit  [r] reject with feedback  [c] cancel  [l] later > ",
-    "tool": "[a] approve  [e] edit  [r] reject  [c] cancel the run  [l] later > ",
-    "question": "Answer (/skip, /cancel, /later) > ",
-    "budget": "[e] extend  [d] deliver  [r] replan  [s] stop, or an amount  [l] later > ",
-    "effect": "Number or words (/cancel, /later) > ",
-}
+PROMPT = "> "
 KEYS: dict[str, dict[str, Any]] = {
     "plan": {"a": "approve", "y": "approve", "c": {"type": "cancel"}},
     "tool": {"a": "approve", "y": "approve", "c": {"type": "cancel"}},
@@ -31,62 +25,6 @@ KEYS: dict[str, dict[str, Any]] = {
     "budget": {"e": "extend", "d": "deliver", "r": "replan", "s": "stop"},
     "effect": {},
 }
-
-
-def draw(pending: Mapping[str, Any], terminal: Terminal) -> None:
-    """What is asked, whole: a plan drawn for reading, everything else as every client shows it."""
-    if pending["kind"] != "plan":
-        return terminal.line(question_text(pending))
-    terminal.line(str(pending.get("question") or ""))
-    for text, style in plan_lines(pending.get("plan") or {}, pending.get("limits") or {}):
-        terminal.line(text, style)
-    return None
-
-
-def plan_lines(plan: Mapping[str, Any], limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A plan as (text, style): what approving it approves, with nothing of it left out."""
-    yield from (("", ""), (str(plan.get("title") or "Plan"), "bold"))
-    for step in plan.get("steps") or []:
-        yield from (("", ""), (f"{step.get('id')}. " + _inset(step["content"]), ""))
-        for criterion in step.get("done_when") or []:
-            yield f"    done when  {_inset(_criterion_text(criterion))}", ""
-        for name, value in (("with", step.get("tools")), ("after", step.get("depends_on"))):
-            yield from ((f"    {name:9}  {', '.join(map(str, each))}", "dim") for each in [value] if each)
-        if step.get("executor"):
-            yield f"    by         {step['executor']}", "dim"
-    if wanted := plan.get("done_when"):
-        yield from (("", ""), *((f"In the end: {_criterion_text(each)}", "") for each in wanted))
-    amounts = [_amount(key, amount) for key, amount in limits.items() if amount is not None]
-    if plan.get("schedule"):
-        yield from (("", ""), (f"Repeated {schedule_text(plan['schedule'])}", ""))
-    if amounts:
-        yield from (("", ""), (f"At most: {', '.join(amounts)}", "dim"))
-
-
-def _inset(text: Any) -> str:
-    """A text whose further lines stand below its first."""
-    return "\n    ".join(line.strip() for line in str(text).splitlines() if line.strip())
-
-
-def _amount(key: str, amount: float) -> str:
-    said = {"cost_usd": f"${amount:g}", "active_seconds": f"{amount:g} s of work"}
-    return said.get(key, f"{amount:g} {NAMES.get(key, key)}")
-
-
-def _criterion_text(criterion: Any) -> str:
-    """A criterion in words, with the call that decides it and what is expected of that."""
-    entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
-    text, check = str(entry.get("text")), entry.get("check")
-    if check:
-        pairs = (f"{key} {value}" for key, value in (check.get("arguments") or {}).items())
-        text += f" (checked by {check.get('tool')}: {', '.join(pairs)}{_expected(check.get('expect') or 'ok')})"
-    return text + (" (a second model decides)" if entry.get("judge") else "")
-
-
-def _expected(expect: Any) -> str:
-    if not isinstance(expect, Mapping):
-        return "" if expect == "ok" else f"; expected: {expect}"
-    return "; expected: " + ", ".join(f"{key} {value}" for key, value in expect.items())
 
 
 class Later(Exception):
@@ -100,13 +38,15 @@ class Person:
     terminal: Terminal
     read: Callable[[str], str]
     editor: str | None = None
+    drafts: dict[str, str] = field(default_factory=dict)
+    """Edits that were begun and not sent, by the pause's id."""
 
     def ask(self, pending: Mapping[str, Any]) -> Any:
         """Show the pause and ask until there is an answer that is understood. Raises Later (also at Ctrl-D)."""
         self.terminal.line("")
-        draw(pending, self.terminal)
+        self.terminal.show(pause_drawn(pending, self.terminal))
         if pending.get("problem"):
-            self.terminal.line(f"Not understood: {pending['problem']}", "yellow")
+            self._warn("not_understood", problem=pending["problem"])
         while True:
             value = self._once(pending)
             if value is None:
@@ -120,10 +60,9 @@ class Person:
 
     def _once(self, pending: Mapping[str, Any]) -> Any:
         """One round of asking; None to ask again."""
-        kind, prompt = pending["kind"], PROMPTS[pending["kind"]]
-        if kind == "budget" and not may_replan(pending):
-            prompt = prompt.replace("[r] replan  ", "")
-        typed = self._typed(prompt)
+        kind = pending["kind"]
+        legend = "budget_no_replan" if kind == "budget" and not may_replan(pending) else kind
+        typed = self._typed(f"keys_{legend}")
         key = typed.casefold()
         if key in ("/later", "l") and not (key == "l" and kind == "question"):
             raise Later
@@ -131,38 +70,67 @@ class Person:
             return {"type": "cancel"}
         if key in KEYS[kind]:
             return KEYS[kind][key]
-        if kind in ("plan", "tool") and key in ("r", "reject", "n", "no"):
-            why = self._typed("What should be different? (empty: back) > " if kind == "plan" else "Why? > ")
+        if kind not in ("plan", "tool"):
+            return typed.strip() or None
+        if typed.startswith(TAB) or key in ("r", "reject", "n", "no"):
+            why = typed.strip() if typed.strip(TAB) and typed.startswith(TAB) else ""
+            why = why or self._typed("what_instead" if kind == "plan" else "why_not").strip()
             return {"type": "reject", "message": why} if why or kind == "tool" else None
-        if kind in ("plan", "tool") and key == "e":
+        if key == "e":
             return self._edit_plan(pending) if kind == "plan" else self._edit_call(pending)
-        if kind in ("plan", "tool") and len(typed) == 1 and typed.isascii():
+        if len(typed) == 1 and typed.isascii():
             return None  # a slip of the finger is no feedback
         return typed or None
 
-    def _typed(self, prompt: str) -> str:
+    def _typed(self, legend: str) -> str:
+        """What is typed below a line that says what may be; after a TAB where that was pressed."""
+        self.terminal.legend(self.terminal.say(legend))
         try:
-            return self.read(prompt).strip()
+            typed = self.read(PROMPT)
         except EOFError:
             raise Later from None
+        return TAB + typed.strip() if typed.startswith(TAB) else typed.strip()
+
+    def _warn(self, key: str, **values: Any) -> None:
+        self.terminal.line(self.terminal.say(key, **values), "yellow")
 
     def _edit_plan(self, pending: Mapping[str, Any]) -> Any:
-        text = str(pending.get("draft") or shown_plan(pending))
-        while edited := self._edited(text, ".md"):
-            text = edited
+        """An edit of the plan; None where the person went back, with the text kept for the next time."""
+        kept = str(pending.get("id"))
+        text = self.drafts.get(kept) or str(pending.get("draft") or shown_plan(pending))
+        while (edited := self._edited(text, ".md")) is not None:
+            self.drafts[kept] = text = edited
             value = {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": text}}}
-            meaning = read_answer(value, pending)
-            if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
-                limits = {**(pending.get("limits") or {}), **meaning.amounts}
-                draw({**pending, "plan": meaning.plan, "question": "", "limits": limits}, self.terminal)
-                return value if self._sure("Run the plan as edited?") else None
-            if isinstance(meaning, Answer) and meaning.kind == "reject":
-                self.terminal.line(f"Beside the plan stands: {meaning.text}", "yellow")
-                return value if self._sure("Send it as feedback to the planner?") else None
-            self.terminal.line("Nothing was changed." if isinstance(meaning, Answer) else str(meaning), "yellow")
-            if isinstance(meaning, Answer) or not self._sure("Mend it?"):
+            legend = self._show_edit(read_answer(value, pending), pending)
+            if not legend:
+                del self.drafts[kept]
+                return None
+            chosen = self._typed(legend).casefold()
+            if chosen in ("y", "yes") and legend != "keys_mend":
+                return value
+            if chosen not in ("e", "y", "yes"):
+                self._warn("kept_edit")
                 return None
         return None
+
+    def _show_edit(self, meaning: Any, pending: Mapping[str, Any]) -> str:
+        """Say what an edit means; which keys there are then, "" for an edit that changed nothing."""
+        if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
+            limits = {**(pending.get("limits") or {}), **meaning.amounts}
+            self.terminal.show(plan_drawn({**pending, "plan": meaning.plan, "limits": limits}, self.terminal))
+            if meaning.text:
+                self._warn("beside")
+                self.terminal.line(meaning.text)
+            return "keys_edited"
+        if isinstance(meaning, Answer) and meaning.kind == "reject":
+            self._warn("only_feedback")
+            self.terminal.line(meaning.text)
+            return "keys_feedback"
+        if isinstance(meaning, Answer):
+            self._warn("unchanged")
+            return ""
+        self.terminal.line(str(meaning), "yellow")
+        return "keys_mend"
 
     def _edit_call(self, pending: Mapping[str, Any]) -> Any:
         text = self._edited(arguments_text(pending.get("arguments") or {}), ".json")
@@ -170,14 +138,11 @@ class Person:
             return None
         return {"type": "edit", "edited_action": {"name": "approve_tool", "args": {"arguments": text}}}
 
-    def _sure(self, question: str) -> bool:
-        return self._typed(f"{question} [y/n] > ").casefold() in ("y", "yes")
-
     def _edited(self, text: str, suffix: str) -> str | None:
         """The text as the person left it in their editor; None if there is no editor or it failed."""
         command = self.editor or next((name for name in EDITORS if shutil.which(name)), None)
         if command is None:
-            self.terminal.line("No editor found: set EDITOR.", "yellow")
+            self.terminal.line(self.terminal.say("no_editor"), "yellow")
             return None
         with tempfile.TemporaryDirectory(prefix="donewhen-") as folder:
             path = Path(folder) / f"edit{suffix}"
@@ -187,11 +152,11 @@ class Person:
             try:
                 code = subprocess.run([*shlex.split(command), str(path)], check=False).returncode
             except (OSError, ValueError) as error:
-                self.terminal.line(f"The editor {command!r} did not start: {error}", "yellow")
+                self.terminal.line(self.terminal.say("editor_missing", command=repr(command), error=error), "yellow")
                 return None
             finally:
                 signal.signal(signal.SIGINT, before)
             if code:
-                self.terminal.line(f"The editor ended with code {code}; nothing was taken.", "yellow")
+                self.terminal.line(self.terminal.say("editor_failed", code=code), "yellow")
                 return None
             return path.read_text(encoding="utf-8", errors="replace")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
-from donewhen.agent.cli.asking import draw
-from donewhen.agent.cli.terminal import STYLES, Terminal, clean, meter_text, shorten
+from donewhen.agent.cli.drawing import AnswerText, pause_drawn
+from donewhen.agent.cli.meter import meter_text
+from donewhen.agent.cli.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.views import call_text
 from donewhen.agent.config import debugging
 from donewhen.agent.run import Run
@@ -20,6 +22,8 @@ from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.secrets import redact
 
 SCHEMA_VERSION = 1
+MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""An id that nobody chose."""
 PROVEN = ("passed", "supported")
 
 
@@ -86,13 +90,18 @@ def _say(error: BaseException, text: str, json: bool) -> None:
         print_json({"schema_version": SCHEMA_VERSION, "status": "error", "error": said})
 
 
+def short_id(thread_id: str) -> str:
+    """A thread's id as people see it: the beginning of one that was made up, which finds it again."""
+    return thread_id[:8] if MADE_UP.fullmatch(thread_id) else thread_id
+
+
 def resume_words(thread_id: str, storage: str | None, *answer: str) -> str:
     """The command line that goes on with a thread; `storage` is named if it was given by hand."""
     called = sys.argv[0]
     by_path = called.endswith("donewhen") and not shutil.which("donewhen")
     near = os.path.relpath(called) if by_path else "donewhen"
     program = os.path.abspath(called) if near.startswith("..") else near
-    words = [program, "resume", thread_id, *(["--storage", storage] if storage else []), *answer]
+    words = [program, "resume", short_id(thread_id), *(["--storage", storage] if storage else []), *answer]
     return shlex.join(words).replace("'…'", '"…"')
 
 
@@ -124,17 +133,35 @@ def print_json(value: Mapping[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def report(run: Run, terminal: Terminal, storage: str | None, *, json: bool) -> Exit:
-    """How a run stands in the end: the object of --json, or its answer, or what is asked and how to answer."""
+def report(
+    run: Run, terminal: Terminal, storage: str | None, *, json: bool, quiet: bool = False, shown: str = ""
+) -> Exit:
+    """How a run stands in the end: the object of --json, or its answer, or what is asked and how to answer.
+
+    `shown` is what of the answer stands on the terminal already.
+    """
     if json:
         print_json(run_object(run, storage))
         return STATUSES[run.status]
-    if run.answer:  # byte for byte into a pipe, made safe on a terminal
-        sys.stdout.write((clean(run.answer) if sys.stdout.isatty() else run.answer).rstrip("\n") + "\n")
-        sys.stdout.flush()
+    if run.answer:
+        _write_answer(run.answer, terminal, shown)
     if run.status == "waiting":
         _report_waiting(run, terminal, storage)
-        return STATUSES[run.status]
+    elif not quiet:
+        _report_end(run, terminal, storage)
+    return STATUSES[run.status]
+
+
+def _write_answer(answer: str, terminal: Terminal, shown: str) -> None:
+    """The answer, byte for byte into a pipe; drawn on a terminal, as far as it was not drawn while it was written."""
+    if not terminal.answers_here:
+        sys.stdout.write((clean(answer) if sys.stdout.isatty() else answer).rstrip("\n") + "\n")
+        sys.stdout.flush()
+    elif rest := answer[len(shown) :] if answer.startswith(shown) else answer:
+        terminal.show(AnswerText(rest))
+
+
+def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
     receipt: Mapping[str, Any] = run.receipt or {}
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
@@ -142,34 +169,38 @@ def report(run: Run, terminal: Terminal, storage: str | None, *, json: bool) -> 
     reason = run.outcome["reason"] if run.outcome and told else ""
     said = run.status == "completed" or reason[:40] in shorten(run.answer, len(run.answer))
     why = "" if said else f" ({shorten(reason, 300)})"
-    parts = [f"{run.status}{why}", _proof_text(receipt), meter_text(run.spent, {}), f"thread {run.thread_id}"]
+    meter = meter_text(run.spent, {}, terminal.marks["dot"], terminal.language)
+    thread = terminal.say("thread", id=short_id(run.thread_id))
+    parts = [f"{terminal.say(run.status)}{why}", *_proof_texts(receipt, terminal), meter, thread]
+    if terminal.answers_here:
+        terminal.line("")
     style = {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(run.status, "red")
     terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
     if hint := resume_command(run, storage):
-        terminal.line(f"Go on with: {hint}", whole=True)
-    return STATUSES[run.status]
+        terminal.line(terminal.say("go_on_with", command=hint), whole=True)
 
 
 def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
     for pending in run.pending:
-        where = f" (step {pending['step']})" if pending.get("step") else ""
+        where = f" ({terminal.say('step', step=pending['step'])})" if pending.get("step") else ""
         terminal.line("")
-        terminal.line(f"Waiting for you: {pending['id']}{where}", "bold")
-        draw(pending, terminal)
+        terminal.line(f"{terminal.say('waiting')} {pending['id']}{where}", "bold")
+        terminal.show(pause_drawn(pending, terminal))
         if pending.get("problem"):
-            terminal.line(f"The last answer was not understood: {pending['problem']}", "yellow")
+            terminal.line(terminal.say("not_understood", problem=pending["problem"]), "yellow")
     terminal.line("")
-    terminal.line(f"Answer with: {resume_command(run, storage)}", whole=True)
+    terminal.line(terminal.say("answer_with", command=resume_command(run, storage)), whole=True)
     if len(run.pending) > 1:
-        terminal.line("Add --id ID to answer another question than the first.")
+        terminal.line(terminal.say("answer_other"))
 
 
-def _proof_text(receipt: Mapping[str, Any]) -> str:
-    """How many steps are done and how many criteria proven; "" for a run without steps."""
+def _proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
+    """How many steps are done and how many criteria proven; nothing for a run without steps."""
     rows = receipt.get("steps") or []
     criteria = [item for row in rows for item in row.get("criteria") or []]
     done, good = sum(row["status"] == "done" for row in rows), sum(item["verdict"] in PROVEN for item in criteria)
-    return f"{done}/{len(rows)} steps done, {good}/{len(criteria)} criteria proven" if rows else ""
+    steps = terminal.say("steps_done", done=done, all=len(rows))
+    return [steps, terminal.say("criteria_proven", good=good, all=len(criteria))] if rows else []
 
 
 def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bool) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.asking import Later, Person
+from donewhen.agent.cli.asking import PROMPT, Later, Person
 from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, report, resume_words
 from donewhen.agent.cli.terminal import Terminal
 from donewhen.agent.cli.views import Progress, View
@@ -49,9 +49,17 @@ class Desk:
     yes: bool = False
     storage: str | None = None
     """As given on the command line, for the commands that are printed."""
+    quiet: bool = False
+    """Only the answer, and what a person is asked."""
+    events: bool = False
+    """With `json`: one object a line for every event too."""
     confined: Collection[str] = ()
     """Tools that cannot leave the root: `--yes` approves calls of these only."""
+    again: Callable[[Agent, str, str], RunStream] | None = None
+    """Begins another request on a thread: agent, goal, thread id. None for one request only."""
     progress: Progress = field(default_factory=Progress)
+    drafts: dict[str, str] = field(default_factory=dict)
+    """Edits of plans that were begun and not sent, by the pause's id."""
 
     def answers(self, run: Run) -> dict[str, Any] | None:
         """Answers by id to what the run waits for; None if nobody answers now."""
@@ -62,11 +70,22 @@ class Desk:
         if not self.terminal.interactive:
             return None
         self.progress.plan = None  # the person sees it now
-        person = Person(self.terminal, self.terminal.read, self.config.editor)
+        person = Person(self.terminal, self.terminal.read, self.config.editor, self.drafts)
         try:
             return {run.pending[0]["id"]: person.ask(run.pending[0])}
         except Later:
             return None
+
+    def next_goal(self, run: Run) -> str:
+        """What the person wants done next; "" for nothing more."""
+        if self.again is None or run.status in ("waiting", "running") or not self.terminal.interactive:
+            return ""
+        self.terminal.line("")
+        self.terminal.line(self.terminal.say("follow_up"), "dim")
+        try:
+            return self.terminal.read(PROMPT).strip()
+        except (EOFError, KeyboardInterrupt):
+            return ""
 
     def _agreed(self, pause: Mapping[str, Any]) -> bool:
         """Whether --yes covers it; what it was refused for once is not approved blindly again."""
@@ -78,6 +97,10 @@ class Desk:
         """The command that goes on."""
         return resume_words(self.progress.thread_id, self.storage)
 
+    def go_on(self) -> str:
+        """How to go on, in words."""
+        return self.terminal.say("go_on_with", command=self.resume())
+
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, ReadyAgent]]
 Carry = Callable[[Coroutine[Any, Any, Any]], Any]
@@ -87,24 +110,35 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
-    with asyncio.Runner() as runner, Stopping(desk.progress.at_work, desk.terminal.line) as stopping:
+    with asyncio.Runner() as runner, Stopping(lambda: desk.terminal.line(desk.terminal.say("stopping"))) as stopping:
         stack = AsyncExitStack()
         try:
             opened = stopping.run(runner, open_agent(stack))
             desk.confined = opened.confined
             carry = partial(stopping.run, runner, drain=opened.agent.drain)
-            run = _legs(carry, opened.agent, begin, desk, lambda: stopping.asked)
-            if stopping.asked and run.status == "running":
-                raise stopping.error()
-            return report(run, desk.terminal, desk.storage, json=desk.json)
+            while True:
+                run = _legs(carry, opened.agent, begin, desk, lambda: stopping.asked)
+                if stopping.asked and run.status == "running":
+                    raise stopping.error()
+                shown = desk.progress.answer.whole
+                code = report(run, desk.terminal, desk.storage, json=desk.json, quiet=desk.quiet, shown=shown)
+                if not (goal := desk.next_goal(run)):
+                    return code
+                begin = partial(_again, desk, goal, run.thread_id)
         except KeyboardInterrupt as stop:
             return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
         except errors.DoneWhenError:
             if desk.progress.started:
-                desk.terminal.line(f"What was done is kept. Go on with: {desk.resume()}", whole=True)
+                desk.terminal.line(f"{desk.terminal.say('kept')} {desk.go_on()}", whole=True)
             raise
         finally:
             runner.run(stack.aclose())
+
+
+async def _again(desk: Desk, goal: str, thread_id: str, agent: Agent, progress: Progress) -> RunStream:
+    assert desk.again is not None
+    progress.rows = {}
+    return desk.again(agent, goal, thread_id)
 
 
 def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[[], bool]) -> Run:
@@ -119,18 +153,20 @@ def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[
 
 
 def _leg(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
-    with View(desk.terminal, desk.progress, quiet=desk.json) as view:
-        carry(_follow(events, view))
+    with View(desk.terminal, desk.progress, quiet=desk.json or desk.quiet) as view:
+        carry(_follow(events, view, told=desk.events))
     end = desk.progress.end or {}
     if end.get("type") == "error":
         raise _error(end)
     return events.run or carry(agent.get(desk.progress.thread_id))
 
 
-async def _follow(events: RunStream, view: View) -> None:
+async def _follow(events: RunStream, view: View, *, told: bool) -> None:
     async with events:
         async for event in events:
             view.show(event)
+            if told:
+                print_json(event)
 
 
 def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
@@ -141,12 +177,13 @@ def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
 
 
 def _interrupted(desk: Desk, code: Exit) -> Exit:
+    say = desk.terminal.say
     desk.terminal.line("")
     if not desk.progress.thread_id:
-        desk.terminal.line("Interrupted before anything was started.", "yellow")
+        desk.terminal.line(say("not_started"), "yellow")
         return code
-    said = "Terminated" if code is Exit.TERMINATED else "Interrupted"
-    desk.terminal.line(f"{said}; what was done is kept. Go on with: {desk.resume()}", "yellow", whole=True)
+    said = say("terminated" if code is Exit.TERMINATED else "interrupted")
+    desk.terminal.line(f"{said} {desk.go_on()}", "yellow", whole=True)
     if desk.json:
         thread = {"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()}
         print_json({"schema_version": SCHEMA_VERSION, **thread})
@@ -160,12 +197,11 @@ class Terminated(KeyboardInterrupt):
 class Stopping:
     """While entered, both signals interrupt what runs; while a leg runs, they ask it to stop first.
 
-    SIGTERM lets the call at work end, of a model or of a tool. Ctrl-C waits for tools only, for what they do cannot be
-    taken back: `at_work` says whether one is, `say` tells the person that it is waited for.
+    The first one lets the call at work end, of a model or of a tool, and `say` tells the person so; the second one
+    stops at once.
     """
 
-    def __init__(self, at_work: Callable[[], bool], say: Callable[[str], None]) -> None:
-        self._at_work = at_work
+    def __init__(self, say: Callable[[], None]) -> None:
         self._say = say
         self._came: list[int] = []
         self._drain: Callable[[], None] | None = None
@@ -216,17 +252,17 @@ class Stopping:
         self._came.append(number)
         if self._loop is None or len(self._came) > len(SIGNALS):
             raise self.error()
-        self._loop.call_soon_threadsafe(self._stop, number, len(self._came) > 1)
+        self._loop.call_soon_threadsafe(self._stop, len(self._came) > 1)
 
-    def _stop(self, number: int, again: bool) -> None:
+    def _stop(self, again: bool) -> None:
         """In the loop: ask to stop; a little later, or asked again, cut off."""
         if self._drain is not None:
             self._drain()
         if self._loop is None or self._task is None:
             return  # the leg ended meanwhile
-        waits = self._drain is not None and not again and (number == signal.SIGTERM or self._at_work())
+        waits = self._drain is not None and not again
         if waits:
-            self._say("Stopping when the call at work has ended; once more stops at once.")
+            self._say()
         self._loop.call_later(PATIENCE if waits else 0.0, self._task.cancel)
         if again:
             self._loop.call_later(AGAIN, self._task.cancel)

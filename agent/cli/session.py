@@ -6,20 +6,23 @@ The thread keeps its choices, so that resuming needs only the id.
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
+from donewhen.agent.cli.asking import PROMPT
 from donewhen.agent.cli.running import Desk, ReadyAgent, work
-from donewhen.agent.cli.terminal import open_terminal
+from donewhen.agent.cli.terminal import Terminal, open_terminal
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.run import ThreadInfo
 from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.stream import RunStream
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.errors import ConfigError, GoalError, UnknownThread
+from donewhen.state.language.scripts import spoken
 from donewhen.state.ledger import KEYS, Limits
 
 NO_ANSWER: Any = object()
@@ -59,6 +62,39 @@ class RunOptions:
     mcp: Path | None
     stdin: bool
     settings: dict[str, Any]
+    latest: bool = False
+    """Go on in the latest conversation."""
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What a command writes, and whether it asks."""
+
+    storage: str | None
+    yes: bool = False
+    json: bool = False
+    events: bool = False
+    """One JSON object a line for every event, the result last."""
+    quiet: bool = False
+    once: bool = False
+    """Nobody is asked anything; one request only."""
+
+    def terminal(self, config: Config, goal: str = "") -> Terminal:
+        """The terminal, which speaks the language of the goal."""
+        may_ask = not (self.json or self.events or self.once)
+        return open_terminal(plain=config.plain, may_ask=may_ask, language=spoken(goal))
+
+    def desk(self, terminal: Terminal, config: Config, choices: "Choices") -> Desk:
+        """Where the run's pauses and its end land."""
+
+        def again(agent: Agent, goal: str, thread_id: str) -> RunStream:
+            return agent.stream(goal, thread_id=thread_id, metadata=asdict(choices))
+
+        asks_on = terminal.answers_here and terminal.interactive and not self.yes
+        json = self.json or self.events
+        desk = Desk(terminal, config, json, self.yes, self.storage, self.quiet, self.events)
+        desk.again = again if asks_on else None
+        return desk
 
 
 @dataclass(frozen=True)
@@ -90,38 +126,32 @@ class AnswerOptions:
         return given[0] if self.id is None else {self.id: given[0]}
 
 
-def run_goal(request: RunOptions, *, storage: str | None, yes: bool, json: bool) -> int:
+def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as it goes at this terminal."""
-    config, goal = configured(storage), _goal(request)
-    terminal = open_terminal(plain=config.plain, may_ask=not json)
-    unasked = yes or request.settings.get("confirm") == "never"
+    config = configured(output.storage)
+    goal = _goal(request, output.terminal(config))
+    terminal = output.terminal(config, goal)
+    unasked = output.yes or request.settings.get("confirm") == "never"
     choices = _choices(request, config, unattended=unasked and not terminal.interactive)
-    if choices.model == DEMO:
-        hint = "" if config.model else " Set OPENAI_API_KEY, or name a model with --model, for a real one."
-        terminal.line(f"Using the demo model: it follows fixed rules, needs no key, and knows little.{hint}", "dim")
+    thread = _conversation(request, config, output.storage)
+    if choices.model == DEMO and not output.quiet:
+        hint = "" if config.model else f" {terminal.say('real')}"
+        terminal.line(f"{terminal.say('demo')}{hint}", "dim")
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        return agent.stream(goal, thread_id=request.thread, metadata=asdict(choices))
+        return agent.stream(goal, thread_id=thread, metadata=asdict(choices))
 
-    desk = Desk(terminal, config, json, yes, storage)
-    return work(lambda stack: open_agent(stack, choices, config), begin, desk)
+    return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))
 
 
 def resume_thread(
-    thread: str,
-    reply: AnswerOptions,
-    *,
-    model: str | None,
-    dir: Path | None,
-    storage: str | None,
-    yes: bool,
-    json: bool,
+    thread: str, reply: AnswerOptions, output: OutputOptions, *, model: str | None, dir: Path | None
 ) -> int:
     """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
-    value, config = reply.value(), configured(storage)
-    terminal = open_terminal(plain=config.plain, may_ask=not json)
-    info = remembered(thread, config, storage)
+    value, config = reply.value(), configured(output.storage)
+    info = remembered(thread, config, output.storage)
+    terminal = output.terminal(config, info.goal)
     choices = Choices.read(info.metadata)
     choices = replace(choices, model=model or choices.model, dir=_folder(dir) if dir else choices.dir)
 
@@ -134,8 +164,7 @@ def resume_thread(
         goes_on = run.status == "running" or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
-    desk = Desk(terminal, config, json, yes, storage)
-    return work(lambda stack: open_agent(stack, choices, config), begin, desk)
+    return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))
 
 
 # --- threads
@@ -161,14 +190,17 @@ def stored(config: Config, storage: str | None) -> bool:
     return not missing
 
 
-def remembered(thread: str, config: Config, storage: str | None) -> ThreadInfo:
-    """The thread that is meant: by its id or the beginning of it, else the latest that waits or was cut off."""
+def remembered(thread: str, config: Config, storage: str | None, *, ended: bool = False) -> ThreadInfo:
+    """The thread that is meant: by its id or the beginning of it, else the latest that waits or was cut off.
+
+    `ended`: the latest, whatever became of it.
+    """
 
     async def find() -> ThreadInfo:
         async with reader(config) as agent:
             for limit in (SOME, ALL):
                 infos = await agent.threads(limit)
-                found = [info for info in infos if _meant(info, thread)]
+                found = [info for info in infos if ended or _meant(info, thread)]
                 if exact := [info for info in found if info.thread_id == thread]:
                     return exact[0]
                 if found and not thread:
@@ -209,14 +241,25 @@ async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) ->
 # --- options
 
 
-def _goal(request: RunOptions) -> str:
-    """The goal from the arguments, from stdin, or from both. Raises GoalError if there is none."""
+def _goal(request: RunOptions, terminal: Terminal) -> str:
+    """The goal from the arguments, from stdin, from both, or typed. Raises GoalError if there is none."""
     given = "" if request.goal == "-" else request.goal
     piped = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
+    if not given and not piped and terminal.interactive:
+        terminal.line(terminal.say("goal"), "dim")
+        with suppress(EOFError):
+            given = terminal.read(PROMPT)
     goal = "\n\n".join(part for part in (given, sys.stdin.read() if piped else "") if part.strip())
     if not goal.strip():
         raise GoalError('say what you want done: donewhen run "…", or give it on stdin')
     return goal
+
+
+def _conversation(request: RunOptions, config: Config, storage: str | None) -> str | None:
+    """The thread to go on in: by name, or the latest; None for a new one."""
+    if request.latest and request.thread:
+        raise ConfigError("--resume goes on in the latest conversation; --thread names another: give one of them")
+    return remembered("", config, storage, ended=True).thread_id if request.latest else request.thread
 
 
 def _folder(path: Path) -> str:

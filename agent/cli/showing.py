@@ -9,10 +9,19 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.asking import draw
-from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, receipt_lines, resume_command, run_object
+from donewhen.agent.cli.drawing import pause_drawn
+from donewhen.agent.cli.meter import table
+from donewhen.agent.cli.result import (
+    SCHEMA_VERSION,
+    Exit,
+    print_json,
+    receipt_lines,
+    resume_command,
+    run_object,
+    short_id,
+)
 from donewhen.agent.cli.session import configured, reader, remembered, stored
-from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten, table
+from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run, ThreadInfo
@@ -42,9 +51,10 @@ def list_threads(*, storage: str | None, json: bool) -> int:
     if json:
         print_json({"schema_version": SCHEMA_VERSION, "threads": [asdict(info) for info in infos]})
         return Exit.COMPLETED
-    width = max((len(clean(info.thread_id)) for info in infos), default=0)
+    names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
+    width = max(map(len, names.values()), default=0)
     for info in infos:
-        print(f"{clean(info.thread_id):{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}")
+        print(f"{names[info.thread_id]:{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}")
     if not infos:
         print("No runs yet.", file=sys.stderr)
     return Exit.COMPLETED
@@ -75,7 +85,7 @@ def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line(text, style)
     for pending in run.pending:
         terminal.line(f"\nWaiting for you: {pending['id']}", "bold")
-        draw(pending, terminal)
+        terminal.show(pause_drawn(pending, terminal))
     if run.answer:
         terminal.line(f"\n{run.answer}")
     if rows := table(run.spent, run.limits):

@@ -1,23 +1,42 @@
 """A run at work on stderr: a line for all that happened, and below them, where it can be redrawn, what goes on now."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from rich.cells import cell_len
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from donewhen.agent.cli.terminal import STYLES, Terminal, meter_parts
+from donewhen.agent.cli.drawing import FOLDED, AnswerText, Blocks, changes_drawn
+from donewhen.agent.cli.meter import meter_parts
+from donewhen.agent.cli.terminal import STYLES, Terminal, clean
 from donewhen.agent.run import Run
+from donewhen.graph.events import ANSWER
 from donewhen.state.ledger import add
+from donewhen.state.people.payloads import shown_arguments
 
 TERMINAL = ("waiting", "outcome", "error")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
 REDRAWS = 8
 """Per second."""
+TAIL = 6
+"""Lines of what is being said that are redrawn."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool at work."""
+
+    tool: str
+    arguments: Any = None
+
+    @property
+    def text(self) -> str:
+        """The call on one line."""
+        return call_text(self.tool, self.arguments)
 
 
 @dataclass
@@ -27,7 +46,7 @@ class Row:
     content: str
     status: str = "pending"
     reason: str = ""
-    calls: list[str] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
     """The calls that are running now."""
 
 
@@ -45,6 +64,8 @@ class Progress:
     limits: dict[str, float] = field(default_factory=dict)
     end: dict[str, Any] | None = None
     """The terminal event."""
+    answer: Blocks = field(default_factory=Blocks)
+    """What was shown of the answer as it came."""
 
     def take(self, run: Run) -> None:
         """Start from a run as it stands."""
@@ -60,6 +81,7 @@ class Progress:
             self.end = dict(event)
         elif kind == "started":
             self.thread_id, self.started, self.end = str(event.get("thread_id") or ""), True, None
+            self.answer = Blocks()
         elif kind == "plan":
             self.plan = event.get("plan") or {}
             self.show_plan(self.plan)
@@ -73,10 +95,6 @@ class Progress:
             self.limits = {row["key"]: row["limit"] for row in meter if row["limit"] is not None}
         elif event.get("step") in self.rows:
             self._apply_step(self.rows[event["step"]], kind, event)
-
-    def at_work(self) -> bool:
-        """Whether a tool is being called."""
-        return any(row.calls for row in self.rows.values())
 
     def show_plan(self, plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         """Replace the checklist; steps that stay keep their status."""
@@ -98,24 +116,25 @@ class Progress:
 
     def _apply_step(self, row: Row, kind: Any, event: Mapping[str, Any]) -> None:
         if kind == "tool_started":
-            row.calls.append(call_text(str(event.get("tool")), event.get("arguments")))
+            row.calls.append(Call(str(event.get("tool")), event.get("arguments")))
         elif kind == "observation":
-            row.calls = [call for call in row.calls if call != self.call_of(event)]
+            row.calls = [call for call in row.calls if call is not self.call_of(event)]
         elif kind in ("step_started", "step_finished"):
             row.status = "running" if kind == "step_started" else str(event.get("status") or "done")
             row.reason, row.calls = str(event.get("reason") or ""), []
 
-    def call_of(self, event: Mapping[str, Any]) -> str:
+    def call_of(self, event: Mapping[str, Any]) -> Call:
         """The running call that an observation answers, as far as its tool tells."""
-        row, tool = self.rows.get(str(event.get("step"))), f"{event.get('tool') or event.get('source') or ''}("
-        return next((call for call in row.calls if call.startswith(tool)), f"{tool})") if row else f"{tool})"
+        tool, row = str(event.get("tool") or event.get("source") or ""), self.rows.get(str(event.get("step")))
+        running = row.calls if row else []
+        return next((call for call in running if call.tool == tool), Call(tool))
 
 
 def call_text(tool: str, arguments: Any) -> str:
-    """A call on one line: `read_file(path="a.csv")`."""
+    """A call on one line: `read_file(path="a.csv")`; of a long text, which has lines of its own, only the name."""
     given = arguments if isinstance(arguments, Mapping) else {}
-    pairs = (f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in given.items())
-    return f"{tool}({', '.join(pairs)})"
+    short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(given)}
+    return f"{tool}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in given)})"
 
 
 class View:
@@ -135,48 +154,62 @@ class View:
 
     def __exit__(self, *_: object) -> None:
         self._finish_speech()
+        self._show_answer(self.progress.answer.finish())
         if self.live:
             self.live.stop()
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Take one event."""
-        kind, lines = event.get("type"), [] if self.quiet else self._lines(event)
+        kind, drawn = event.get("type"), [] if self.quiet else [*self._drawn(event)]
         self.progress.apply(event)
         if self.quiet:
             return
-        if kind == "speech" and not event.get("answer") and not event.get("argument"):  # printed whole in their place
+        if kind == "speech" and event.get("answer"):
+            if self.live and self.terminal.answers_here:  # elsewhere it is written whole in the end
+                self._show_answer(self.progress.answer.feed(str(event.get("text") or "")))
+        elif kind == "speech" and not event.get("argument"):  # the others are shown whole in their place
             self._speak(event)
         elif kind == "speech_restarted":
             self.said, self.speaker = "", None
+            if event.get("argument") in (None, ANSWER):
+                self.progress.answer = Blocks()
         elif kind not in (*TERMINAL, "speech", "spent", "charged"):
             self._finish_speech()
-        for text, style in lines:
-            self.terminal.line(text, style)
+        for text, style in drawn:
+            self.terminal.show(text) if style is None else self.terminal.line(str(text), style)
 
-    def _lines(self, event: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """What one event is worth as (text, style); nothing for events that only move the picture."""
+    def _drawn(self, event: Mapping[str, Any]) -> Iterator[tuple[RenderableType, str | None]]:
+        """What one event is worth: lines of a style, and drawings; nothing for events that only move the picture."""
         kind, step, terminal = event.get("type"), str(event.get("step") or "plan"), self.terminal
         if kind == "note":
-            return [(str(event.get("text")), "dim")]
-        if kind == "step_started":
-            started = [] if self.live else [(f"{terminal.mark('running')} {step} {event.get('content')}", "")]
-            return [*self._plan_lines(), *started]
-        if kind == "observation":
+            yield str(event.get("text")), "dim"
+        elif kind == "step_started":
+            yield from self._plan_lines()
+            if not self.live:
+                yield f"{terminal.mark('running')} {step} {event.get('content')}", ""
+        elif kind == "observation":
+            call = self.progress.call_of(event)
             room = terminal.width - len(f"  {event.get('id')}  {terminal.marks['arrow']} ")
-            call = terminal.shorten(self.progress.call_of(event), room * 3 // 5)
-            text = terminal.shorten(str(event.get("text")), room - cell_len(call))
+            made = terminal.shorten(call.text, room * 3 // 5)
+            text = terminal.shorten(str(event.get("text")), room - cell_len(made))
             style = "dim" if event.get("ok") else "red"
-            return [(f"  {event.get('id')} {call} {terminal.marks['arrow']} {text}", style)]
-        if kind == "step_finished":
+            yield f"  {event.get('id')} {made} {terminal.marks['arrow']} {text}", style
+            yield from ((drawn, None) for drawn in changes_drawn(call.arguments, terminal, most=FOLDED))
+        elif kind == "step_finished":
             status, row = str(event.get("status")), self.progress.rows.get(step)
             why = "" if status == "done" else f": {status}, {event.get('reason') or ''}".rstrip(", ")
-            return [(f"{terminal.mark(status)} {step} {row.content if row else ''}{why}", STYLES.get(status, ""))]
-        return []
+            yield f"{terminal.mark(status)} {step} {row.content if row else ''}{why}", STYLES.get(status, "")
 
-    def _plan_lines(self) -> list[tuple[str, str]]:
+    def _plan_lines(self) -> Iterator[tuple[str, str]]:
         plan, self.progress.plan = self.progress.plan or {}, None
-        rows = [(f"  {self.terminal.mark('pending')} {s['id']} {s['content']}", "") for s in plan.get("steps") or []]
-        return [(f"Plan: {plan.get('title')}", "bold"), *rows] if rows else []
+        if steps := plan.get("steps"):
+            yield f"{self.terminal.say('title', 'plan')}: {plan.get('title')}", "bold"
+            yield from ((f"  {self.terminal.mark('pending')} {s['id']} {s['content']}", "") for s in steps)
+
+    def _show_answer(self, block: str) -> None:
+        if block.strip():
+            self.terminal.line("")
+            self.terminal.show(AnswerText(block))
 
     def _speak(self, event: Mapping[str, Any]) -> None:
         """Speech, line by line as it comes."""
@@ -201,10 +234,13 @@ class View:
         for id, row in self.progress.rows.items():
             if row.status == "running":
                 rows.append(Text(terminal.shorten(f"{terminal.mark('running')} {id} {row.content}"), style="cyan"))
-                rows += [Text(f"    {terminal.shorten(call, terminal.width - 4)}", style="dim") for call in row.calls]
+                calls = (terminal.shorten(call.text, terminal.width - 4) for call in row.calls)
+                rows += [Text(f"    {call}", style="dim") for call in calls]
         if self.said.strip():
             rows.append(Text(terminal.shorten(self._speech(self.said)), style="italic"))
+        if tail := clean(self.progress.answer.tail).strip():
+            rows += [Text(""), *Text(tail).wrap(terminal.console, terminal.width)[-TAIL:]]
         meter = Text(style="dim", overflow="ellipsis", no_wrap=True)
-        for number, part in enumerate(meter_parts(self.progress.spent, self.progress.limits)):
+        for number, part in enumerate(meter_parts(self.progress.spent, self.progress.limits, terminal.language)):
             meter.append(f" {terminal.marks['dot']} " if number else "").append(part.text, part.style or None)
         return Group(*rows, meter)

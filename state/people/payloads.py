@@ -13,6 +13,7 @@ given back to be mended) and `others` (the other open questions).
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
 
@@ -47,7 +48,7 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
     kind = pending["kind"]
     name, allowed = ACTIONS[kind]
     arguments = _arguments(pending)
-    message = _question(pending)
+    message = question_of(pending)
     value = {
         "action_requests": [
             {
@@ -103,7 +104,7 @@ def shown_plan(pending: Mapping[str, Any]) -> str:
 def question_text(pending: Mapping[str, Any]) -> str:
     """The question as markdown, whole: the plan or the frozen call to approve, and the options in words."""
     kind = pending["kind"]
-    parts = [_question(pending)]
+    parts = [question_of(pending)]
     if kind == "plan":
         parts.append(shown_plan(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
@@ -125,17 +126,54 @@ def call_text(arguments: Any) -> str:
     """The arguments of a call for people: short ones as JSON, long texts as text, a replaced text as a difference."""
     if not isinstance(arguments, Mapping):
         return _fenced(arguments_text(arguments))
-    texts = {key: text for key, text in arguments.items() if isinstance(text, str)}
-    long = {key: text for key, text in texts.items() if "\n" in text or len(text) > LONG}
-    pair = next((pair for pair in REPLACED if set(pair) <= texts.keys() and long.keys() & set(pair)), ())
-    shown = {key: f"({len(text):,} characters, below)" for key, text in long.items()}
+    shown = {key: f"({len(arguments[key]):,} characters, below)" for key in _long(arguments)}
     parts = [_fenced(arguments_text({**arguments, **shown}))]
-    if pair:
-        old, new = (_visible(texts[key]).splitlines() for key in pair)
-        changed = "\n".join([*unified_diff(old, new, lineterm="", n=2)][2:])
-        parts.append(f"{' → '.join(pair)}:\n\n{_fenced(changed, 'diff')}")
-    parts += [f"{key}:\n\n{_fenced(_visible(text), '')}" for key, text in long.items() if key not in pair]
+    for change in text_changes(arguments):
+        parts.append(f"{change.name}:\n\n{_fenced(change.text, 'diff' if change.is_diff else '')}")
     return "\n\n".join(parts)
+
+
+@dataclass(frozen=True)
+class TextChange:
+    """A long text among the arguments of a call, or the difference between a text and the one in its place."""
+
+    name: str
+    text: str
+    is_diff: bool = False
+
+
+def text_changes(arguments: Any) -> list[TextChange]:
+    """What of a call's arguments is too long for a line: a replaced text as one difference, the others whole."""
+    given = arguments if isinstance(arguments, Mapping) else {}
+    long, pair = _long(given), _replaced(given)
+    found = []
+    if pair:
+        old, new = (_visible(given[key]).splitlines() for key in pair)
+        changed = "\n".join([*unified_diff(old, new, lineterm="", n=2)][2:])
+        found.append(TextChange(" → ".join(pair), changed, is_diff=True))
+    return [*found, *(TextChange(key, _visible(given[key])) for key in long if key not in pair)]
+
+
+def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments that are short enough for a line each, as text; what is not plain text is JSON."""
+    aside = {*_long(arguments), *_replaced(arguments)}
+    return {
+        str(key): _visible(value) if isinstance(value, str) else arguments_text(value)
+        for key, value in arguments.items()
+        if key not in aside
+    }
+
+
+def _long(arguments: Mapping[str, Any]) -> list[str]:
+    texts = ((key, text) for key, text in arguments.items() if isinstance(text, str))
+    return [key for key, text in texts if "\n" in text or len(text) > LONG]
+
+
+def _replaced(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of a text and of the one that takes its place, where either is long."""
+    long = _long(arguments)
+    both = [pair for pair in REPLACED if all(isinstance(arguments.get(key), str) for key in pair)]
+    return next((pair for pair in both if any(key in long for key in pair)), ())
 
 
 def _visible(text: str) -> str:
@@ -151,7 +189,7 @@ def _escaped(unseen: re.Match[str]) -> str:
     return json.dumps(unseen[0])[1:-1]
 
 
-def _question(pending: Mapping[str, Any]) -> str:
+def question_of(pending: Mapping[str, Any]) -> str:
     asked = str(pending.get("question") or "").strip()
     if asked:
         return asked

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from donewhen.agent.cli.asking import plan_lines
+from donewhen.agent.cli.drawing import pause_drawn
 from donewhen.agent.cli.result import Exit
 from tests.shell import Shell, user_in
-from tests.terminal import COMMAND, Session, environment, piped
+from tests.terminal import COMMAND, Session, environment, piped, screen, written
 
 GOAL = "how many files are there?"
 
@@ -36,12 +36,12 @@ def test_ctrl_c_in_the_editor_is_the_editors(tmp_path: Path) -> None:
     editor.chmod(editor.stat().st_mode | stat.S_IEXEC)
     (tmp_path / "a.txt").touch()
     session = Session.start("run", GOAL, env={**environment(tmp_path), "EDITOR": str(editor)}, cwd=tmp_path)
-    session.expect("later > ")
+    session.asked()
     session.type("e")
     while not ready.exists():
         session.process.poll()
     os.killpg(session.process.pid, signal.SIGINT)  # as a terminal does
-    assert "s1. Count the *.txt files" in session.expect("[y/n] > ")
+    assert "s1. Count the *.txt files" in session.asked()
     session.type("y")
     assert session.end() == (0, "1 *.txt file:\n- a.txt\n")
 
@@ -71,7 +71,7 @@ def test_resume_finds_what_was_cut_off(tmp_path: Path) -> None:
     waiting = piped("run", GOAL, "--thread", "first", env=env, cwd=tmp_path)
     assert waiting.returncode == Exit.WAITING
     session = Session.start("run", GOAL, "--thread", "second", env=env, cwd=tmp_path)
-    session.expect("later > ")
+    session.asked()
     session.interrupt()
     assert session.end()[0] == 130
     assert json.loads(piped("resume", "--json", env=env, cwd=tmp_path).stdout)["thread_id"] == "second"
@@ -118,11 +118,13 @@ def test_a_plan_is_drawn_in_words() -> None:
         "title": "Do it",
         "steps": [{"id": "s1", "depends_on": [], **step}, {"id": "s2", **step, "depends_on": ["s1"]}],
     }
-    assert [line for line, _ in plan_lines(plan, {"rounds": 9, "cost_usd": 0.5})][-6:] == [
+    where = screen()
+    where.show(pause_drawn({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}, where))
+    assert [line.rstrip() for line in written(where).splitlines()][-6:] == [
         "s2. Write it",
-        "    done when  It is there (checked by file_exists: path a.md; expected: contains 12)",
-        "    with       write_file",
+        "    done when  It is there (checked: file_exists path a.md; expected: contains 12)",
+        "    tools      write_file",
         "    after      s1",
         "",
-        "At most: 9 rounds, $0.5",
+        "at most  9 rounds, $0.5",
     ]

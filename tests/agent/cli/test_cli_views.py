@@ -1,29 +1,18 @@
 """What a person sees while a run works and how they are asked, without a run: events in, text out."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from donewhen.agent.cli.asking import Later, Person
-from donewhen.agent.cli.terminal import ASCII_MARKS, UNICODE_MARKS, Terminal, clean, meter_text, shorten, table
+from donewhen.agent.cli.meter import meter_text, table
+from donewhen.agent.cli.terminal import ASCII_MARKS, clean, shorten
 from donewhen.agent.cli.views import Progress, View, call_text
 from donewhen.state.people.answers import Answer, read_answer
 from tests.pauses import PLAN, pending
-
-
-def terminal(*, live: bool = False, marks: dict[str, str] = UNICODE_MARKS) -> Terminal:
-    console = Console(file=io.StringIO(), width=100, force_terminal=live, highlight=False, emoji=False, markup=False)
-    return Terminal(console, live, True, marks)
-
-
-def written(where: Terminal) -> str:
-    assert isinstance(where.console.file, io.StringIO)
-    return where.console.file.getvalue()
-
+from tests.terminal import screen, written
 
 STEPS = [{"id": "s1", "content": "Read [red]all[/red]"}, {"id": "s2", "content": "Write \x1b[2Jit"}]
 METER = [{"key": "rounds", "spent": 2, "limit": 10}, {"key": "cost_usd", "spent": 0.01, "limit": None}]
@@ -47,7 +36,7 @@ EVENTS: list[dict[str, Any]] = [
 
 def test_lines() -> None:
     """S01: one line per event; text of models is never markup and never moves the cursor."""
-    where, progress = terminal(), Progress()
+    where, progress = screen(), Progress()
     with View(where, progress) as view:
         for event in EVENTS:
             view.show(event)
@@ -70,7 +59,7 @@ def test_lines() -> None:
 
 
 def test_ascii_marks() -> None:
-    where = terminal(marks=ASCII_MARKS)
+    where = screen(marks=ASCII_MARKS)
     with View(where, Progress()) as view:
         for event in EVENTS:
             view.show(event)
@@ -80,7 +69,7 @@ def test_ascii_marks() -> None:
 
 def test_speech_that_broke_off_is_not_shown() -> None:
     """S02: what is said again from the start is not said twice."""
-    where = terminal()
+    where = screen()
     with View(where, Progress()) as view:
         view.show({"type": "speech", "step": None, "text": "I thi"})
         view.show({"type": "speech_restarted", "step": None})
@@ -90,7 +79,7 @@ def test_speech_that_broke_off_is_not_shown() -> None:
 
 def test_what_happened_stays_and_what_goes_on_is_drawn_below() -> None:
     """U13: calls and ended steps scroll by; the step at work, its call and the spending are redrawn."""
-    where, progress = terminal(live=True), Progress()
+    where, progress = screen(live=True), Progress()
     with View(where, progress) as view:
         for event in EVENTS[:6]:
             view.show(event)
@@ -104,7 +93,7 @@ def test_what_happened_stays_and_what_goes_on_is_drawn_below() -> None:
 
 
 def test_quiet_shows_nothing() -> None:
-    where, progress = terminal(), Progress()
+    where, progress = screen(), Progress()
     with View(where, progress, quiet=True) as view:
         for event in EVENTS:
             view.show(event)
@@ -128,7 +117,7 @@ def test_the_checklist_follows_an_edited_plan() -> None:
 
 
 def test_calls_and_meters_are_one_line() -> None:
-    assert call_text("find", {"query": "a\nb", "n": 1}) == 'find(query="a\\nb", n=1)'
+    assert call_text("find", {"query": "a\nb", "n": 1}) == "find(query=…, n=1)"
     assert call_text("odd", None) == "odd()"
     spent = {
         "rounds": 3,
@@ -184,7 +173,7 @@ def typing(*lines: str) -> Callable[[str], str]:
 
 
 def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tuple[Any, str]:
-    where = terminal()
+    where = screen()
     waiting = pending(kind, **more)
     value = Person(where, typing(*lines), editor).ask(waiting)
     return read_answer(value, waiting), written(where)
@@ -230,7 +219,7 @@ def test_later(kind: str, line: str) -> None:
 
 def test_what_is_asked_is_shown_whole_and_safe() -> None:
     """C01: the frozen call, the options, why the last answer was not taken."""
-    assert '"path": "out.txt"' in asked("tool", "y")[1]
+    assert "  path     out.txt" in asked("tool", "y")[1]
     shown = asked("question", "1", problem="too long", question="Which \x1b[1myear?")[1]
     for part in ("Which [1myear?", "1. 2022", "Not understood: too long"):
         assert part in shown
@@ -244,7 +233,7 @@ def test_what_is_not_possible_is_not_offered() -> None:
         prompts.append(prompt)
         return "s" if len(prompts) > 1 else "r"
 
-    where, unplanned = terminal(), pending("budget", options=["extend", "deliver what there is", "stop"])
+    where, unplanned = screen(), pending("budget", options=["extend", "deliver what there is", "stop"])
     assert Person(where, read).ask(unplanned) == "stop"
     assert len(prompts) == 2
     assert "replan" not in prompts[0]

@@ -1,0 +1,188 @@
+"""What a person reads at the terminal, drawn with rich: a plan, a call to approve, a changed text, an answer."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from donewhen.agent.cli.terminal import Terminal, clean
+from donewhen.state.people.amounts import amount_of
+from donewhen.state.people.payloads import options, question_of, question_text, shown_arguments, text_changes
+from donewhen.state.plan.text import schedule_text
+
+DIFF = {"+": "green", "-": "red", "@": "cyan"}
+FOLDED = 12
+"""Lines of a text that are shown where nobody has to decide about it."""
+
+
+def pause_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType:
+    """What is asked, whole: a plan or a call drawn for reading, the options by number."""
+    kind = pending["kind"]
+    if kind == "plan":
+        return Group(Text(clean(question_of(pending))), plan_drawn(pending, terminal))
+    if kind in ("tool", "effect"):
+        marked = (
+            [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []
+        )
+        parts = [Text(clean(question_of(pending))), call_drawn(pending, terminal)]
+        return Group(*parts, *([Text("")] if marked else []), *(Text(clean(line)) for line in marked))
+    return Group(*(_hung(line) for line in clean(question_text(pending)).split("\n")))
+
+
+def _grid(gap: int) -> Table:
+    """Columns in which nothing is left out: a word without an end goes on in the next line."""
+    grid = Table.grid(padding=(0, gap, 0, 0))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    return grid
+
+
+def _hung(line: str) -> RenderableType:
+    """A line whose words wrap below where they began, behind its mark or number."""
+    rest = line.lstrip(" ")
+    mark, space, words = rest.partition(" ")
+    if not space or not (mark in ("-", "*", "•") or (mark[:-1].isdecimal() and mark[-1] in ".)")):
+        return Text(line)
+    grid = _grid(1)
+    grid.add_row(" " * (len(line) - len(rest)) + mark, Text(words))
+    return grid
+
+
+def plan_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType:
+    """A plan: what approving it approves, with nothing of it left out."""
+    plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
+    writes = set(pending.get("writes") or ())
+    rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
+    for step in plan.get("steps") or []:
+        grid = _grid(1)
+        grid.add_row(Text(f"{step.get('id')}.", style="cyan"), Text(_lines(step["content"])))
+        grid.add_row("", _details(step, writes, terminal))
+        rows += [Text(""), grid]
+    ends = _grid(2)
+    for number, criterion in enumerate(plan.get("done_when") or []):
+        ends.add_row(Text("" if number else say("in_the_end"), style="dim"), Text(criterion_text(criterion, terminal)))
+    if plan.get("schedule"):
+        ends.add_row(Text(say("repeated"), style="dim"), Text(schedule_text(plan["schedule"], words)))
+    amounts = [
+        amount_of(key, amount, terminal.language)
+        for key, amount in (pending.get("limits") or {}).items()
+        if amount is not None
+    ]
+    if amounts:
+        ends.add_row(Text(say("at_most"), style="dim"), Text(", ".join(amounts), style="dim"))
+    if ends.rows:
+        rows += [Text(""), ends]
+    return Group(*rows)
+
+
+def _details(step: Mapping[str, Any], writes: set[str], terminal: Terminal) -> Table:
+    grid, say = _grid(2), terminal.texts("plan")
+    for number, criterion in enumerate(step.get("done_when") or []):
+        grid.add_row(Text("" if number else say["done_when"], style="dim"), Text(criterion_text(criterion, terminal)))
+    tools = [f"{tool} ({say['any_arguments']})" if tool in writes else str(tool) for tool in step.get("tools") or []]
+    by = [str(step["executor"])] if step.get("executor") else []
+    for name, values in (("tools", tools), ("after", step.get("depends_on") or []), ("executor", by)):
+        if values:
+            grid.add_row(Text(say[name], style="dim"), Text(", ".join(map(str, values)), style="dim"))
+    return grid
+
+
+def _lines(text: Any) -> str:
+    return "\n".join(line.strip() for line in clean(str(text)).splitlines() if line.strip())
+
+
+def criterion_text(criterion: Any, terminal: Terminal) -> str:
+    """A criterion in words, with the call that decides it and what is expected of that."""
+    entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
+    text, check = _lines(entry.get("text")), entry.get("check")
+    if check:
+        pairs = [f"{key} {value}" for key, value in (check.get("arguments") or {}).items()]
+        said = ", ".join([*([" ".join([str(check.get("tool")), *pairs[:1]])]), *pairs[1:]])
+        text += f" ({terminal.say('checked_by', call=said)}{_expected(check.get('expect') or 'ok', terminal)})"
+    return clean(text + (f" ({terminal.say('second_model', 'plan')})" if entry.get("judge") else ""))
+
+
+def _expected(expect: Any, terminal: Terminal) -> str:
+    if isinstance(expect, Mapping):
+        expect = ", ".join(f"{key} {value}" for key, value in expect.items())
+    return "" if expect == "ok" else f"; {terminal.say('expected', what=expect)}"
+
+
+def call_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType:
+    """A call as it will run: short arguments by name, a long text as text, a replaced one as a difference."""
+    arguments = pending.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return Text("" if arguments is None else clean(str(arguments)))
+    grid = _grid(2)
+    for name, value in shown_arguments(arguments).items():
+        grid.add_row(Text(clean(name), style="dim"), Text(clean(value)))
+    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *changes_drawn(arguments, terminal))
+
+
+def changes_drawn(arguments: Any, terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
+    """The long texts in a call's arguments, differences in colour; `most`: lines of each, the rest is counted."""
+    for change in text_changes(arguments):
+        if most is None:
+            yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
+        lines = clean(change.text).split("\n")
+        shown = lines if most is None or len(lines) <= most + 1 else lines[:most]
+        grid, bar = _grid(1), Text(f"    {terminal.marks['bar']}", style="dim")
+        for line in shown:
+            grid.add_row(bar, Text(line, style=DIFF.get(line[:1], "") if change.is_diff else ""))
+        if len(shown) < len(lines):
+            more = terminal.say("more_lines", number=len(lines) - len(shown))
+            grid.add_row("", Text(f"{terminal.marks['dots']} {more}", style="dim"))
+        yield grid
+
+
+class _PlainHeading(Heading):
+    """A heading at the left, without a frame."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        self.text.stylize("bold")
+        yield self.text
+
+
+class AnswerText(Markdown):
+    """An answer's Markdown, its single line breaks kept, its addresses written out."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _PlainHeading}
+
+    def __init__(self, text: str) -> None:
+        super().__init__(clean(text), hyperlinks=False, code_theme="ansi_dark")
+        for token in self.parsed:
+            for child in token.children or ():
+                if child.type == "softbreak":
+                    child.type = "hardbreak"
+
+
+class Blocks:
+    """A text that arrives in pieces, given on block by block: up to the last empty line outside of a fence."""
+
+    def __init__(self) -> None:
+        self.whole = ""
+        self.tail = ""
+
+    def feed(self, piece: str) -> str:
+        """What has become whole; "" while the block goes on."""
+        self.whole += piece
+        self.tail += piece
+        end, fenced, at = 0, False, 0
+        for line in self.tail.splitlines(keepends=True):
+            at += len(line)
+            if line.lstrip().startswith(("```", "~~~")):
+                fenced = not fenced
+            if not fenced and line.endswith("\n") and not line.strip():
+                end = at
+        done, self.tail = self.tail[:end], self.tail[end:]
+        return done
+
+    def finish(self) -> str:
+        """What is left."""
+        left, self.tail = self.tail, ""
+        return left

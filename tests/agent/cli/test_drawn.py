@@ -1,0 +1,181 @@
+"""What stands on a terminal, as one draws it: nothing raw, nothing broken in the middle, in narrow ones and in CJK."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from donewhen.agent.cli.drawing import Blocks, pause_drawn
+from donewhen.agent.cli.terminal import TAB
+from donewhen.agent.cli.views import Progress, View
+from donewhen.state.people.answers import Answer
+from donewhen.testing import ask_user, call, finish_step, submit_plan
+from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted
+from tests.agent.cli.test_cli_views import asked, script
+from tests.pauses import LIMITS, pending
+from tests.terminal import Session, drawn, environment, piped, screen, written
+
+WORDS = "Sum the amounts of every region of the sales file and compare them"
+LONG_CHINESE = "统计每个地区的销售额并写入报告文件，然后检查报告"
+MARKDOWN = "# Found\n\n- **3** files\n- none empty\n\nThat is all."
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_no_word_is_broken_and_nothing_is_raw(width: int) -> None:
+    """U13: the plan, the limits and the keys fit their columns, in words."""
+    where = screen(width=width, live=True)
+    check = {"text": "It is there", "check": {"tool": "file_exists", "arguments": {"path": "report.md"}}}
+    step = {"id": "s1", "content": WORDS, "done_when": [check], "tools": ["write_file"], "depends_on": []}
+    where.show(pause_drawn({"kind": "plan", "plan": {"title": WORDS, "steps": [step]}, "limits": LIMITS}, where))
+    where.legend(where.say("keys_plan"))
+    lines = drawn(written(where), width)
+    words = " ".join(lines).split()
+    assert all(word in words for word in WORDS.split())
+    assert "report.md)" in words
+    raw = ("**", "_", "{", "nothing")
+    assert not [word for word in words for mark in raw if mark in word and word not in ("file_exists", "write_file")]
+    starts = [line.strip()[:1] for line in lines if "[" in line]
+    assert set(starts) == {"["}, "a key was parted from its words"
+
+
+def test_wide_characters_are_counted_as_they_are_drawn() -> None:
+    """U13, S03: CJK takes two columns each; no line is longer than the terminal and no character is lost."""
+    where = screen(width=50, live=True, language="zh")
+    plan = {"title": "计划", "steps": [{"id": "s1", "content": LONG_CHINESE, "done_when": ["报告存在"]}]}
+    where.show(pause_drawn({"kind": "plan", "plan": plan, "limits": LIMITS}, where))
+    where.legend(where.say("keys_plan"))
+    lines = drawn(written(where), 50)
+    text = "".join("".join(lines).split())
+    assert LONG_CHINESE in text
+    assert "完成标准" in text or "完成" in text
+
+
+def test_a_call_is_shown_as_it_will_run() -> None:
+    """U13, Q10, X15: why it asks, short arguments by name, an edit as a difference, whole."""
+    where = screen()
+    old, new = "one\ntwo\nthree", "one\n2\nthree"
+    arguments = {"path": "a.txt", "old_text": old, "new_text": new}
+    asked_for = pending("tool", tool="edit_file", arguments=arguments, question="Run it? It is not in the plan.")
+    where.show(pause_drawn(asked_for, where))
+    lines = [line.strip() for line in written(where).splitlines()]
+    assert lines[0] == "Run it? It is not in the plan."
+    assert "path  a.txt" in lines
+    assert {"│ -two", "│ +2"} <= set(lines)
+    assert "\\n" not in written(where)
+
+
+def test_what_a_call_changes_stays_in_the_scrollback_and_is_folded() -> None:
+    """U13: an edit that ran is shown as a difference; of a long text the beginning, and how much more there is."""
+    where, progress = screen(), Progress()
+    content = "\n".join(f"line {number}" for number in range(40))
+    made = {"type": "tool_started", "step": "s1", "tool": "write_file", "arguments": {"path": "a", "content": content}}
+    answered = {"type": "observation", "id": "s1.1", "step": "s1", "tool": "write_file", "ok": True, "text": "Wrote it"}
+    with View(where, progress) as view:
+        view.show({"type": "plan", "plan": {"title": "P", "steps": [{"id": "s1", "content": "Write"}]}})
+        view.show(made)
+        view.show(answered)
+    text = written(where)
+    assert 's1.1 write_file(path="a", content=…) → Wrote it' in text
+    assert "│ line 0" in text
+    assert "line 39" not in text
+    assert "… 28 more lines" in text
+
+
+def test_tab_says_what_should_be_different() -> None:
+    """U13: Tab alone asks for it, after words it sends them."""
+    assert asked("plan", TAB, "shorter")[0] == Answer("reject", "shorter")
+    assert asked("plan", f"{TAB}shorter please")[0] == Answer("reject", "shorter please")
+    assert asked("tool", f"{TAB}the other file")[0] == Answer("reject", "the other file")
+    assert asked("plan", TAB, "", "y")[0] == Answer("approve")
+
+
+def test_an_edit_that_is_not_sent_is_kept(tmp_path: Path) -> None:
+    """U3: `n` throws nothing away; the next `e` opens what was edited."""
+    once = script(tmp_path, 'grep -q everybody "$1" || { sed -i "s/Tell the user/Tell everybody/" "$1"; exit 0; }')
+    answer, shown = asked("plan", "e", "n", "e", "y", editor=once)
+    assert isinstance(answer, Answer)
+    assert answer.plan is not None
+    assert answer.plan["steps"][2]["content"] == "Tell everybody"
+    assert "Your edit is kept" in shown
+
+
+def test_a_text_is_shown_block_by_block() -> None:
+    """S02: what is whole is drawn at once; a fence is not parted."""
+    blocks = Blocks()
+    given = [blocks.feed(piece) for piece in ("One\n", "\nTw", "o\n\n```\na\n\nb\n```\n\nThree")]
+    assert given == ["", "One\n\n", "Two\n\n```\na\n\nb\n```\n\n"]
+    assert blocks.finish() == "Three"
+    assert blocks.whole == "One\n\nTwo\n\n```\na\n\nb\n```\n\nThree"
+
+
+def test_a_conversation_at_a_terminal(tmp_path: Path) -> None:
+    """U13, D04: Tab with feedback, the answer drawn once where it is read, then another request on the same thread."""
+    two = [COUNT, {"content": "Tell it", "done_when": ["it is told"], "tools": []}]
+    execute = {"s1": [[call("list_files")], COUNTED], "s2": [finish_step("told", "s2.result")]}
+    triage = [submit_plan(["Look"]), submit_plan(two), submit_plan([COUNT])]
+    with scripted(tmp_path, triage=triage, execute={**execute}, deliver=[MARKDOWN]) as env:
+        session = Session.start("run", "count", env=env, cwd=tmp_path, columns=50, answers_here=True)
+        session.asked()
+        session.press(b"\t")
+        assert "What should be different?" in session.asked()
+        session.type("count them, then tell me")
+        session.asked()
+        session.type("y")
+        assert "What next?" in session.asked()
+        session.type("again")
+        session.asked()
+        session.press(b"\x04")
+        assert session.end() == (3, "")
+    lines = drawn(session.raw, 50)
+    assert lines.count("Found") == 1
+    assert " • 3 files" in lines
+    assert not [line for line in lines if "**" in line or "# Found" in line]
+    assert [line for line in lines if line.startswith("  s1.1 list_files()")]
+
+
+def test_another_request_follows_in_the_latest_conversation(tmp_path: Path) -> None:
+    """U13: `-r` goes on in the latest thread; `-n` asks nothing; `-q` says nothing but the answer."""
+    with scripted(
+        tmp_path, triage=[submit_plan([COUNT]), ask_user("Which?")], execute=[[call("list_files")], COUNTED]
+    ) as env:
+        first = piped("run", "count", "--yes", "-q", env=env, cwd=tmp_path)
+        assert (first.returncode, first.stdout, first.stderr) == (0, "3 files\n", "")
+        session = Session.start("run", "-r", "-n", "and now?", env=env, cwd=tmp_path)
+        assert session.end() == (3, "")
+        assert "Which?" in session.seen
+        listed = piped("threads", "--json", env=env, cwd=tmp_path)
+    assert len(json.loads(listed.stdout)["threads"]) == 1
+
+
+def test_every_event_as_a_line_of_json(tmp_path: Path) -> None:
+    """S01: `--stream-json`: the events as they are, the result last."""
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
+        done = piped("run", "count", "--yes", "--stream-json", env=env, cwd=tmp_path)
+    *events, result = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "started"
+    assert {"plan", "tool_started", "observation", "step_finished", "waiting", "outcome"} <= set(kinds)
+    assert (result["status"], result["answer"], result["schema_version"]) == ("completed", "3 files", 1)
+    assert done.stderr == ""
+
+
+def test_the_command_speaks_the_language_of_the_goal(tmp_path: Path) -> None:
+    """U13, Q11: keys, labels and the last line, from the demo model in Chinese."""
+    env = environment(tmp_path)
+    (tmp_path / "a.py").write_text("")
+    session = Session.start("run", "统计 Python 文件的数量", env=env, cwd=tmp_path, answers_here=True)
+    assert "[y] 执行" in session.asked()
+    session.type("y")
+    assert "接下来做什么" in session.asked()
+    session.type("")
+    assert session.end()[0] == 0
+    assert "已完成 · 完成 1/1 步" in session.raw
+
+
+def test_nobody_is_told_the_price_is_unknown_before_the_end(tmp_path: Path) -> None:
+    """U13: the meter does not flicker; the last line says what is not known."""
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
+        env = {**env, "DONEWHEN_MODEL": "openai:nobody-knows"}
+        session = Session.start("run", "count", "-y", env=env, cwd=tmp_path)
+        assert session.end()[0] == 0
+    assert session.raw.count("price unknown") == 1
