@@ -8,6 +8,7 @@ from uuid import uuid4
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
+from donewhen.agent.a2a import connected
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.legs import MISSING, GoalInput, Legs, configured_for, requested
 from donewhen.agent.models import ModelSource, Price, Prices, Thinking
@@ -17,7 +18,7 @@ from donewhen.agent.stream import OnLeave, RunStream, Session
 from donewhen.agent.thread_graph import Compiled, ThreadGraph, on_saver
 from donewhen.agent.tools import Tools, as_tools
 from donewhen.graph.build import build_graph
-from donewhen.graph.context import Executor
+from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
@@ -29,7 +30,8 @@ class Agent:
 
     `model`: a LangChain chat model or `"provider:model"`; None: from the environment. `tools`: LangChain tools,
     functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`, `postgresql://…` or a
-    Storage; None: the user's default file. `instructions`: how to work, for every prompt; the same as
+    Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; the
+    agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
     `settings.profile.instructions`. `models`: role → model. `effects`: tool name → read | idempotent | write. Nothing
     is opened or called before the first run. Raises ConfigError where neither `model`, `models` nor the environment
     names a model.
@@ -45,7 +47,7 @@ class Agent:
         instructions: str = "",
         models: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
-        executors: Mapping[str, Executor] | None = None,
+        executors: Mapping[str, ExecutorInput] | None = None,
         effects: Mapping[str, EffectKind] | None = None,
         prices: Mapping[str, Price] | None = None,
         caller: Callable[[str, Json], Any] | None = None,
@@ -60,11 +62,11 @@ class Agent:
         self.storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
+        given = as_tools(tools, caller=caller)
+        self.executors = Executors(executors, tools=given, effects=effects, connect=connected)
         self._builder = build_graph(
             self.models,
-            as_tools(tools, caller=caller),
-            executors=executors,
-            effects=effects,
+            executors=self.executors,
             prices=Prices({**config.prices, **(prices or {})}).cost,
             secrets=config.secrets,
         )

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from donewhen.agent.run import Run, ThreadInfo
     from donewhen.agent.stream import RunStream
     from donewhen.graph.build import build_graph
-    from donewhen.graph.context import Executor
     from donewhen.graph.events import Event, event_schema
+    from donewhen.graph.executors.executor import Executor, Executors
     from donewhen.graph.sync import wait
     from donewhen.state.errors import (
         ConfigError,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from donewhen.state.settings import Profile, Settings
 
 __all__ = [
-    "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "GoalError", "Limits", "ModelError", "Outcome",
-    "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream", "Settings",
+    "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "ModelError",
+    "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream", "Settings",
     "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError",
     "UnknownThread", "build_graph", "event_schema", "wait",
 ]  # fmt: skip
@@ -42,7 +42,7 @@ _HOME = {
     "Agent": "agent.agent",
     **dict.fromkeys(("Run", "ThreadInfo"), "agent.run"),
     "RunStream": "agent.stream",
-    "Executor": "graph.context",
+    **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
     **dict.fromkeys(("Event", "event_schema"), "graph.events"),
     "build_graph": "graph.build",
     "wait": "graph.sync",

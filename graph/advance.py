@@ -166,11 +166,12 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     handled = {id: {"handled": True} for id in move.steps}
     failure = "\n".join(_failure(values, id) for id in move.steps)
     models_fault = any(records[id].get("code") == "model_error" for id in move.steps)
+    whole = any(records[id].get("code") == "executor_failed" for id in move.steps)
     free = replans_left(values, settings)
     blocked = any(records[id].get("code") == "gave_up:blocked" for id in move.steps)
     asks = settings.on_failure == "ask" or (blocked and settings.on_failure == "replan" and not settings.alone)
     asks = asks and questions_left(values, settings)
-    if settings.on_failure == "replan" and not models_fault and free and not asks:
+    if settings.on_failure == "replan" and not models_fault and not whole and free and not asks:
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
     if asks:

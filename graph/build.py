@@ -11,15 +11,15 @@ from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
 from donewhen.graph.binding import Route, bound
 from donewhen.graph.confirm import confirm
-from donewhen.graph.context import Deps, Executor, ModelOf, PriceOf
+from donewhen.graph.context import Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.execute import build_execute
+from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
-from donewhen.graph.tools.toolbox import EffectKind, Toolbox, from_function
+from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.graph_state import RunInput, RunOutput, RunState
-from donewhen.state.reading.decisions import NAMES
 from donewhen.state.settings import Settings
 
 
@@ -28,7 +28,7 @@ def build_graph(
     tools: Sequence[BaseTool | Callable[..., Any]] = (),
     *,
     models: Mapping[str, BaseChatModel] | None = None,
-    executors: Mapping[str, Executor] | None = None,
+    executors: Mapping[str, ExecutorInput] | None = None,
     effects: Mapping[str, EffectKind] | None = None,
     prices: PriceOf | None = None,
     secrets: Sequence[str] = (),
@@ -37,13 +37,16 @@ def build_graph(
 
     `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
     that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
+    `executors`: name → Executor or compiled graph. An `Executors`, made with `tools` and `effects`, which then need
+    not be given here, may be changed while the graph lives.
     `secrets` become `[redacted]` in whatever tools return, as certain credentials do anyway.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
     Input: `{"messages": [...]}`; context: `Settings`.
     """
-    toolbox, private = _toolbox(tools, executors or {}, effects)
-    deps = Deps(_source(model, models or {}), toolbox, executors or {}, private, prices, tuple(secrets))
+    if not isinstance(executors, Executors):
+        executors = Executors(executors, tools=as_given(tools), effects=effects)
+    deps = Deps(_source(model, models or {}), executors, prices, tuple(secrets))
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))
@@ -76,14 +79,6 @@ def _source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel])
     return source
 
 
-def _toolbox(
-    tools: Sequence[BaseTool | Callable[..., Any]],
-    executors: Mapping[str, Executor],
-    effects: Mapping[str, EffectKind] | None,
-) -> tuple[Toolbox, set[str]]:
-    """All tools there are, and the names of those that only executors have; the same tool may be given twice."""
-    common = [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in tools]
-    own = [tool for executor in executors.values() for tool in executor.tools or ()]
-    found = {id(tool): tool for tool in [*common, *own]}.values()
-    names = {tool.name for tool in common}
-    return Toolbox([*found], effects=effects, reserved=NAMES), {tool.name for tool in own} - names
+def as_given(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[BaseTool]:
+    """Functions as tools. Raises ToolError for one that says too little."""
+    return [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in tools]

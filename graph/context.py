@@ -1,17 +1,14 @@
 """What nodes need and do not own: models, tools, executors, prices. Built once by `build_graph`."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable
-from langchain_core.tools import BaseTool
 from langgraph.runtime import Runtime
 
 from donewhen.graph.adapter import Adapter
+from donewhen.graph.executors.executor import Executors
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings
 
 ModelOf = Callable[[str, str | None], BaseChatModel]
@@ -21,61 +18,29 @@ PriceOf = Callable[[str, Mapping[str, float]], float | None]
 
 
 @dataclass(frozen=True)
-class Executor:
-    """Who works on a step: a profile, a model, tools; `None` means the default.
-
-    Its `tools` are its only ones, and only its own unless the graph was given them too. With `passthrough`, a run that
-    names this executor in `Settings.executor` skips planning.
-
-    With `work` or `graph` it works by itself first: its whole output becomes one observation, made once like any
-    write, and the models it calls are charged to the run. Then `model` goes on and proves the step with it.
-    Raises ConfigError if both are given.
-    """
-
-    description: str = ""
-    profile: str = ""
-    model: BaseChatModel | None = None
-    tools: tuple[BaseTool, ...] | None = None
-    passthrough: bool = False
-    work: Callable[[str], Awaitable[Any]] | None = None
-    """An async function from the step's brief to its result, for instance of a remote agent. If that is an AIMessage,
-    what its `usage_metadata` reports is charged."""
-    graph: Runnable[Any, Any] | None = None
-    """A compiled LangGraph graph with a `messages` key; gets the brief as a human message, runs apart from this one."""
-    seconds: float | None = None
-    """The longest that `work` or `graph` may take; None: as long as the step's `active_seconds` last."""
-
-    def __post_init__(self) -> None:
-        if self.work is not None and self.graph is not None:
-            raise ConfigError("an executor has either work or graph, not both")
-
-    @property
-    def works_alone(self) -> bool:
-        """Whether it works by itself before a model proves the step."""
-        return self.work is not None or self.graph is not None
-
-
-@dataclass(frozen=True)
 class Deps:
     """The dependencies of all nodes."""
 
     models: ModelOf
-    toolbox: Toolbox
-    executors: Mapping[str, Executor] = field(default_factory=dict)
-    private: Collection[str] = frozenset()
-    """Names of tools that only executors were given."""
+    executors: Executors = field(default_factory=Executors)
+    """Who works on steps, and all tools that there are."""
     prices: PriceOf | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What no result may hold, beside what certainly is a credential."""
     adapter: Adapter = field(default_factory=Adapter)
     """How models are asked, and what was learnt about them."""
 
+    @property
+    def toolbox(self) -> Toolbox:
+        """All tools that there are now, those of executors among them."""
+        return self.executors.toolbox
+
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
         """The tools an executor may use: its own, else those that are everybody's; less what the profile forbids."""
         named = self.executors.get(executor or "")
         if named and named.tools is not None:
             return self._allowed([tool.name for tool in named.tools], settings)
-        return self._allowed([name for name in self.toolbox.names if name not in self.private], settings)
+        return self._allowed([name for name in self.toolbox.names if name not in self.executors.private], settings)
 
     def reads(self, settings: Settings) -> Toolbox:
         """The tools with which planning may look: everybody's that only read, less those made for checks."""

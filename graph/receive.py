@@ -8,6 +8,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit
+from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
 from donewhen.graph.people.consent import plan_rules, propose
@@ -30,11 +31,11 @@ async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     settings = settings_of(runtime)
     goal = whole((typed_reply(state.get("messages") or ()) or "").strip())
     update = _fresh(state, settings, goal[:GOAL_CHARS])
-    if problem := goal_problem(goal) or _executor_problem(settings, deps):
+    if problem := goal_problem(goal) or missing(settings.executor, deps.executors):
         return {**update, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}
-    named = deps.executors.get(settings.executor or "")
+    named = deps.executors.active.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if named and named.passthrough:
@@ -71,12 +72,6 @@ def goal_problem(goal: str) -> str | None:
             "Put long material into a file and name it in the goal."
         )
     return None
-
-
-def _executor_problem(settings: Settings, deps: Deps) -> str | None:
-    if not settings.executor or settings.executor in deps.executors:
-        return None
-    return f"There is no executor {settings.executor!r}; there are: {', '.join(deps.executors) or 'none'}."
 
 
 def _whole(goal: str, settings: Settings, deps: Deps) -> Json:

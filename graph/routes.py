@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Send
 
 from donewhen.graph.context import settings_of
+from donewhen.graph.executors.leg import conversation_of
 from donewhen.graph.models.briefs import index_of, step_brief
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.state.graph_state import PLANNING, Json, RunState
@@ -99,6 +100,7 @@ def step_input(state: RunState, id: str, *, whole: bool = False) -> Json:
         "version": state.get("version", 0),
         "fence": state.get("fence", ""),
         "step": step,
+        "conversation": conversation_of(plan, id, state.get("turn", 1)),
         "goal": state["goal"],
         "turn": state.get("turn", 1),
         "language": state.get("language", "en"),

@@ -131,6 +131,8 @@ class Step(TypedDict, total=False):
     version: int
     fence: SeldomText
     step: SeldomDict
+    conversation: SeldomText
+    """Which conversation with its executor it goes on with; "" is the one of the thread."""
     goal: SeldomText
     turn: int
     language: SeldomText

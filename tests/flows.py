@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen import Agent, Executor, Run, Settings
+from donewhen import Agent, Run, Settings
 from donewhen.agent.tools import as_tools
 from donewhen.testing import Request, ScriptedModel, submit_plan
 
@@ -49,7 +49,7 @@ async def play(
     answers: Sequence[Any] = (),
     settings: Mapping[str, Any] | Settings | None = None,
     effects: Mapping[str, Any] | None = None,
-    executors: Mapping[str, Executor] | None = None,
+    executors: Mapping[str, Any] | None = None,
     storage: str = "memory:",
     goal: str = "Do the work",
     most: int = 40,
@@ -60,7 +60,8 @@ async def play(
     `answers`: one per pause, or functions of the pause. Without settings no plan is confirmed. `effects` may be a
     table for the tools of many tests.
     """
-    given = [*as_tools(tools), *(tool for each in (executors or {}).values() for tool in each.tools or ())]
+    named = (getattr(each, "tools", None) or () for each in (executors or {}).values())
+    given = [*as_tools(tools), *(tool for each in named for tool in each)]
     own = {tool.name: effects[tool.name] for tool in given if effects and tool.name in effects}
     agent = Agent(model, tools, storage=storage, effects=own, executors=executors, **more)
     async with agent:

@@ -19,6 +19,9 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.proof.journal import INLINE_CHARS
 from donewhen.state.settings import Settings
 
+EFFECT = "donewhen_effect"
+"""In the metadata of a call: the key of its effect, the same when it is made again after a crash."""
+
 
 def left_of(state: Step) -> Amounts:
     """What the step may still spend: its allowance less what it spent since it was sent off."""
@@ -65,7 +68,8 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: EffectKind, obser
     }
 
     async def run(key: str) -> CallOutcome:
-        result = await _called(site, tool, call, tagged, key)
+        known: RunnableConfig = {**tagged, "metadata": {**tagged["metadata"], EFFECT: key}}
+        result = await _called(site, tool, call, known, key)
         meter.close()
         if kind != "read" and len(result.text) > INLINE_CHARS:
             await keep_text(store, thread, turn, observation, result.text)

@@ -80,7 +80,8 @@ async def seen_by(site: Site, claim: Json, claims: dict[int, Json]) -> Seen:
     """What may be cited, with the whole text of everything that is cited."""
     state, step = site.state, site.state["step"]
     cited = str(list(claims.values()))
-    entries = [await _cited(site, e) if e["id"] in cited else e for e in seen_before(state)]
+    read = _whole if claim.get("whole") else _cited
+    entries = [await read(site, e) if e["id"] in cited else e for e in seen_before(state)]
     toolbox = site.deps.tools_for(step.get("executor"), settings_of(site.runtime))
     own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
     granted, tools = step.get("tools"), toolbox.names

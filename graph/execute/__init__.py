@@ -18,16 +18,15 @@ from donewhen.state.settings import Settings
 
 def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOutput]:
     """The subgraph of the execute node."""
-    alone = {name for name, executor in deps.executors.items() if executor.works_alone}
 
     def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
         """A step that waited goes on where it was: with frozen calls, with a claim; no model is asked again."""
-        record = state["record"]
+        record, named = state["record"], deps.executors.active.get(state["step"].get("executor") or "")
         if calls := record.get("calls"):
             return "delegate" if calls[0].get("delegated") else "act"
         if record.get("claim"):
             return "goal_check"
-        return "delegate" if state["step"].get("executor") in alone and not record.get("delegated") else "decide"
+        return "delegate" if named and named.works_alone and not record.get("delegated") else "decide"
 
     graph = StateGraph(Step, context_schema=Settings, output_schema=StepOutput)
     graph.add_node("delegate", bound(delegate, deps))
@@ -35,11 +34,18 @@ def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOu
     graph.add_node("act", bound(act, deps))
     graph.add_node("goal_check", bound(goal_check, deps))
     graph.add_conditional_edges(START, Route(after_dispatch))
-    graph.add_conditional_edges("delegate", Route(after_work))
+    graph.add_conditional_edges("delegate", Route(after_delegate))
     graph.add_conditional_edges("decide", Route(after_decide))
     graph.add_conditional_edges("act", Route(after_work))
     graph.add_conditional_edges("goal_check", Route(after_work))
     return graph.compile()
+
+
+def after_delegate(state: Step) -> Literal["decide", "goal_check", "__end__"]:
+    """The model proves what came of it; what a passthrough executor said is the result."""
+    if has_left(state):
+        return "__end__"
+    return "goal_check" if state.get("decision") else "decide"
 
 
 def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:

@@ -4,7 +4,7 @@ It stops where it needs a person or more budget.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -15,11 +15,11 @@ from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.observing import keep, noted, recall, seen_before, thread_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed
-from donewhen.graph.execute.gates import StepTools, refusal, stop, unknown_effect
+from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import CallOutcome, Doubt, files_of
+from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import Record, silent
@@ -77,12 +77,24 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
             return _halted(work, calls[done:], change)
         if isinstance(outcomes := await _made(group, work), Doubt):
             return _halted(work, calls[done:], unknown_effect(first, site.state, outcomes))
+        if asking := _asking(first, outcomes[0]):
+            site.spent = add(add(site.spent, asking.spent), {"active_seconds": asking.result.seconds})
+            asked = relayed({**first, **asking.result.artifact}, site.state)
+            return _halted(work, calls[done:], asked)
         for call, outcome in zip(group, outcomes, strict=True):
             await _note(call, outcome, work)
         seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
         site.spent = add(site.spent, {"active_seconds": seconds})
         done += len(group)
     return _finished(work)
+
+
+def _asking(call: Json, outcome: CallOutcome | str) -> CallOutcome | None:
+    """The outcome of an executor that works by itself, if it cannot go on without a person."""
+    if not call.get("delegated") or isinstance(outcome, str):
+        return None
+    artifact = outcome.result.artifact
+    return outcome if isinstance(artifact, Mapping) and artifact.get("asks") else None
 
 
 def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
@@ -183,10 +195,11 @@ def _entry(call: Json, outcome: CallOutcome | str, work: Work) -> Json:
         return noted(site.state, work.number, call, CallResult(answered, f"Not run: {outcome}", 0.0), None, ())
     work.acted = True
     site.spent = add(add(site.spent, outcome.spent), {"tool_calls": 1})
-    work.files.update((files_of(outcome.result) or {}).get("files", {}))
-    return noted(
-        site.state, work.number, call, outcome.result, work.tools.effect(name), work.tools.targets(name, call["args"])
-    )
+    came = kept_of(outcome.result) or {}
+    work.files.update(came.get("files", {}))
+    targets = work.tools.targets(name, call["args"])
+    entry = noted(site.state, work.number, call, outcome.result, work.tools.effect(name), targets)
+    return {**entry, "transcript": came["transcript"]} if call.get("delegated") and came.get("transcript") else entry
 
 
 def _say(call: Json, text: str, work: Work) -> None:
@@ -219,6 +232,6 @@ def _finished(work: Work) -> Step:
 def _halted(work: Work, rest: Sequence[Json], change: Json) -> Step:
     """Leave before `rest` is run: what was run stays, the rest is frozen as it will run."""
     update, site = _update(work), work.site
-    kept = {**change, "calls": list(rest), "held": work.held, "observed": work.number}
+    kept = {"calls": list(rest), **change, "held": work.held, "observed": work.number}
     left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)
     return {**update, **left}

@@ -10,6 +10,7 @@ from donewhen.graph.calls.observing import seen_before
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, retracter, sayer
 from donewhen.graph.execute.leaving import corrected, leave, silence
+from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import offered, profile_text
 from donewhen.graph.models.reading import Decision, Unusable, read
@@ -33,6 +34,8 @@ ANSWER_CHARS = 20_000
 async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step:
     """Ask the model what to do next in this step. Exhaustion is decided here, on entry to a round (X08)."""
     settings, left = settings_of(runtime), left_of(state)
+    if gone := missing(state["step"].get("executor"), deps.executors):
+        return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
     if settings.late():
         return leave(state, runtime, {"status": "ready", "code": "deadline"})
     if key := exhausted(left):

@@ -1,57 +1,117 @@
-"""The delegate node: an executor that works by itself does so, once, before the step is proven like any other."""
+"""The delegate node: an executor that works by itself does so, before the step is proven like any other.
+
+What it asks is asked in the run; the answers start the next leg of its work.
+"""
 
 import asyncio
 import inspect
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
-from pydantic import ValidationError
 
-from donewhen.graph.calls.invoking import Site, left_of
+from donewhen.graph.calls.invoking import EFFECT, Site, left_of
 from donewhen.graph.calls.observing import thread_of
-from donewhen.graph.context import Deps, Executor
+from donewhen.graph.calls.observing import whole as kept_whole
+from donewhen.graph.context import Deps
+from donewhen.graph.events import emit
 from donewhen.graph.execute.act import carry_out
+from donewhen.graph.execute.gates import relayed
+from donewhen.graph.execute.leaving import leave
+from donewhen.graph.executors import nested
+from donewhen.graph.executors.executor import Executor, missing
+from donewhen.graph.executors.leg import Leg, Report, transcript
+from donewhen.graph.executors.relay import asks_of, open_ask, resumes
 from donewhen.graph.models.metering import meter_of
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json, Step
-from donewhen.state.plan.steps import transcript_key
 from donewhen.state.settings import Settings
 
 
 async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Let the step's executor work on the brief. Its output becomes one observation, called by the executor's name."""
     record, name = state["record"], state["step"]["executor"]
+    if gone := missing(name, deps.executors):
+        return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
     executor = deps.executors[name]
-    call: Json = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
-    now: Step = {**state, "record": {**record, "calls": record.get("calls") or [call], "delegated": True}}
+    first: Json = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
+    calls = record.get("calls") or [first]
+    now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
+    if open_ask(calls[0]):
+        return leave(now, runtime, relayed(calls[0], state))
     seconds = executor.seconds or left_of(state).get("active_seconds")
-    key = f"{thread_of(runtime)}/{transcript_key(state['step']['id'], record)}"
-    return await carry_out(Site(now, runtime, config, deps, seconds), Worker(name, executor, key))
+    worker = Worker(executor, _leg(now, calls[0], runtime, config), calls[0].get("position", 0))
+    update = await carry_out(Site(now, runtime, config, deps, seconds), worker)
+    whole = executor.passthrough and not state["step"].get("done_when")
+    return await _handed_on(now, update, runtime) if whole else update
 
 
+def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
+    """What the executor gets; the keys are put in where the call is made."""
+    saver = (config.get("configurable") or {}).get("__pregel_checkpointer")
+    id = state["step"]["id"]
+    return Leg(
+        brief="",
+        key="",
+        first=call.get("first", ""),
+        name=call["name"],
+        thread_id=thread_of(runtime),
+        conversation=state.get("conversation", ""),
+        answers=resumes(call),
+        saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
+        store=runtime.store,
+        tell=lambda text: emit(runtime, "speech", step=id, text=text),
+    )
+
+
+async def _handed_on(state: Step, update: Step, runtime: Runtime[Settings]) -> Step:
+    """What a passthrough executor said is the result, as it is; if it failed, so has the step. No model is asked."""
+    if update["record"]["status"] != "running":
+        return update
+    entry = await kept_whole(runtime.store, thread_of(runtime), state.get("turn", 1), update["journal"][-1])
+    if not entry["ok"]:
+        after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
+        failed = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
+        return {**update, **leave(after, runtime, failed, update.get("transcript", ()), update.get("spent"))}
+    check = [{"criterion": 1, "met": True, "evidence": [{"observation": entry["id"]}]}]
+    arguments = {"result": entry["text"], "goal_check": check}
+    return {**update, "decision": {"kind": "finish_step", "arguments": arguments, "id": "", "whole": True}}
+
+
+@dataclass(frozen=True)
 class Worker:
     """An executor that works by itself, as the one tool of its step."""
 
-    def __init__(self, name: str, executor: Executor, thread_id: str) -> None:
-        self._executor = executor
-        self._thread_id = thread_id
-        self._tool = StructuredTool.from_function(
-            coroutine=self._work, name=name, description=executor.description or name
-        )
+    executor: Executor
+    leg: Leg
+    position: int
+    """Of the leg: how often it asked before."""
 
     def get(self, name: str) -> BaseTool | None:
         """The executor as a tool of one argument, `brief`."""
-        return self._tool
+
+        async def work(brief: str, config: RunnableConfig) -> tuple[Any, Json]:
+            key = str((config.get("metadata") or {}).get(EFFECT, ""))
+            return await self._work(replace(self.leg, brief=brief, key=key, first=self.leg.first or key), config)
+
+        return StructuredTool.from_function(
+            coroutine=work,
+            name=name,
+            description=self.executor.description or name,
+            response_format="content_and_artifact",
+        )
 
     def effect(self, name: str) -> EffectKind:
-        """Nobody knows what it does, so it is done once."""
-        return "write"
+        """What finds again what it began may be called again; of any other nobody knows what it did."""
+        executor = self.executor
+        finds = executor.remote or (executor.graph and nested.remembers(executor.graph, self.leg.saver))
+        return "idempotent" if finds else "write"
 
     def outside(self, name: str) -> bool:
         """The approved plan names the executor; what it may reach is said where it is configured."""
@@ -61,7 +121,7 @@ class Worker:
         """Unknown."""
         return set()
 
-    async def _work(self, brief: str, config: RunnableConfig) -> Any:
+    async def _work(self, leg: Leg, config: RunnableConfig) -> tuple[Any, Json]:
         """Apart from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
         apart: RunnableConfig = {
             "callbacks": config.get("callbacks"),
@@ -70,42 +130,23 @@ class Worker:
             "configurable": {},
         }
         with set_config_context(apart) as context:
-            return await asyncio.create_task(self._result(brief, apart), context=context)
-
-    async def _result(self, brief: str, apart: RunnableConfig) -> Any:
-        output = await self._output(brief, apart)
-        messages = _messages(output)
+            report = await asyncio.create_task(self._report(replace(leg, config=apart)), context=context)
         if meter := meter_of(apart):
-            meter.reported(messages)
-        return _said(output, messages)
+            meter.reported(report.said)
+        if report.failed:
+            raise ToolException(report.failed)
+        if report.asks:
+            asks: Json = {"asks": asks_of(report.asks), "answers": []}
+            return "It asks.", {**asks, "first": leg.first, "position": self.position + 1}
+        return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
 
-    async def _output(self, brief: str, apart: RunnableConfig) -> Any:
-        if self._executor.graph is not None:
-            own: RunnableConfig = {**apart, "configurable": {"thread_id": self._thread_id}}
-            return await self._executor.graph.ainvoke({"messages": [HumanMessage(brief)]}, own)
-        assert self._executor.work is not None
-        found: Any = self._executor.work(brief)
-        return await found if inspect.isawaitable(found) else found
-
-
-def _messages(output: Any) -> list[BaseMessage]:
-    """The messages in it; those of a remote graph come as dicts."""
-    given = output.get("messages") if isinstance(output, Mapping) else [output]
-    return [made for one in given if (made := _message(one))] if isinstance(given, list) else []
-
-
-def _message(one: Any) -> BaseMessage | None:
-    if isinstance(one, Mapping) and one.get("type") == "ai":
-        with suppress(ValidationError):
-            return AIMessage.model_validate(dict(one))
-    return one if isinstance(one, BaseMessage) else None
-
-
-def _said(output: Any, messages: Sequence[BaseMessage]) -> Any:
-    """What it came to: the text of its last message; raises ToolException if it stopped to ask."""
-    if isinstance(output, Mapping) and (pauses := output.get("__interrupt__")):
-        raise ToolException("stopped to ask: " + "; ".join(str(getattr(one, "value", one))[:500] for one in pauses))
-    spoken = [message for message in messages if message.text.strip()]
-    if spoken:
-        return ([message for message in spoken if isinstance(message, AIMessage)] or spoken)[-1].text
-    return {k: v for k, v in output.items() if k != "messages"} if isinstance(output, Mapping) else output
+    async def _report(self, leg: Leg) -> Report:
+        if self.executor.remote is not None:
+            return await self.executor.remote.work(leg)
+        if self.executor.graph is not None:
+            return await nested.work(self.executor.graph, leg)
+        assert self.executor.work is not None
+        found: Any = self.executor.work(leg.brief)
+        said = await found if inspect.isawaitable(found) else found
+        messages = [said] if isinstance(said, AIMessage) else []
+        return Report(nested.said_by(said, messages), said=messages)

@@ -6,6 +6,7 @@ from typing import Any, Literal, Protocol
 
 from langchain_core.tools import BaseTool
 
+from donewhen.graph.executors.relay import open_ask
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.effects import Doubt
 from donewhen.graph.tools.paths import path_problem
@@ -106,6 +107,24 @@ def _approval_pause(calls: Sequence[Json], state: Step, tools: StepTools, settin
 
 def _short(call: Json) -> Json:
     return {"position": call.get("position", 0), "tool": call["name"], "arguments": call["args"]}
+
+
+def relayed(call: Json, state: Step) -> Json:
+    """The record's change for an executor that asks: its question or its own call is put to the person as ours are."""
+    ask, record, id = open_ask(call), state["record"], state["step"]["id"]
+    assert ask is not None
+    number = record.get("questions", 0) + 1
+    waits = {**ask, "relayed": True, "step": id, "tool_call_id": call_id(), "name": "ask_user"}
+    if ask["kind"] == "tool":
+        position = 100 * call.get("position", 0) + len(call.get("answers") or ())
+        waits |= {**_pause({"name": ask["tool"], "args": ask["arguments"], "position": position}, state, "call")}
+        purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
+        may = say(state.get("language", "en"), "call", "may", step=id, purpose=purpose, tool=ask["tool"])
+        waits |= {"name": "approve_tool", "question": f"{call['name']}: {may} {ask['question']}".strip()}
+        return {"status": "waiting", "waiting": waits, "calls": [call]}
+    attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
+    waits["id"] = f"{id}{attempt}.q{number}"
+    return {"status": "waiting", "waiting": waits, "calls": [call], "questions": number}
 
 
 def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:

@@ -6,7 +6,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from donewhen.graph.context import Deps, Executor
+from donewhen.graph.context import Deps
+from donewhen.graph.executors.executor import Card
 from donewhen.graph.tools.selection import most_relevant
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
@@ -26,6 +27,13 @@ INDEX_LINES, INDEX_CHARS = 60, 120
 WHOLE_CHARS, SEEN_ROOM = 2_000, 8_000
 """Of an earlier observation that stands in the index whole, and of all of these together."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
+EXECUTORS = (
+    "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, where its "
+    "description, skills or tools fit the step better than the tools above do; without one the default executor works "
+    "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on."
+)
+CARD_CHARS = 600
+"""Of an executor's description, and of its skills."""
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
@@ -74,10 +82,9 @@ def planning_brief(
     lines = [f"Yours, they only read: {', '.join(bound)}."] if bound else []
     lines += [_tool_line(toolbox, name, full or toolbox.checks(name)) for name in names if name not in bound]
     lines += [f"({more} more tools, less likely to fit this goal)"] if more > 0 else []
-    executors = [_executor_line(name, executor) for name, executor in deps.executors.items()]
     return brief(
         section("tools", "\n".join(lines) or "(none)"),
-        section("executors", "\n".join(executors)),
+        section("executors", _executors(facts.get("cards") or {}, deps, settings)),
         section("limits", f"at most {settings.max_steps} steps"),
         section("language", settings.language or ""),
         section("fence", fence),
@@ -125,9 +132,19 @@ def _sparse(value: Any) -> Any:
     return [_sparse(item) for item in value] if isinstance(value, list) else value
 
 
-def _executor_line(name: str, executor: Executor) -> str:
-    own = "" if executor.tools is None else f" Its tools: {', '.join(tool.name for tool in executor.tools) or 'none'}."
-    return f"- {name}: {executor.description}{own}"
+def _executors(cards: Mapping[str, Card], deps: Deps, settings: Settings) -> str:
+    """Who may be named in a step, and when; "" where there is nobody."""
+    lines = [_executor_line(name, card, deps, settings) for name, card in cards.items()]
+    return "\n".join([EXECUTORS, *lines]) if lines else ""
+
+
+def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str:
+    parts = [" ".join(card.description.split())[:CARD_CHARS]] if card.description.strip() else []
+    skills = "; ".join(" ".join(skill.split()) for skill in card.skills)[:CARD_CHARS]
+    parts += [f"Skills: {skills}."] if skills else []
+    if deps.executors[name].tools is not None:
+        parts += [f"Its tools: {', '.join(deps.tools_for(name, settings).names) or 'none'}."]
+    return f"- {name}: {' '.join(parts)}"
 
 
 def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:
@@ -151,6 +168,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     return brief(
         section("fence", fence),
         section("today", today),
+        section("conversation", values.get("conversation") or ""),
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
         section("step", step["content"], id=step["id"]),

@@ -8,6 +8,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.context import Deps
+from donewhen.graph.executors.relay import decision
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.people.consent import decide_plan, decision_row, edited_plan
 from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
@@ -86,7 +87,7 @@ def _one(state: RunState, pause: Json | None, value: Any, deps: Deps, settings: 
     if answer.kind == "edit" and pause["kind"] == "tool":
         if unfit := flaw(answer.arguments):
             return f"the edited arguments cannot be stored: something {unfit}"
-        wrong = _edited_problems(pause["tool"], answer.arguments or {}, deps)
+        wrong = [] if pause.get("relayed") else _edited_problems(pause["tool"], answer.arguments or {}, deps)
         return "; ".join(wrong) if wrong else (pause, answer, "user")
     if answer.plan is not None:
         plan = edited_plan(state, pause, answer, deps, settings)
@@ -189,9 +190,17 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
             "transcripts": {record["transcript"]: [said]},
         }
     change = {"status": "ready", "waiting": None, "observed": number}
+    if pending.get("relayed"):
+        change["calls"] = _relayed(record, text)
     if answer.kind == "answer":
         change["silent"] = 0
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [said]}}
+
+
+def _relayed(record: Json, answer: Any) -> list[Json]:
+    """The frozen calls with an answer for the executor that asked; it gets them when all it asked is answered."""
+    first, *rest = record["calls"]
+    return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]
 
 
 def _to_model(pending: Json, text: str) -> BaseMessage:
@@ -202,6 +211,9 @@ def _to_model(pending: Json, text: str) -> BaseMessage:
 def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
     record = _record(values, pending)
     first, *rest = record["calls"]
+    if pending.get("relayed"):
+        said = decision(answer.kind, answer.text, pending["tool"], answer.arguments)
+        return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": _relayed(record, said)}}}
     batch = [row["position"] for row in pending.get("batch") or ()]
     if answer.kind == "approve":
         first = {**first, "approved": by}

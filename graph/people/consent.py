@@ -31,8 +31,8 @@ def plan_rules(
     checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
     return Rules(
         tools=frozenset(deps.toolbox.names),
-        executors=deps.executors,
-        executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors)},
+        executors=deps.executors.active,
+        executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors.active)},
         executor=settings.executor,
         checks=checks,
         max_steps=settings.max_steps,

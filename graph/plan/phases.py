@@ -1,5 +1,6 @@
 """The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -8,6 +9,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, retracter, sayer
+from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
 from donewhen.graph.models.reading import Decision, Unusable, read
@@ -69,7 +71,8 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     if key := exhausted(left_of(state), ("model_calls",)):
         return out_of_budget(state, runtime, deps, key)
     toolbox = deps.reads(settings)
-    reply = await ask(deps, settings, _question(state, runtime, deps, toolbox))
+    cards = await deps.executors.cards()
+    reply = await ask(deps, settings, _question(state, runtime, deps, toolbox, cards))
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
     now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
@@ -82,10 +85,13 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
     return {"planning": after, **update, "spent": add(reply.spent, update.get("spent"))}
 
 
-def _question(state: Planning, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Question:
+def _question(
+    state: Planning, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, cards: Mapping[str, Card]
+) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
     facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": f"{datetime.now(UTC):%Y-%m-%d}"}
+    facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.language)
     bound = relevant(toolbox, facts["goal"], settings)
     messages = [

@@ -31,6 +31,14 @@ ENDING = 5.0
 _running: set["asyncio.Task[_Ended]"] = set()
 
 
+class NotTheTools(Exception):
+    """Carries an error of the run itself, such as of its storage, out of a tool: the call comes to nothing."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @dataclass(frozen=True)
 class CallResult:
     """What a call came to."""
@@ -78,7 +86,8 @@ async def call_tool(
 ) -> CallResult:
     """Call the tool and turn whatever comes of it into text. `timeout` is in seconds, None means no end.
 
-    Raises only what is not the tool's to decide: LangGraph's interrupts, and the cancellation of the caller.
+    Raises only what is not the tool's to decide: LangGraph's interrupts, the cancellation of the caller, and what
+    `NotTheTools` carries.
     Synchronous tools run in a daemon thread of their own, which outlives a timeout.
     `idempotency_key` is passed to a tool that declares an argument of this name.
     Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.secrets`);
@@ -110,6 +119,8 @@ async def _called(
         return CallResult(False, _late(timeout, in_thread), time.perf_counter() - started, error="timeout")
     if isinstance(ended.error, GraphBubbleUp):
         raise ended.error
+    if isinstance(ended.error, NotTheTools):
+        raise ended.error.error
     if isinstance(ended.error, asyncio.CancelledError):
         return _failed(RuntimeError("the call was cancelled from within the tool"), started, limit, "cancelled")
     if ended.error is not None:

@@ -226,7 +226,7 @@ async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome) -> Cal
         "text": short_of(result.text),
         "length": length,
         "seconds": result.seconds,
-        "artifact": files_of(result),
+        "artifact": kept_of(result),
         "error": result.error,
     }
     entry = _entry(ledger, effect, "unsure" if result.error in UNSURE else "done")
@@ -243,9 +243,10 @@ def _entry(ledger: EffectLog, effect: Effect, state: Literal["intent", "unsure",
     return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "step": ledger.step}
 
 
-def files_of(result: CallResult) -> dict[str, Any] | None:
-    """What of a tool's artifact is for clients and JSON: `{"files": {path: content}}`."""
-    files = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
-    if not isinstance(files, Mapping):
-        return None
-    return {"files": {str(path): str(content) for path, content in files.items()}}
+def kept_of(result: CallResult) -> dict[str, Any] | None:
+    """What of an artifact is kept, as JSON: `files` (path → content), and an executor's `transcript` and `asks`."""
+    artifact = result.artifact if isinstance(result.artifact, Mapping) else {}
+    kept = {key: artifact[key] for key in ("asks", "answers", "first", "position", "transcript") if key in artifact}
+    if isinstance(files := artifact.get("files"), Mapping):
+        kept["files"] = {str(path): str(content) for path, content in files.items()}
+    return kept or None

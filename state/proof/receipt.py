@@ -53,6 +53,10 @@ class StepRow(TypedDict):
     result: str
     """In the model's words; what proves it stands in `criteria`."""
     rounds: int
+    executor: NotRequired[str]
+    """Who worked on it; without, the default one."""
+    transcript: NotRequired[list[dict[str, Any]]]
+    """What an executor that works by itself said, in short: rows of `by`, `text` and `calls`."""
     spent: dict[str, float]
     """By ledger key, all attempts of this plan together."""
     unconfirmed: list[str]

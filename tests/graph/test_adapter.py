@@ -18,7 +18,6 @@ from donewhen.graph.adapter import decision_schema
 from donewhen.graph.context import Deps
 from donewhen.graph.models import ask as asking
 from donewhen.graph.models.ask import ModelReply, Question, ask
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
@@ -33,7 +32,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def deps_of(model: BaseChatModel) -> Deps:
-    return Deps(lambda *_: model, Toolbox([]))
+    return Deps(lambda *_: model)
 
 
 async def asked(deps: Deps, role: str = "triage", **settings: Any) -> ModelReply:

@@ -8,7 +8,6 @@ from langgraph.runtime import Runtime
 from donewhen import Agent, Limits, Settings
 from donewhen.graph.context import Deps
 from donewhen.graph.deliver import deliver
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, finish_step, finish_task, give_up, reply, submit_plan
 from tests.flows import FREE, Flow, play, steps
@@ -181,7 +180,7 @@ async def test_finishing_early_says_what_was_left_out() -> None:
 async def test_an_outcome_is_never_overwritten() -> None:
     """D01: delivering again changes nothing."""
     runtime: Runtime[Settings] = Runtime(context=Settings())
-    deps = Deps(lambda *_: ScriptedModel(), Toolbox([]))
+    deps = Deps(lambda *_: ScriptedModel())
     outcome = {"status": "completed", "code": "answered", "text": "x", "reason": "", "receipt": {}}
     assert await deliver({"outcome": outcome, "goal": "g"}, runtime, {}, deps=deps) == {}
 

@@ -10,7 +10,6 @@ from langchain_core.tools import StructuredTool
 from donewhen import Agent, Executor, Limits, Profile, Settings
 from donewhen.graph.context import Deps
 from donewhen.graph.models.briefs import planning_brief
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.testing import (
     ScriptedModel,
     answer,
@@ -302,7 +301,7 @@ async def test_out_of_budget_while_planning_ends_honestly() -> None:
 
 def test_what_stays_the_same_comes_first() -> None:
     """P01: the brief begins with what is the same for the next goal, so that caches hit; the goal is last."""
-    deps, settings = Deps(lambda *_: ScriptedModel(), Toolbox([])), Settings(language="en", profile=Profile())
+    deps, settings = Deps(lambda *_: ScriptedModel()), Settings(language="en", profile=Profile())
     first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, (), full=False)
     other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, (), full=False)
     assert first.removesuffix("<goal>\none\n</goal>") == other.removesuffix("<goal>\ntwo\n</goal>")

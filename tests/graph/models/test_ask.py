@@ -14,7 +14,6 @@ from donewhen.graph.context import Deps
 from donewhen.graph.models import ask as asking
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.joining import joined
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
@@ -35,7 +34,7 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def asked(model: Any, *, settings: Settings | None = None, prices: Any = None, **more: Any) -> ModelReply:
     """The reply to one question."""
-    deps = Deps(lambda *_: model, Toolbox([]), prices=Prices(prices).cost)
+    deps = Deps(lambda *_: model, prices=Prices(prices).cost)
     return await ask(deps, settings or Settings(model_seconds=5), Question("triage", PROMPT, **more))
 
 

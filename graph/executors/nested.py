@@ -1,0 +1,188 @@
+"""A compiled graph as an executor: it runs apart from the run, and keeps its conversation among the run's checkpoints.
+
+A leg that a crash cut off goes on from its last checkpoint; one that was finished is not made again.
+"""
+
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import Command
+from pydantic import ValidationError
+
+from donewhen.graph.executors.leg import Leg, Report
+from donewhen.graph.tools.call import NotTheTools
+
+LEG = "donewhen_leg"
+"""In the metadata of a sub-agent's checkpoints: the leg that made them."""
+
+
+def remembers(graph: Runnable[Any, Any], saver: BaseCheckpointSaver[Any] | None) -> bool:
+    """Whether the graph's checkpoints outlive a crash of the run as long as the run's own do."""
+    if not isinstance(graph, CompiledStateGraph) or graph.checkpointer is False:
+        return False
+    own = graph.checkpointer
+    return not isinstance(own, InMemorySaver) if isinstance(own, BaseCheckpointSaver) else saver is not None
+
+
+async def work(graph: Runnable[Any, Any], leg: Leg) -> Report:
+    """Run the graph on the brief, or on with the answers, until it ends or asks."""
+    if not isinstance(graph, CompiledStateGraph):
+        output = await graph.ainvoke({"messages": [HumanMessage(leg.brief)]}, _config(leg))
+        return _report(output, leg)
+    apart = _apart(graph, leg)
+    config = _config(leg, corner=isinstance(apart.checkpointer, Corner))
+    if isinstance(apart.checkpointer, Corner):
+        return await apart.checkpointer.held(_worked(apart, config, leg))
+    return await _worked(apart, config, leg)
+
+
+async def _worked(apart: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, leg: Leg) -> Report:
+    options: dict[str, Any] = {}
+    given: Any = {"messages": [HumanMessage(leg.brief, id=leg.first)]}
+    if apart.checkpointer:
+        options = {"durability": "sync"}
+        given = Command(resume=dict(leg.answers)) if leg.answers else given
+        before = await apart.aget_state(config)
+        begun = (before.metadata or {}).get(LEG) == leg.key
+        if begun and (before.interrupts or (not before.next and (before.metadata or {}).get("source") == "loop")):
+            return _report({**before.values, "__interrupt__": before.interrupts}, leg)
+        given = None if begun and before.next else given
+    return _report(await apart.ainvoke(given, config, **options), leg)
+
+
+def _apart(graph: CompiledStateGraph[Any, Any, Any, Any], leg: Leg) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """The graph with a checkpointer: its own, else a corner of the run's."""
+    change: dict[str, Any] = {"store": graph.store or leg.store}
+    if graph.checkpointer in (None, True):
+        corner = f"executor {leg.name} {leg.conversation}".replace("|", "/").strip()
+        change["checkpointer"] = Corner(leg.saver, corner) if leg.saver else None
+    twin = object.__new__(type(graph))
+    vars(twin).update(vars(graph), **change)
+    return twin
+
+
+def _config(leg: Leg, *, corner: bool = False) -> RunnableConfig:
+    """In a corner of the run's own thread; with a checkpointer of its own, a thread of its own."""
+    metadata = {**(leg.config.get("metadata") or {}), LEG: leg.key}
+    thread = leg.thread_id if corner else "/".join(filter(None, (leg.thread_id, leg.name, leg.conversation)))
+    return {**leg.config, "metadata": metadata, "configurable": {"thread_id": thread}}
+
+
+def _report(output: Any, leg: Leg) -> Report:
+    said = _messages(output)
+    ours = [n for n, message in enumerate(said) if message.id == leg.first]
+    said = said[ours[-1] + 1 :] if ours else said
+    pauses = (output.get("__interrupt__") or ()) if isinstance(output, Mapping) else ()
+    asks = [(str(getattr(one, "id", n)), getattr(one, "value", one)) for n, one in enumerate(pauses)]
+    return Report(said_by(output, said), asks, said)
+
+
+def _messages(output: Any) -> list[BaseMessage]:
+    """The messages in it; those of a remote graph come as dicts."""
+    given = output.get("messages") if isinstance(output, Mapping) else [output]
+    return [made for one in given if (made := _message(one))] if isinstance(given, list) else []
+
+
+def _message(one: Any) -> BaseMessage | None:
+    if isinstance(one, Mapping) and one.get("type") == "ai":
+        with suppress(ValidationError):
+            return AIMessage.model_validate(dict(one))
+    return one if isinstance(one, BaseMessage) else None
+
+
+def said_by(output: Any, messages: Sequence[BaseMessage]) -> Any:
+    """What it came to: the text of its last message, else everything else that it returned."""
+    spoken = [message for message in messages if message.text.strip()]
+    if spoken:
+        return ([message for message in spoken if isinstance(message, AIMessage)] or spoken)[-1].text
+    hidden = ("messages", "__interrupt__")
+    return {k: v for k, v in output.items() if k not in hidden} if isinstance(output, Mapping) else output
+
+
+class Corner(BaseCheckpointSaver[Any]):
+    """A part of another checkpointer: the same threads, under a namespace of its own. Async, as our nodes are."""
+
+    def __init__(self, whole: BaseCheckpointSaver[Any], namespace: str) -> None:
+        super().__init__(serde=whole.serde)
+        self._whole = whole
+        self._namespace = namespace
+        self._fault: Exception | None = None
+
+    async def held(self, work: Coroutine[Any, Any, Report]) -> Report:
+        """What the work comes to; where the run's own storage failed in it, that is an error of the run."""
+        try:
+            return await work
+        except Exception as error:
+            if self._fault is not None:
+                raise NotTheTools(self._fault) from error
+            raise
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            self._fault = error
+            raise
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._whole.get_next_version(current, channel)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        with self._watched():
+            found = await self._whole.aget_tuple(self._in(config))
+        return self._out(found) if found else None
+
+    async def alist(
+        self, config: RunnableConfig | None, *, before: RunnableConfig | None = None, **options: Any
+    ) -> AsyncIterator[CheckpointTuple]:
+        place, earlier = self._in(config or {}), self._in(before) if before else None
+        async for found in self._whole.alist(place, before=earlier, **options):
+            yield self._out(found)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        with self._watched():
+            return self._back(await self._whole.aput(self._in(config), checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        with self._watched():
+            await self._whole.aput_writes(self._in(config), writes, task_id, task_path)
+
+    async def aget_delta_channel_history(self, *, config: RunnableConfig, **options: Any) -> Any:
+        with self._watched():
+            return await self._whole.aget_delta_channel_history(config=self._in(config), **options)
+
+    def _in(self, config: RunnableConfig) -> RunnableConfig:
+        configurable = config.get("configurable") or {}
+        inner = configurable.get("checkpoint_ns", "")
+        place = f"{self._namespace}|{inner}" if inner else self._namespace
+        return {**config, "configurable": {**configurable, "checkpoint_ns": place}}
+
+    def _back(self, config: RunnableConfig) -> RunnableConfig:
+        configurable = config["configurable"]
+        inner = str(configurable.get("checkpoint_ns", "")).removeprefix(self._namespace).removeprefix("|")
+        return {**config, "configurable": {**configurable, "checkpoint_ns": inner}}
+
+    def _out(self, found: CheckpointTuple) -> CheckpointTuple:
+        parent = self._back(found.parent_config) if found.parent_config else None
+        return cast(CheckpointTuple, found._replace(config=self._back(found.config), parent_config=parent))

@@ -1,0 +1,80 @@
+"""What a sub-agent asks becomes a question or an approval of the run, and the answer becomes what it waits for. Pure.
+
+An interrupt's value may be a text, a mapping with a question, a request to review calls (`action_requests`), or the
+payload of a run of ours.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from donewhen.state.graph_state import Json
+
+QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
+
+
+def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Json]:
+    """What is asked, one row each: `{id, kind, question, options}`, of a call to review `tool` and `arguments` too."""
+    return [ask for id, value in pauses for ask in _asks(str(id), value)]
+
+
+def _asks(id: str, value: Any) -> list[Json]:
+    if not isinstance(value, Mapping):
+        return [_question(id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))]
+    actions = value.get("action_requests")
+    if "kind" not in value and isinstance(actions, list) and actions and all(map(_is_action, actions)):
+        return [_review(id, action) for action in actions]
+    texts = (value.get(key) for key in QUESTION_KEYS)
+    described = next((text for text in texts if isinstance(text, str) and text.strip()), "")
+    if isinstance(actions, list) and actions and isinstance(actions[0], Mapping):
+        described = str(actions[0].get("description") or described)
+    options = value.get("options")
+    given = [str(each) for each in options] if isinstance(options, list) else []
+    return [_question(id, described or json.dumps(dict(value), ensure_ascii=False, default=str), given)]
+
+
+def _is_action(action: Any) -> bool:
+    return isinstance(action, Mapping) and isinstance(action.get("name") or action.get("action"), str)
+
+
+def _question(id: str, text: str, options: Sequence[str] = ()) -> Json:
+    return {"id": id, "kind": "question", "question": text.strip()[:4000], "options": list(options)}
+
+
+def _review(id: str, action: Mapping[str, Any]) -> Json:
+    """A call that the sub-agent may make only if a person agrees."""
+    arguments = action.get("args", action.get("arguments"))
+    return {
+        "id": id,
+        "kind": "tool",
+        "question": str(action.get("description") or "")[:4000],
+        "options": ["approve", "edit", "reject"],
+        "tool": str(action.get("name") or action.get("action")),
+        "arguments": dict(arguments) if isinstance(arguments, Mapping) else {},
+    }
+
+
+def open_ask(call: Mapping[str, Any]) -> Json | None:
+    """The first thing asked in a delegated call that nobody has answered yet."""
+    asks, answers = call.get("asks") or [], call.get("answers") or []
+    return dict(asks[len(answers)]) if len(answers) < len(asks) else None
+
+
+def decision(kind: str, text: str, tool: str, arguments: Json | None) -> Json:
+    """A person's answer to a review, as LangChain's agents take it."""
+    if kind == "approve":
+        return {"type": "approve"}
+    if kind == "edit":
+        return {"type": "edit", "edited_action": {"name": tool, "args": arguments or {}}}
+    return {"type": "respond" if kind == "respond" else "reject", "message": text}
+
+
+def resumes(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Id of each interrupt → what it is resumed with."""
+    found: dict[str, Any] = {}
+    for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
+        if ask["kind"] == "tool":
+            found.setdefault(ask["id"], {"decisions": []})["decisions"].append(answer)
+        else:
+            found[ask["id"]] = answer
+    return found
