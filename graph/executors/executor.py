@@ -152,7 +152,7 @@ class Executors(MutableMapping[str, Executor]):
         self._all = given
 
     def _made(self, name: str, one: ExecutorInput) -> Executor:
-        if not isinstance(name, str) or not name.strip() or "\n" in name or len(name) > NAME_CHARS:
+        if not name.strip() or "\n" in name or len(name) > NAME_CHARS:
             raise ConfigError(f"{name!r} is no name for an executor: use a line of at most {NAME_CHARS} characters")
         if isinstance(one, Executor):
             return one
@@ -176,10 +176,10 @@ def _own(given: Mapping[str, Executor]) -> list[BaseTool]:
     return [tool for executor in given.values() for tool in executor.tools or ()]
 
 
-def missing(name: str | None, executors: Executors) -> str:
-    """Why an executor that is named gets no work, in words; "" if it does, or if nobody is named."""
+def missing(name: str | None, executors: Executors) -> str | None:
+    """Why an executor that is named gets no work, in words; None if it does, or if nobody is named."""
     if not name or name in executors.active:
-        return ""
+        return None
     if name in executors:
         return f"The executor {name!r} is disabled."
     close = get_close_matches(name, executors.active, n=1)

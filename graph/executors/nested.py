@@ -5,7 +5,7 @@ A leg that a crash cut off goes on from its last checkpoint; one that was finish
 
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -185,4 +185,4 @@ class Corner(BaseCheckpointSaver[Any]):
 
     def _out(self, found: CheckpointTuple) -> CheckpointTuple:
         parent = self._back(found.parent_config) if found.parent_config else None
-        return cast(CheckpointTuple, found._replace(config=self._back(found.config), parent_config=parent))
+        return found._replace(config=self._back(found.config), parent_config=parent)

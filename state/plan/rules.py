@@ -117,8 +117,13 @@ def _hands(step: PlannedStep, rules: Rules) -> Iterator[str]:
 
 
 def only_executor(step: PlannedStep, rules: Rules) -> str | None:
-    """Who works on a step that names nobody: the default, or the only one that has the tools which it lacks."""
+    """Who works on a step that names nobody: the default, or the only one that has the tools which it lacks.
+
+    Where the default one has no tools at all and there is one other, that one is meant.
+    """
     needed, own = set(step["tools"] or ()), rules.executor_tools.get(rules.executor or "")
+    if own is not None and not own and step["tools"] is None and not rules.executor and len(rules.executors) == 1:
+        return next(iter(rules.executors))
     if own is None or needed.issubset(own):
         return rules.executor
     able = [name for name, tools in rules.executor_tools.items() if name and needed.issubset(tools)]

@@ -153,9 +153,7 @@ def reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, A
 
 def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> StepRow:
     said = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
-    more: dict[str, Any] = {"executor": step["executor"]} if step.get("executor") else {}
-    more |= {"transcript": redact_json(said)} if said else {}
-    return {  # type: ignore[typeddict-item]
+    row: StepRow = {
         "id": step["id"],
         "content": step["content"],
         "status": record.get("status", "pending"),
@@ -167,8 +165,12 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Seque
         "silent_rounds": record.get("silent_most", 0),
         "repeated": redact_json(repeated_calls(journal, step["id"])),
         "criteria": criteria_rows(criteria_of(step), record.get("verdicts") or ()),
-        **more,
     }
+    if step.get("executor"):
+        row["executor"] = step["executor"]
+    if said:
+        row["transcript"] = redact_json(said)
+    return row
 
 
 def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:

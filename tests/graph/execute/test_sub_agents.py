@@ -293,6 +293,20 @@ async def test_executors_come_and_go_while_the_agent_lives() -> None:
     assert list(agent.executors) == []
 
 
+async def test_the_only_one_who_could_is_assigned() -> None:
+    """M4, M5: where the agent has no tools of its own, a step that names nobody is the sole executor's."""
+
+    async def work(brief: str) -> str:
+        return "three papers"
+
+    flow = await play(one_step([PROOF], tools=None), executors={"agent": Executor("works", work=work)})
+    assert flow.status == "completed"
+    assert flow.run.plan["steps"][0]["executor"] == "agent"
+    written = one_step([finish_step("a poem", "s1.result")], tools=[])
+    flow = await play(written, executors={"agent": Executor("works", work=work)})
+    assert flow.run.plan["steps"][0]["executor"] is None
+
+
 async def test_a_setting_that_names_nobody_is_told_what_was_meant() -> None:
     """X17: the exact name, near matches, and no work by somebody else."""
     run = await Agent(ScriptedModel([]), storage="memory:", executors={"writer": Executor("writes")}).start(
