@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.people.answering import apply_answer
 from donewhen.graph.people.budget import (
     budget_pause,
@@ -26,6 +26,7 @@ from donewhen.state.graph_state import Json, RunState, todos
 from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import add, exhausted, meter
 from donewhen.state.people.answers import Answer
+from donewhen.state.plan.modes import PROMOTED, mode_row, promotable
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
@@ -164,6 +165,8 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     """A step failed: another plan, a question, or an honest partial delivery."""
     records = values["steps"]
     handled = {id: {"handled": True} for id in move.steps}
+    if promoted := _promoted(values, move, settings):
+        return {"steps": handled, **_promotion(values, move, promoted, runtime)}
     failure = "\n".join(_failure(values, id) for id in move.steps)
     models_fault = any(records[id].get("code") == "model_error" for id in move.steps)
     whole = any(records[id].get("code") == "executor_failed" for id in move.steps)
@@ -191,6 +194,26 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
         return {**_pause(values, pending), "spent": {"questions": 1}}
     code = "model_error" if models_fault else "worked"
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
+
+
+def _promoted(values: Json, move: Move, settings: Settings) -> str:
+    """The code with which the only step of a run left because the run takes a plan, or failed again; else ""."""
+    (first, *_), records = move.steps, values["steps"]
+    code = str(records[first].get("code", ""))
+    if code.startswith(PROMOTED):
+        return code
+    again = bool(values["planning"].get("failure")) and settings.on_failure == "replan" and code != "model_error"
+    return f"{PROMOTED}failed" if again and "rounds" in promotable(values, first, settings) else ""
+
+
+def _promotion(values: Json, move: Move, code: str, runtime: Runtime[Settings]) -> Json:
+    """One step was too little: a plan of several, by a planner that knows what was seen."""
+    (id, *_), record = move.steps, values["steps"][move.steps[0]]
+    said = f"it failed twice: {record.get('reason', '')}" if code.endswith("failed") else str(record.get("reason", ""))
+    row = mode_row("plan", "promotion", f"one step was not enough; {said}")
+    mode_chosen(runtime, row)
+    planning = replanning(values, _failure(values, id), promoted=code)
+    return {"planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
 
 
 def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import MeterRow
+from donewhen.state.plan.modes import Mode, ModeRow
 from donewhen.state.proof.receipt import Status
 from donewhen.state.records import Pause, StepStatus
 from donewhen.state.settings import Settings
@@ -34,6 +35,15 @@ class Note(TypedDict):
 
     type: Literal["note"]
     text: str
+
+
+class ModeChosen(TypedDict):
+    """How much is made of the request, by whom and why; told again when a step becomes a plan."""
+
+    type: Literal["mode"]
+    mode: Mode
+    by: str
+    reason: str
 
 
 class Speech(TypedDict):
@@ -158,8 +168,8 @@ class Failed(TypedDict):
 
 
 Event = Annotated[
-    Started | Goal | Note | Speech | SpeechRestarted | Planned | Todos | StepStarted | ToolStarted | Observed
-    | Correction | StepFinished | Charged | Spent | Waiting | Ended | Failed,
+    Started | Goal | Note | ModeChosen | Speech | SpeechRestarted | Planned | Todos | StepStarted | ToolStarted
+    | Observed | Correction | StepFinished | Charged | Spent | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
 """One event of a stream: a plain dict that dumps to JSON, told apart by `type`."""
@@ -177,6 +187,11 @@ ANSWER = "answer.text"
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
     """Send one event `{"type": …, …}` to whoever streams `custom`."""
     runtime.stream_writer({"type": type, **fields})
+
+
+def mode_chosen(runtime: Runtime[Settings], row: ModeRow) -> None:
+    """What is made of the request is decided."""
+    emit(runtime, "mode", **row)
 
 
 def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[..., None]:

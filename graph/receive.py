@@ -7,7 +7,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
@@ -16,6 +16,7 @@ from donewhen.graph.people.pauses import typed_reply
 from donewhen.state.graph_state import VERSION, Json, RunState
 from donewhen.state.language.scripts import spoken
 from donewhen.state.ledger import meter
+from donewhen.state.plan.modes import mode_row
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning
 from donewhen.state.settings import Settings
@@ -39,13 +40,15 @@ async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if named and named.passthrough:
+        mode_chosen(runtime, row := mode_row("step", "executor", f"{settings.executor} takes the goal whole"))
+        update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole(goal, settings, deps)}
     return update
 
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
-    lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "todos": []}
+    lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "modes": Overwrite([]), "todos": []}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)

@@ -13,6 +13,7 @@ from donewhen.graph.executors.leg import conversation_of
 from donewhen.graph.models.briefs import index_of, step_brief
 from donewhen.graph.people.pauses import typed_reply
 from donewhen.state.graph_state import PLANNING, Json, RunState
+from donewhen.state.plan.modes import promotable
 from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_input
 from donewhen.state.plan.steps import transcript_key
@@ -79,7 +80,11 @@ def after_advance(state: RunState, config: RunnableConfig) -> list[Send] | str:
     running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
     if running and not state.get("ending") and not state.get("pending"):
         whole = (runtime := _runtime(config)) is None or runtime.store is None
-        return [Send("execute", step_input(state, id, whole=whole)) for id in running]
+        settings = settings_of(runtime) if runtime else Settings()
+        return [
+            Send("execute", {**step_input(state, id, whole=whole), "promotable": promotable(state, id, settings)})
+            for id in running
+        ]
     return _on(state, config)
 
 

@@ -26,6 +26,7 @@ VERSION = 1
 Json = dict[str, Any]
 GOAL = "goal"
 """Stands for the step in what proves the goal itself, at delivery: `goal.1` …"""
+Modes = Annotated[list[Json], lambda left, right: [*(left or []), *(right or [])]]
 PLANNING = "p"
 """Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
 
@@ -76,6 +77,8 @@ class RunState(TypedDict, total=False):
     """What a person (or policy) approved: revision, tools per step, by whom."""
     approvals: Annotated[list[Json], lambda left, right: [*(left or []), *(right or [])]]
     """Every decision of a person about a plan, a call, a budget or an effect; for the receipt."""
+    modes: Modes
+    """How much was made of the request, by whom and why: `ModeRow`s, the last one holds."""
     feedback: str | None
     ending: Json | None
     """How the run must end, once that is decided: code and reason. `deliver` reads it."""
@@ -109,6 +112,7 @@ class Planning(TypedDict, total=False):
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
     journal: Journal
+    modes: Modes
 
 
 class PlanningOutput(TypedDict, total=False):
@@ -123,6 +127,7 @@ class PlanningOutput(TypedDict, total=False):
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
     journal: Journal
+    modes: Modes
 
 
 class Step(TypedDict, total=False):
@@ -138,6 +143,8 @@ class Step(TypedDict, total=False):
     language: SeldomText
     granted_tools: SeldomList
     """What the approved plan allows this step to call without asking."""
+    promotable: SeldomList
+    """For what the step leaves so that the run gets a plan: see `state/plan/modes.py`."""
     brief: SeldomText
     known: SeldomList
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""

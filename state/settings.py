@@ -57,6 +57,13 @@ class Settings(BaseModel):
         default=LIMITS, description="for the whole run; what is not named keeps its default, None is no limit"
     )
     step_limits: Limits = Field(default=STEP_LIMITS, description="for each step; likewise")
+    mode: Literal["auto", "answer", "step", "plan"] = Field(
+        default="auto",
+        description="how much is made of a request; auto: what it takes, as the planner sees it",
+    )
+    promote_rounds: int | None = Field(
+        default=25, ge=1, description="rounds after which a run of one step gets a plan of several; None: never"
+    )
     plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, looks included")
     max_steps: int = Field(default=20, ge=1, le=200)
     max_corrections: int = Field(

@@ -183,6 +183,8 @@ class View:
         kind, step, terminal = event.get("type"), str(event.get("step") or "plan"), self.terminal
         if kind == "note":
             yield str(event.get("text")), "dim"
+        elif kind == "mode":
+            yield f"Mode: {event.get('mode')} ({event.get('by')}): {event.get('reason')}", "dim"
         elif kind == "step_started":
             yield from self._plan_lines()
             if not self.live:

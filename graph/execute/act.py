@@ -230,7 +230,10 @@ def _finished(work: Work) -> Step:
 
 
 def _halted(work: Work, rest: Sequence[Json], change: Json) -> Step:
-    """Leave before `rest` is run: what was run stays, the rest is frozen as it will run."""
+    """Leave before `rest` is run: what was run stays, the rest is frozen as it will run, if the step may go on."""
+    over = change["status"] == "failed"
+    for call in rest if over else ():
+        _say(call, f"Not run: {change['reason']}", work)
     update, site = _update(work), work.site
     kept = {"calls": list(rest), **change, "held": work.held, "observed": work.number}
     left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)

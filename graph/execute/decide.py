@@ -20,6 +20,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add, exhausted
+from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import EXECUTE, control_tools
@@ -40,6 +41,9 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         return leave(state, runtime, {"status": "ready", "code": "deadline"})
     if key := exhausted(left):
         return leave(state, runtime, {"status": "ready", "code": f"allowance:{key}"})
+    if _too_long(state, settings):
+        reason = f"not done after {settings.promote_rounds} rounds"
+        return leave(state, runtime, {"status": "failed", "code": f"{PROMOTED}rounds", "reason": reason})
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
     reply = await ask(deps, settings, _question(state, runtime, deps, toolbox, left))
     spent = add(reply.spent, {"rounds": 1})
@@ -62,6 +66,12 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
         return {"spent": spent, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
     return {"spent": spent, **_decided(now, runtime, message, outcome, spent)}
+
+
+def _too_long(state: Step, settings: Settings) -> bool:
+    """Whether the one step of a run takes so many rounds that the run should have a plan."""
+    most = settings.promote_rounds
+    return most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most
 
 
 def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts) -> Question:

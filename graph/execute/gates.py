@@ -14,6 +14,7 @@ from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import Amounts, exhausted
+from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
 from donewhen.state.secrets import conceal_json
@@ -69,6 +70,10 @@ def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: StepTools, se
     if "approved" in call or "known" in call:
         return None
     if why := why_asked(call, state, tools, settings):
+        if why == "unlisted" and "write" in state.get("promotable", ()):
+            wanted = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})"
+            reason = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
+            return {"status": "failed", "code": f"{PROMOTED}write", "reason": reason, "calls": []}
         return {"status": "waiting", "waiting": _approval_pause(calls, state, tools, settings, why)}
     return None
 

@@ -86,6 +86,7 @@ def planning_brief(
         section("tools", "\n".join(lines) or "(none)"),
         section("executors", _executors(facts.get("cards") or {}, deps, settings)),
         section("limits", f"at most {settings.max_steps} steps"),
+        section("mode", facts.get("mode") or ""),
         section("language", settings.language or ""),
         section("fence", fence),
         section("today", facts.get("today") or ""),

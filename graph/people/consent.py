@@ -73,15 +73,18 @@ def changing(plan: Json, deps: Deps, settings: Settings) -> Json:
     return {"writes": writes, "works_alone": alone}
 
 
-def propose(plan: Json, approval: Json | None, settings: Settings, deps: Deps, language: str = "en") -> Json:
+def propose(
+    plan: Json, approval: Json | None, settings: Settings, deps: Deps, language: str = "en", *, ask: bool = False
+) -> Json:
     """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
 
     Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
-    always is: only a person can say that the time is the one that was meant (P18).
+    always is: only a person can say that the time is the one that was meant (P18). `ask`: something in it is for a
+    person to approve, whatever the policy.
     """
     changes = difference(approval["plan"], plan, language) if approval else None
     changed = changing(plan, deps, settings)
-    by = "policy" if _waived(plan, approval, settings, changed) else None
+    by = "policy" if not ask and _waived(plan, approval, settings, changed) else None
     if approval and not changes:
         by = str(approval.get("by"))
     if by is not None:
@@ -172,7 +175,7 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
     if not answer.text:
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
-    known = {key: planning[key] for key in ("failure", "finished") if planning.get(key)}
+    known = {key: planning[key] for key in ("failure", "finished", "promoted") if planning.get(key)}
     again = fresh_planning(
         planning["number"] + 1, feedback=answer.text, proposal=answer.plan or pending["plan"], **known
     )

@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.models.reading import Decision, Unusable
 from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
@@ -15,9 +15,10 @@ from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
+from donewhen.state.plan.modes import PROMOTED, Mode, mode_row
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
-from donewhen.state.reading.decisions import TRIAGE
+from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -25,6 +26,13 @@ NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."
 )
 ANSWER_CHARS = 20_000
+LEGAL = {"triage": TRIAGE, "draft": DRAFT}
+
+
+def legal_now(phase: str, settings: Settings) -> tuple[str, ...]:
+    """The decisions of a phase, less the one that a forced mode leaves no room for."""
+    gone = {"auto": "", "answer": "submit_plan"}.get(settings.mode, "answer")
+    return tuple(name for name in LEGAL[phase] if name != gone)
 
 
 def left_of(state: Planning) -> Amounts:
@@ -95,10 +103,25 @@ def planned(state: Planning, plan: Json, runtime: Runtime[Settings], deps: Deps)
 
 
 def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
-    whole = with_finished(plan, state.get("kept_steps") or {})
+    whole, settings = with_finished(plan, state.get("kept_steps") or {}), settings_of(runtime)
+    count = len(whole["steps"])
+    reason = planning.get("reason") or ("one step is enough" if count == 1 else f"it takes {count} steps")
+    mode: Mode = "plan" if count > 1 or planning.get("promoted") else "step"
+    modes = _mode(planning, mode, reason, runtime)
     emit(runtime, "plan", plan=whole)
-    update = propose(whole, state.get("approval"), settings_of(runtime), deps, _language(state))
-    return {"planning": {**planning, "open": False}, **update}  # type: ignore[typeddict-item]
+    ask = planning.get("promoted") == f"{PROMOTED}write"
+    update = propose(whole, state.get("approval"), settings, deps, _language(state), ask=ask)
+    return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
+
+
+def _mode(planning: Json, mode: Mode, reason: str, runtime: Runtime[Settings]) -> Planning:
+    """What is made of the request, told and written down where it is not what it was before."""
+    if planning.get("mode") == mode:
+        return {}
+    by = "triage" if planning["phase"] == "triage" else "plan"
+    row = mode_row(mode, by if settings_of(runtime).mode == "auto" else "settings", reason)
+    mode_chosen(runtime, row)
+    return {"modes": [dict(row)]}
 
 
 def looks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
@@ -120,9 +143,12 @@ def answered(
     good, problems = found.evidence, [*found.problems, *found.imprecise]
     if problems and not planning.get("citation_told"):
         told: Planning = {**state, "planning": {**planning, "citation_told": True}}
-        return corrected(told, message, Unusable([f"evidence: {each}" for each in problems]), runtime, deps, TRIAGE)
+        wrong = Unusable([f"evidence: {each}" for each in problems])
+        return corrected(told, message, wrong, runtime, deps, legal_now("triage", settings_of(runtime)))
     ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True, "evidence": good}
-    return {"planning": {**planning, "corrections": 0}, "ending": ending}
+    seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
+    why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
+    return {"planning": {**planning, "corrections": 0}, "ending": ending, **_mode(planning, "answer", why, runtime)}
 
 
 def declined(

@@ -1,7 +1,7 @@
 """The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -22,6 +22,7 @@ from donewhen.graph.plan.outcomes import (
     declined,
     fail,
     left_of,
+    legal_now,
     looks,
     out_of_budget,
     planned,
@@ -33,7 +34,7 @@ from donewhen.state.language.scripts import other_script
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
-from donewhen.state.reading.decisions import DRAFT, TRIAGE, control_tools
+from donewhen.state.reading.decisions import control_tools
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
@@ -45,10 +46,10 @@ class Phase:
 
     prompt: str
     role: str
-    legal: tuple[str, ...]
 
 
-PHASES = {"triage": Phase("plan_triage", "triage", TRIAGE), "draft": Phase("plan_draft", "plan", DRAFT)}
+PHASES = {"triage": Phase("plan_triage", "triage"), "draft": Phase("plan_draft", "plan")}
+LAST_ROUNDS = 2
 
 
 async def triage(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
@@ -98,10 +99,18 @@ def _question(
         SystemMessage(instructions(phase.prompt, profile)),
         HumanMessage(planning_brief(deps, settings, facts, bound, full=phase.role == "plan")),
         *state.get("transcript", ()),
+        *_running_out(state, settings),
     ]
-    tools = [*control_tools(phase.legal), *toolbox.openai(bound)]
+    tools = [*control_tools(legal_now(state["planning"]["phase"], settings)), *toolbox.openai(bound)]
     say, retract = sayer(runtime, None), retracter(runtime, None)
     return Question(phase.role, messages, tools, allowance=left_of(state), say=say, retract=retract, must_call=True)
+
+
+def _running_out(state: Planning, settings: Settings) -> list[HumanMessage]:
+    """Said when few rounds are left; it goes last and away again, so that nothing earlier changes."""
+    left = settings.plan_rounds - state["planning"]["rounds"]
+    said = f"(Rounds left to decide, this one included: {left}.)"
+    return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
 
 
 def _acted(state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Planning:
@@ -110,11 +119,11 @@ def _acted(state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps:
     if reply.message is None:
         assert reply.error is not None
         return fail(state, runtime, deps, "model_error", str(reply.error))
-    legal = PHASES[planning["phase"]].legal
+    legal = legal_now(planning["phase"], settings)
     native = called_natively(state.get("transcript", ()))
     outcome = read(reply.message, legal, toolbox, printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
-    if alone and planning["phase"] == "triage" and planning.get("texts"):
+    if alone and "answer" in legal and planning.get("texts"):
         # Told once that a text decides nothing, it says so again: then that is its answer.
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
@@ -125,9 +134,13 @@ def _acted(state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps:
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         before = (state.get("approval") or {}).get("plan")
-        found = read_plan(outcome.arguments, plan_rules(deps, settings, state["brief"].get("finished"), before))
+        rules = plan_rules(deps, settings, state["brief"].get("finished"), before)
+        rules = replace(rules, max_steps=1) if settings.mode == "step" else rules
+        found = read_plan(outcome.arguments, rules)
         if isinstance(found, dict) and (extra := left_out(outcome.arguments)):
             emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+        why = str(outcome.arguments.get("reason") or planning.get("reason") or "")
+        state = {**state, "planning": {**state["planning"], "reason": why}}
         outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
     if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
         outcome = Unusable([f"write what the user reads in this language: {settings.language}"])

@@ -5,6 +5,7 @@ from typing import Any
 
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.ledger import remaining
+from donewhen.state.plan.modes import FORCED, PROMOTION, mode_of
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.proof.journal import said_by_user
@@ -48,8 +49,9 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),
             "finished": planning.get("finished"),
+            "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.mode, ""),
         },
-        "planning": planning,
+        "planning": {**planning, "mode": mode_of(values)},
         "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),
@@ -71,8 +73,11 @@ def _done(values: Mapping[str, Any]) -> list[Json]:
     ]
 
 
-def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = None) -> Json:
-    """The record of a planning after a failure: what failed, and what is finished and stays."""
+def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = None, promoted: str = "") -> Json:
+    """The record of a planning after a failure: what failed, and what is finished and stays.
+
+    `promoted`: the code with which a step left that was too little for the request.
+    """
     records = values.get("steps") or {}
     finished = {
         step["id"]: {"content": step["content"], "result": str(records[step["id"]].get("result", ""))[:RESULT_CHARS]}
@@ -81,4 +86,5 @@ def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = N
     }
     number = values["planning"]["number"] + 1
     phase = "draft" if failure else "triage"
-    return fresh_planning(number, phase=phase, failure=failure, feedback=feedback, finished=finished)
+    more = {"promoted": promoted} if promoted else {}
+    return fresh_planning(number, phase=phase, failure=failure, feedback=feedback, finished=finished, **more)

@@ -75,6 +75,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "replaced": _replaced(plan, records),
         "approvals": list(values.get("approvals") or ()),
         "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
+        "modes": list(values.get("modes") or ()),
         "effects": [_effect(e) for e in effects],
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),

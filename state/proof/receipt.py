@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.ledger import MeterRow
 from donewhen.state.proof.claims import Verdict
-from donewhen.state.records import StepStatus
+from donewhen.state.records import ModeRow, StepStatus
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
 
@@ -146,6 +146,8 @@ class Receipt(TypedDict):
     replaced: list[ReplacedRow]
     approvals: list[ApprovalRow]
     questions: list[QuestionRow]
+    modes: list[ModeRow]
+    """How much was made of the request, by whom and why; the last one held."""
     effects: list[EffectRow]
     spent: dict[str, float]
     meter: list[MeterRow]

@@ -32,6 +32,7 @@ _GOAL_CHECK = {
         "required": ["criterion", "met", "evidence"],
     },
 }
+_WHY = {**_TEXT, "description": "why an answer, one step or several, in a few words"}
 _CHECK = {
     "type": "object",
     "description": "a read-only tool call by which the runtime itself decides the criterion",
@@ -97,6 +98,7 @@ _ALL = {
             ["text"],
             text=_TEXT,
             evidence={**_EVIDENCE, "description": "observations that the answer rests on, if you looked anything up"},
+            reason=_WHY,
         ),
         _tool(
             "ask_user",
@@ -120,6 +122,7 @@ _ALL = {
             },
             steps={"type": "array", "items": _STEP, "minItems": 1},
             schedule=_SCHEDULE,
+            reason=_WHY,
             speak={**_TEXT, "description": "one sentence to the user with the plan"},
         ),
         _tool(

@@ -49,6 +49,7 @@ async def test_a_run_is_told_in_order() -> None:
     assert kinds == [
         "started",
         "goal",
+        "mode",
         "plan",
         "step_started",
         "tool_started",
