@@ -9,9 +9,8 @@ from typing_extensions import TypedDict
 
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import MeterRow
-from donewhen.state.plan.modes import Mode, ModeRow
 from donewhen.state.proof.receipt import Status
-from donewhen.state.records import Pause, StepStatus
+from donewhen.state.records import Mode, ModeRow, Pause, StepStatus
 from donewhen.state.settings import Settings
 
 

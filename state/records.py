@@ -75,6 +75,18 @@ class Pause(TypedDict, total=False):
     """What agreeing to another plan grants."""
 
 
+Mode = Literal["answer", "step", "plan"]
+
+
+class ModeRow(TypedDict):
+    """A choice of the mode; the last one holds."""
+
+    mode: Mode
+    by: str
+    """triage, plan (the careful draft), settings, executor (which takes the goal whole) or promotion."""
+    reason: str
+
+
 class FrozenCall(TypedDict, total=False):
     """A tool call that a step decided on and has not made: exactly as it will run."""
 

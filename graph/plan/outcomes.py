@@ -15,10 +15,11 @@ from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
-from donewhen.state.plan.modes import PROMOTED, Mode, mode_row
+from donewhen.state.plan.modes import PROMOTED, mode_row
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
+from donewhen.state.records import Mode
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 

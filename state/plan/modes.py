@@ -1,14 +1,12 @@
 """How much a request takes: an answer, one step, or a plan. Who chose it, why, and when one step becomes a plan."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
-
-from typing_extensions import TypedDict
+from typing import Any
 
 from donewhen.state.ledger import remaining
+from donewhen.state.records import Mode, ModeRow
 from donewhen.state.settings import Settings
 
-Mode = Literal["answer", "step", "plan"]
 REASON_CHARS = 300
 PROMOTED = "promoted:"
 """How the codes begin with which a step leaves because it takes a plan: `promoted:rounds`, `promoted:write`."""
@@ -22,15 +20,6 @@ PROMOTION = (
     "This was begun as one step, and that was not enough: make a plan of several steps, each with a proof of its own. "
     "What was seen so far is under `<seen>` and can be cited."
 )
-
-
-class ModeRow(TypedDict):
-    """A choice of the mode; the last one holds."""
-
-    mode: Mode
-    by: str
-    """triage, plan (the careful draft), settings, executor (which takes the goal whole) or promotion."""
-    reason: str
 
 
 def mode_row(mode: Mode, by: str, reason: str) -> ModeRow:
