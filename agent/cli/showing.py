@@ -81,8 +81,8 @@ def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
     reason = run.outcome["reason"] if run.outcome else ""
     terminal.line(f"Goal: {shorten(run.goal, 500)}", "bold")
     terminal.line(f"Status: {run.status}{f' ({reason})' if reason else ''}")
-    for row in run.receipt.get("modes", ()) if run.receipt else ():
-        terminal.line(f"Mode: {row['mode']} ({row['by']}): {row['reason']}")
+    for chosen in run.receipt.get("modes", ()) if run.receipt else ():
+        terminal.line(f"Mode: {chosen['mode']} ({chosen['by']}): {chosen['reason']}")
     for text, style in [*_steps(run, terminal), *map(_question_line, run.receipt["questions"] if run.receipt else ())]:
         terminal.line(text, style)
     for pending in run.pending:
