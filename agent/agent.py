@@ -19,6 +19,7 @@ from donewhen.agent.thread_graph import Compiled, ThreadGraph, on_saver
 from donewhen.agent.tools import Tools, as_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import ExecutorInput, Executors
+from donewhen.graph.models.output import Form
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
@@ -32,9 +33,9 @@ class Agent:
     functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`, `postgresql://…` or a
     Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; the
     agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
-    `settings.profile.instructions`. `models`: role → model. `effects`: tool name → read | idempotent | write. Nothing
-    is opened or called before the first run. Raises ConfigError where neither `model`, `models` nor the environment
-    names a model.
+    `settings.profile.instructions`. `output_type`: what every result is wanted as, see `start`. `models`: role → model.
+    `effects`: tool name → read | idempotent | write. Nothing is opened or called before the first run. Raises
+    ConfigError where neither `model`, `models` nor the environment names a model.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Agent:
         storage: str | Storage | None = None,
         settings: SettingsLike = None,
         instructions: str = "",
+        output_type: Any = None,
         models: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
         executors: Mapping[str, ExecutorInput] | None = None,
@@ -58,6 +60,8 @@ class Agent:
         self.settings = merged(Settings(), settings)
         if instructions:
             self.settings = merged(self.settings, {"profile": {"instructions": instructions}})
+        if form := _form(output_type):
+            self.settings = merged(self.settings, {"output_schema": form.schema})
         self.models.check(self.settings.models.values())
         self.storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
@@ -72,7 +76,7 @@ class Agent:
         )
         self._compiled: Compiled = self._builder.compile()
         self._sessions: set[Session] = set()
-        self._legs = Legs(self._compiled, self.storage, self.settings)
+        self._legs = Legs(self._compiled, self.storage, self.settings, form)
 
     async def __aenter__(self) -> Self:
         return self
@@ -108,18 +112,20 @@ class Agent:
         restart: bool = False,
         metadata: Json | None = None,
         config: RunnableConfig | None = None,
+        output_type: Any = None,
     ) -> Run:
         """Work on a goal until it ends or waits for a person.
 
         `goal`: a text, content blocks, or messages of which the last one is the request. `settings` go over those of
         the agent, field by field; what the agent's profile forbids stays forbidden. `metadata`: whatever the starter
-        wants to remember, in `info` and `threads`; never secrets. On a thread that has run before, the conversation
-        goes on with a fresh plan and budget. Raises GoalError for a blank or huge goal, ThreadWaiting if the thread
-        is not finished (`restart` puts that away), ThreadBusy.
+        wants to remember, in `info` and `threads`; never secrets. `output_type`: a JSON Schema, or a Python type that
+        Pydantic makes one of (a model, a dataclass, `list[Offer]`): the result is also wanted as that, in `Run.output`,
+        with the source of every value in the receipt; a run that cannot give it is `partial` at best. On a thread that
+        has run before, the conversation goes on with a fresh plan and budget. Raises GoalError for a blank or huge
+        goal, ConfigError, ThreadWaiting if the thread is not finished (`restart` puts that away), ThreadBusy.
         """
-        return await self.stream(
-            goal, thread_id=thread_id, settings=settings, restart=restart, metadata=metadata, config=config
-        ).result()
+        given: Any = {"settings": settings, "metadata": metadata, "config": config, "output_type": output_type}
+        return await self.stream(goal, thread_id=thread_id, restart=restart, **given).result()
 
     async def resume(
         self,
@@ -128,6 +134,7 @@ class Agent:
         *,
         settings: SettingsLike = None,
         config: RunnableConfig | None = None,
+        output_type: Any = None,
     ) -> Run:
         """Answer what a thread waits for, or go on after a crash.
 
@@ -138,9 +145,11 @@ class Agent:
         Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
         that is not understood keeps the pause: `Run.problem` says why.
         The settings are those of the start, whichever agent goes on; those given here go over them and stay.
-        Raises UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
+        `output_type` cannot change; given again, it makes `Run.output` an instance in this process too.
+        Raises ConfigError for another one, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
-        return await self.stream_resume(thread_id, answer, settings=settings, config=config).result()
+        given: Any = {"settings": settings, "config": config, "output_type": output_type}
+        return await self.stream_resume(thread_id, answer, **given).result()
 
     def stream(
         self,
@@ -151,13 +160,14 @@ class Agent:
         restart: bool = False,
         metadata: Json | None = None,
         config: RunnableConfig | None = None,
+        output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """As `start`, giving events as they happen; `on_leave` says what becomes of a run whose stream is left."""
-        messages = requested(goal)
+        messages, legs = requested(goal), self._legs.typed(_form(output_type))
         return self._stream(
             str(thread_id or uuid4()),
-            lambda session: self._legs.start(session, messages, settings, restart, metadata, config),
+            lambda session: legs.start(session, messages, settings, restart, metadata, config),
             on_leave,
         )
 
@@ -168,23 +178,27 @@ class Agent:
         *,
         settings: SettingsLike = None,
         config: RunnableConfig | None = None,
+        output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """As `resume`, giving events as they happen."""
+        wanted = _form(output_type)
+        legs = self._legs.typed(wanted)
         return self._stream(
             str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id),
-            lambda session: self._legs.resume(session, answer, thread_id, settings, config),
+            lambda session: legs.resume(session, answer, thread_id, settings, config, wanted),
             on_leave,
         )
 
     # Reading -----------------------------------------------------------------------------------------------------
 
-    async def get(self, thread_id: str) -> Run:
-        """What became of a thread. Raises UnknownThread."""
+    async def get(self, thread_id: str, *, output_type: Any = None) -> Run:
+        """What became of a thread; `output_type` as in `resume`. Raises UnknownThread."""
+        form = _form(output_type) or self._legs.form
         async with self.storage.reader() as session:
             graph, settings = on_saver(self._compiled, *session), await thread_settings(session[1], thread_id)
             snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
-            return run_of(thread_id, known(thread_id, snapshot), settings)
+            return run_of(thread_id, known(thread_id, snapshot), settings, form)
 
     async def receipt(self, thread_id: str) -> Receipt | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
@@ -214,3 +228,7 @@ class Agent:
             return session
 
         return RunStream(thread_id, begin)
+
+
+def _form(output_type: Any) -> Form | None:
+    return None if output_type is None else Form.of(output_type)

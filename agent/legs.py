@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages
@@ -16,9 +16,10 @@ from donewhen.agent.run import Run, known, last_answered, note_thread, run_of, t
 from donewhen.agent.storage import Storage
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, found, on_saver
+from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import goal_problem
-from donewhen.state.errors import GoalError
+from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings, SettingsLike, merged
 
@@ -42,9 +43,6 @@ def requested(goal: GoalInput) -> list[AnyMessage]:
             raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
     if not messages or not isinstance(messages[-1], HumanMessage):
         raise GoalError("the last message is to be the user's")
-    blocks = messages[-1].content if isinstance(messages[-1].content, list) else []
-    if other := [block.get("type") for block in blocks if isinstance(block, dict) and block.get("type") != "text"]:
-        raise GoalError(f"content of the type {other[0]!r} reaches no model yet: put it into a file and name that")
     if problem := goal_problem(messages[-1].text.strip()):
         raise GoalError(problem)
     return messages
@@ -58,6 +56,12 @@ class Legs:
     storage: Storage
     settings: Settings
     """Of the agent; what a call gives is merged with them."""
+    form: Form | None = None
+    """In which the result is wanted as data."""
+
+    def typed(self, form: Form | None) -> "Legs":
+        """The same, wanting the result in that form."""
+        return replace(self, form=form) if form else self
 
     async def start(
         self,
@@ -69,9 +73,11 @@ class Legs:
         config: RunnableConfig | None,
     ) -> Run:
         """A new request on the session's thread."""
-        thread_id, settings, goal = session.thread_id, merged(self.settings, given), messages[-1].text
+        wanted = {"output_schema": self.form.schema} if self.form else {}
+        settings = merged(merged(self.settings, wanted), given)
+        thread_id, goal = session.thread_id, messages[-1].text
         async with self._alone(thread_id) as (graph, store):
-            configured = configured_for(thread_id, config)
+            configured = configured_for(thread_id, config, self.form)
             snapshot = await graph.aget_state(configured)
             run = run_of(thread_id, snapshot)
             if snapshot.created_at and run.status in ("waiting", "running"):
@@ -83,14 +89,23 @@ class Legs:
             return await self._drive(session, graph, store, {"messages": messages}, settings, configured)
 
     async def resume(
-        self, session: Session, answer: Any, shown: Run | str, given: SettingsLike, config: RunnableConfig | None
+        self,
+        session: Session,
+        answer: Any,
+        shown: Run | str,
+        given: SettingsLike,
+        config: RunnableConfig | None,
+        wanted: Form | None = None,
     ) -> Run:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on."""
         thread_id = session.thread_id
         async with self._alone(thread_id) as (graph, store):
-            configured = configured_for(thread_id, config)
+            configured = configured_for(thread_id, config, self.form)
             settings = merged(await thread_settings(store, thread_id) or self.settings, given)
-            run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)), settings)
+            snapshot = known(thread_id, await graph.aget_state(configured))
+            if wanted and wanted.schema != (snapshot.values.get("output_schema") or {}):
+                raise ConfigError("output_type: the run was started with another one, or with none")
+            run = run_of(thread_id, snapshot, settings, self.form)
             command: Command[Any] | None = None
             said: Json | None = None
             if answer is not MISSING:
@@ -133,15 +148,15 @@ class Legs:
                 given = None
         except GraphDrained:
             pass
-        run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings)
+        run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings, self.form)
         await note_thread(store, thread_id, status=run.status)
         return run
 
 
-def configured_for(thread_id: str, config: RunnableConfig | None) -> RunnableConfig:
+def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | None = None) -> RunnableConfig:
     """The caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
     given: RunnableConfig = config or {}
     kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
-    own = {"thread_id": thread_id, "__pregel_strict_resume": True}
+    own = {"thread_id": thread_id, "__pregel_strict_resume": True, **({PRESENT: form} if form else {})}
     metadata = {"session_id": thread_id, **(given.get("metadata") or {})}
     return {**given, "configurable": {**kept, **own}, "metadata": metadata}

@@ -9,6 +9,7 @@ from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.storage import Storage
+from donewhen.graph.models.output import Form
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ThreadWaiting, UnknownThread
@@ -52,6 +53,9 @@ class Run:
     pending: tuple[Pause, ...] = ()
     """Open questions, the one asked now first; that one also has `interrupt_id`."""
     answer: str = ""
+    output: Any = None
+    """The result as data, where an `output_type` was wanted and met: an instance where the type is given in this
+    process, else plain JSON; its sources are in `receipt["output"]`. None while there is none."""
     outcome: Outcome | None = None
     receipt: Receipt | None = None
     spent: Mapping[str, float] = field(default_factory=dict)
@@ -65,13 +69,14 @@ class Run:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             **values,
+            "output": self.outcome.get("output") if self.outcome else None,
             **{key: dict(values[key]) for key in ("steps", "spent", "limits")},
             "pending": list(self.pending),
         }
 
 
-def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None) -> Run:
-    """Read a run from a snapshot that holds one; `settings` tell its limits.
+def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: Form | None = None) -> Run:
+    """Read a run from a snapshot that holds one; `settings` tell its limits, `form` of which type its output is.
 
     With the states of subgraphs, what steps at work have spent so far counts too.
     Raises StorageError for a version of the state unknown here.
@@ -91,12 +96,20 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         values.get("steps") or {},
         pending,
         outcome["text"] if finished and outcome else "",
+        _output(values, outcome, form) if finished else None,
         outcome if finished else None,
         outcome["receipt"] if finished and outcome else None,
         _spent(values, snapshot),
         allowed(settings.limits, values.get("granted")) if settings else {},
         str(pending[0].get("problem") or "") if pending else "",
     )
+
+
+def _output(values: Json, outcome: Outcome | None, form: Form | None) -> Any:
+    """The data as the type that is at hand, if the run was to give that."""
+    if outcome is None or outcome.get("output") is None:
+        return None
+    return form.made(outcome["output"]) if form and form.schema == values.get("output_schema") else outcome["output"]
 
 
 def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:

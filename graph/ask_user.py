@@ -3,6 +3,7 @@
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
+from donewhen.graph.calls.attached import with_typed
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.people.answering import OVERDUE, answered_by_policy, take
 from donewhen.graph.people.pauses import asked_now, typed_reply
@@ -17,4 +18,4 @@ async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -
     if typed is None and answered_by_policy(pending, settings):
         return take(state, pending, OVERDUE, deps, settings)
     value = interrupt(payload(pending)) if typed is None else typed
-    return take(state, pending, value, deps, settings)
+    return await with_typed(state, take(state, pending, value, deps, settings), runtime)

@@ -3,6 +3,7 @@
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
+from donewhen.graph.calls.attached import with_typed
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.people.answering import take
 from donewhen.graph.people.pauses import asked_now, typed_reply
@@ -15,4 +16,4 @@ async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     """Take the person's answer: approve, edit, reject with feedback, or cancel. Anything else keeps the pause."""
     pending, typed = asked_now(state), typed_reply(state["messages"])
     value = interrupt(payload(pending)) if typed is None else typed
-    return take(state, pending, value, deps, settings_of(runtime))
+    return await with_typed(state, take(state, pending, value, deps, settings_of(runtime)), runtime)

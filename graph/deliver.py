@@ -1,18 +1,21 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
+import json
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.proving import Inquiry, decide, have_judged, seen_by
+from donewhen.graph.calls.proving import Inquiry, decide, have_judged, origins, seen_by
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import answerer, emit, retracter
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
+from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.people.pauses import closing
@@ -21,6 +24,7 @@ from donewhen.state.graph_state import GOAL, Json, RunState, Step, todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.proof.claims import read_claims
+from donewhen.state.proof.leaves import traced
 from donewhen.state.proof.outcome import (
     criteria_rows,
     left_over,
@@ -32,7 +36,7 @@ from donewhen.state.proof.outcome import (
     unproven,
     what_next,
 )
-from donewhen.state.proof.receipt import Receipt
+from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.settings import Settings
@@ -45,6 +49,8 @@ NOT_PROVEN = (
     "Correction: the answer was not delivered yet; its goal_check does not hold. Deliver again with evidence that "
     "does, or with `met` false where something is really missing and an answer that says so."
 )
+NO_DATA = "nothing was delivered as data"
+NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 
 
 @dataclass
@@ -59,6 +65,20 @@ class Delivery:
     """Of the goal's own criteria."""
     checks: list[Json] = field(default_factory=list)
     """Observations of their checks."""
+    form: Form | None = None
+    """In which the result is wanted as data."""
+    data: Any = None
+    """The result in that form."""
+    flaw: str = ""
+    """Why there is no such data; "" if there is, or none is wanted."""
+
+    def take(self, arguments: Json, text: str = "") -> list[str]:
+        """Take the data in the arguments of a call, or in a text; what is wrong with it."""
+        if self.form is None:
+            return []
+        data, problems = self.form.read(arguments, text)
+        self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
+        return problems
 
     @property
     def language(self) -> str:
@@ -75,13 +95,19 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     values: Json = {**state, "steps": steps}
     status = status_of(code, state.get("plan"), steps, settings)
     site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds)
-    delivery = Delivery(values, ending, receipt(values, settings, status, code), site)
+    form = form_of(state.get("output_schema"), config)
+    delivery = Delivery(values, ending, receipt(values, settings, status, code), site, form=form)
+    delivery.flaw = NO_DATA if form else ""
     text = await _text(delivery)
     if goal := (state.get("plan") or {}).get("done_when"):
         proven = reached(goal, delivery.verdicts, settings.verification)
         status = "partial" if status == "completed" and not proven else status
         status = "completed" if code == "finished_early" and proven else status
-    spent, values = site.spent, {**values, "verdicts": delivery.verdicts}
+    reason = ending["reason"]
+    if delivery.flaw and status == "completed":
+        status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
+    row = delivery.draft["output"] or await _row(delivery)
+    spent, values = site.spent, {**values, "verdicts": delivery.verdicts, "output_row": row}
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     checklist = todos(state.get("plan"), steps)
     emit(runtime, "todos", todos=checklist)
@@ -89,9 +115,10 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     pending = state.get("pending")
     closed = closing(state.get("messages") or (), pending, "Ended.") if pending else []
     said: list[AnyMessage] = [*closed, AIMessage(text)]
+    data = {"output": delivery.data} if form and not delivery.flaw else {}
     return {
         "messages": said,
-        "outcome": {"status": status, "code": code, "text": text, "reason": ending["reason"], "receipt": final},
+        "outcome": {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final},
         "steps": steps,
         "pending": None,
         "spent": spent,
@@ -131,46 +158,57 @@ async def _text(delivery: Delivery) -> str:
     language, done = delivery.language, [row for row in draft["steps"] if row["status"] == "done"]
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending, language)) if part)
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed":
-        return _said(site.runtime, "\n".join([done[0]["result"], *_unsaid(draft, language)]))
+        result = done[0]["result"]
+        if not delivery.take({}, result):
+            return _said(site.runtime, "\n".join([result, *await _unsaid(delivery)]))
+    if ending["code"] == "answered":
+        delivery.take(ending, ending["text"])
+        draft["output"] = await _row(delivery)
+        more = "".join(f"\n\n{line}" for line in (unproven(draft, language) if delivery.flaw else ()))
+        if by_code != ending["text"]:
+            return _said(site.runtime, by_code + more)
+        return by_code + (_said(site.runtime, more) if more else "")  # what the model wrote was said already
     if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(site.left(), ("model_calls",)):
-        told = ending.get("said") and by_code == ending["text"]  # by the model, as it wrote it
-        return by_code if told else _said(site.runtime, by_code)
+        return _said(site.runtime, by_code)
     if answer := await _asked(delivery):
         return answer
     emit(site.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
-    return _said(site.runtime, by_code)
+    draft["output"] = await _row(delivery)
+    return _said(site.runtime, _by_code(draft, ending, language))
 
 
 async def _asked(delivery: Delivery) -> str:
-    """The answer as a model writes it, held against the goal's own criteria and sent back once (D06); "" if none."""
+    """The answer as a model writes it, held against the goal's own criteria and the form of the data; "" if none.
+
+    It is sent back once (D06).
+    """
     site, question = delivery.site, _question(delivery)
     settings, goal = settings_of(site.runtime), list((delivery.values.get("plan") or {}).get("done_when") or ())
     answer = ""
-    for again in (delivery.draft["status"] == "completed", False):
+    for again in (True, False):
         reply = await ask(site.deps, settings, replace(question, allowance=site.left()))
         site.spent = add(site.spent, reply.spent)
         if reply.message is None or not (written := _written(reply.message)):
             break
-        answer, problems = written, await _unmet(delivery, goal, reply.message, written) if goal else []
-        if not problems or not again or exhausted(site.left(), ("model_calls",)):
-            draft = {**delivery.draft, "criteria": criteria_rows(goal, delivery.verdicts)}
-            answer = "\n".join([answer, *_unsaid(draft, delivery.language)])  # type: ignore[arg-type]
+        flaws = delivery.take(_arguments(reply.message), written)
+        answer, unmet = written, await _unmet(delivery, goal, reply.message, written) if goal else []
+        open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
+        if not open_ones or not again or exhausted(site.left(), ("model_calls",)):
+            answer = "\n".join([answer, *await _unsaid(delivery, criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
                 reply.speech.finish(answer)
             return answer
         if reply.speech:
             reply.speech.restart()
-        told = respond(reply.message, "\n".join([NOT_PROVEN, *(f"- {problem}" for problem in problems)]))
-        question = replace(question, messages=[*question.messages, kept(reply.message), *told])
+        said = "\n".join([NOT_PROVEN if unmet else NOT_IN_FORM, *(f"- {problem}" for problem in open_ones)])
+        question = replace(question, messages=[*question.messages, kept(reply.message), *respond(reply.message, said)])
     return answer
 
 
 async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
     """What of the goal's criteria is not proven, and says so in `verdicts`."""
     site, settings = delivery.site, settings_of(delivery.site.runtime)
-    outcome = read(message, DELIVER, printed=True)
-    arguments = outcome.arguments if isinstance(outcome, Decision) else {}
-    claims = read_claims(arguments.get("goal_check"), goal, settings.verification)
+    claims = read_claims(_arguments(message).get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims
     claim = {"arguments": {"result": text}}
@@ -190,7 +228,7 @@ def _question(delivery: Delivery) -> Question:
     return Question(
         "deliver",
         [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
-        control_tools(DELIVER),
+        control_tools(DELIVER, delivery.form.tools if delivery.form else {}),
         allowance=site.left(),
         say=answerer(site.runtime),
         retract=retracter(site.runtime, None),
@@ -198,13 +236,21 @@ def _question(delivery: Delivery) -> Question:
     )
 
 
-def _written(message: AIMessage | None) -> str:
+def _arguments(message: AIMessage) -> Json:
+    """Of the delivery, called or printed, also of one that lacks its text; {} if there is none."""
+    outcome = read(message, DELIVER, printed=True)
+    if isinstance(outcome, Decision):
+        return outcome.arguments
+    return next((call["args"] for call in message.tool_calls if call["name"] in DELIVER), {})
+
+
+def _written(message: AIMessage) -> str:
     """The answer in a reply, called, printed or plain; "" if there is none. JSON in a plain answer belongs to it."""
-    if message is None:
-        return ""
     outcome, text = read(message, DELIVER, printed=False), whole(str(message.text))
     if isinstance(outcome, Decision) and outcome.kind == "deliver":
         return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
+    if "output" in (given := _arguments(message)):  # the data alone: then that is the answer
+        return json.dumps(given["output"], ensure_ascii=False, indent=1)[:ANSWER_CHARS]
     printed = from_text(text, ["deliver", "answer"])
     said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
     return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
@@ -226,7 +272,22 @@ def _said(runtime: Runtime[Settings], text: str) -> str:
     return text
 
 
-def _unsaid(draft: Receipt, language: str) -> list[str]:
+async def _unsaid(delivery: Delivery, criteria: list[CriterionRow] | None = None) -> list[str]:
     """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
+    draft, language = delivery.draft, delivery.language
+    draft |= (
+        {"output": await _row(delivery)} if criteria is None else {"output": await _row(delivery), "criteria": criteria}
+    )
     lines = [*unproven(draft, language), *not_asked(draft, language), *left_over(draft, language)]
     return ["", *lines, *what_next(draft, language)] if lines else []
+
+
+async def _row(delivery: Delivery) -> OutputRow | None:
+    """What the receipt says of the data: what is wrong with it, or where each value comes from."""
+    if delivery.form is None:
+        return None
+    if delivery.flaw:
+        return {"problem": delivery.flaw, "fields": [], "more": 0}
+    told, sources = await origins(delivery.site, list(delivery.values.get("journal") or ()))
+    rows, more = traced(delivery.data, sources, [*told, str(delivery.values.get("conversation") or "")])
+    return {"problem": "", "fields": rows, "more": more}

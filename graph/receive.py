@@ -6,13 +6,16 @@ from dataclasses import replace
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
+from donewhen.graph.calls.attached import attach, attachment_problem, blocks_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
+from donewhen.graph.models.output import schema_form
 from donewhen.graph.people.consent import plan_rules, propose
 from donewhen.graph.people.pauses import typed_reply
+from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
 from donewhen.state.language.scripts import spoken
 from donewhen.state.ledger import meter
@@ -29,13 +32,15 @@ FENCE_BYTES = 3
 
 async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> Json:
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
-    settings = settings_of(runtime)
-    goal = whole((typed_reply(state.get("messages") or ()) or "").strip())
+    settings, messages = settings_of(runtime), state.get("messages") or ()
+    goal = whole((typed_reply(messages) or "").strip())
     update = _fresh(state, settings, goal[:GOAL_CHARS])
-    if problem := goal_problem(goal) or missing(settings.executor, deps.executors):
-        return {**update, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
+    problem = goal_problem(goal) or missing(settings.executor, deps.executors) or _form_problem(settings)
+    if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
+        return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}
+    update["attachments"] = await attach(messages, runtime)
     named = deps.executors.active.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
@@ -48,7 +53,13 @@ async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
-    lists: Json = {"journal": Overwrite([]), "approvals": Overwrite([]), "modes": Overwrite([]), "todos": []}
+    lists: Json = {
+        "attachments": [],
+        "journal": Overwrite([]),
+        "approvals": Overwrite([]),
+        "modes": Overwrite([]),
+        "todos": [],
+    }
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
@@ -56,6 +67,7 @@ def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     known: Json = {
         "fence": fence,
         "goal": goal,
+        "output_schema": settings.output_schema,
         "language": spoken(goal, settings.language),
         "conversation": before,
         "version": VERSION,
@@ -74,6 +86,15 @@ def goal_problem(goal: str) -> str | None:
             f"The goal has {len(goal):,} characters; at most {GOAL_CHARS:,} are read. "
             "Put long material into a file and name it in the goal."
         )
+    return None
+
+
+def _form_problem(settings: Settings) -> str | None:
+    try:
+        if settings.output_schema is not None:
+            schema_form(settings.output_schema)
+    except ConfigError as error:
+        return str(error)
     return None
 
 

@@ -111,6 +111,7 @@ def step_input(state: RunState, id: str, *, whole: bool = False) -> Json:
         "language": state.get("language", "en"),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
         "brief": step_brief(state, step, f"{datetime.now(UTC):%Y-%m-%d}"),
+        "attachments": list(state.get("attachments") or ()),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},

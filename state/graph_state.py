@@ -59,6 +59,10 @@ class RunState(TypedDict, total=False):
     goal: SeldomText
     language: str
     """In which the runtime speaks to the user, of those it has texts of."""
+    output_schema: SeldomDict
+    """JSON Schema of the result, where it is wanted as data."""
+    attachments: SeldomList
+    """Images and files of the conversation, `{key, type, chars}`; their data stands in the store, if there is one."""
     conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
     plan: SeldomDict
@@ -98,6 +102,7 @@ class Planning(TypedDict, total=False):
     approval: Json | None
     kept_steps: SeldomDict
     allowance: SeldomDict
+    attachments: SeldomList
     known: SeldomList
     """What planning observed in this run so far."""
     turn: int
@@ -146,6 +151,7 @@ class Step(TypedDict, total=False):
     promotable: SeldomList
     """For what the step leaves so that the run gets a plan: see `state/plan/modes.py`."""
     brief: SeldomText
+    attachments: SeldomList
     known: SeldomList
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
     asked: SeldomList

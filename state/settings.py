@@ -1,5 +1,6 @@
 """Run-scoped settings: the graph's `context_schema`. Defaults for everything, no secrets, nothing live."""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -13,6 +14,8 @@ from donewhen.state.ledger import Limits
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
+SCHEMA_CHARS = 50_000
+"""Of an output schema; it stands in prompts."""
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """What models are asked for."""
 ConfirmPolicy = Literal["always", "writes", "complex", "never"]
@@ -91,6 +94,9 @@ class Settings(BaseModel):
         description="who works on steps that name nobody; a passthrough executor takes the goal, unplanned",
     )
     language: str | None = Field(default=None, description="language of plan and speech; default: the user's")
+    output_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the result, where it is wanted as data; of the start of a run"
+    )
     models: dict[str, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(
         default=120,
@@ -127,6 +133,13 @@ class Settings(BaseModel):
         if wrong := [role for role, most in given.items() if info.field_name == "max_tokens" and most < 1]:
             raise ValueError(f"{wrong[0]} must be at least 1")
         return given
+
+    @field_validator("output_schema")
+    @classmethod
+    def _of_a_size(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        if given is not None and (size := len(json.dumps(given))) > SCHEMA_CHARS:
+            raise ValueError(f"the schema has {size:,} characters; at most {SCHEMA_CHARS:,}")
+        return given or None
 
     @field_validator("deadline")
     @classmethod
@@ -193,7 +206,8 @@ def merged(base: Settings, given: SettingsLike) -> Settings:
     whole = base.model_dump(exclude_unset=True)
     for key, value in change.items():
         old = whole.get(key)
-        whole[key] = {**old, **value} if isinstance(old, dict) and isinstance(value, dict) else value
+        joins = isinstance(old, dict) and isinstance(value, dict) and key != "output_schema"
+        whole[key] = {**(old or {}), **value} if joins else value
     if "profile" in change:
         said = Profile.model_validate(change["profile"])
         forbidden = dict.fromkeys([*base.profile.forbidden_tools, *said.forbidden_tools])

@@ -100,6 +100,14 @@ def run(
         list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
+    output_schema: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A JSON Schema: the result is wanted as such data too, `output` of --json."),
+    ] = None,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="An image or PDF that belongs to the goal; repeat for more."),
+    ] = None,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
@@ -117,7 +125,8 @@ def run(
             "default_answer": default_answer,
             "deadline": deadline,
         }
-        request = RunOptions(goal, dir, model, thread, allow_command or [], mcp, stdin, settings, latest)
+        files = (mcp, output_schema, image or [])
+        request = RunOptions(goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files)
         return run_goal(request, OutputOptions(storage, yes, json, events, quiet, once))
 
     _end(command, json or events)

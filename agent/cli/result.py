@@ -123,6 +123,7 @@ def run_object(run: Run, storage: str | None) -> dict[str, Any]:
     """The run as the one object of `--json`."""
     names = ("thread_id", "status", "goal", "pending", "answer", "outcome", "receipt", "spent", "problem")
     said = {name: getattr(run, name) for name in names}
+    said["output"] = run.outcome.get("output") if run.outcome else None
     return {"schema_version": SCHEMA_VERSION, **said, "resume": resume_command(run, storage)}
 
 

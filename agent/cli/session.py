@@ -4,10 +4,13 @@ The thread keeps its choices, so that resuming needs only the id.
 """
 
 import asyncio
+import base64
+import mimetypes
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from donewhen.agent.run import ThreadInfo
 from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.stream import RunStream
 from donewhen.agent.workspace import workspace_tools
+from donewhen.graph.models.output import Form
 from donewhen.state.errors import ConfigError, GoalError, UnknownThread
 from donewhen.state.language.scripts import spoken
 from donewhen.state.ledger import KEYS, Limits
@@ -59,11 +63,13 @@ class RunOptions:
     model: str | None
     thread: str | None
     commands: list[str]
-    mcp: Path | None
     stdin: bool
     settings: dict[str, Any]
     latest: bool = False
     """Go on in the latest conversation."""
+    mcp: Path | None = None
+    output_schema: Path | None = None
+    images: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as it goes at this terminal."""
     config = configured(output.storage)
     goal = _goal(request, output.terminal(config))
+    images = [_attached(path) for path in request.images]
     terminal = output.terminal(config, goal)
     unasked = output.yes or request.settings.get("confirm") == "never"
     choices = _choices(request, config, unattended=unasked and not terminal.interactive)
@@ -140,7 +147,8 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        return agent.stream(goal, thread_id=thread, metadata=asdict(choices))
+        given: Any = [{"type": "text", "text": goal}, *images] if images else goal
+        return agent.stream(given, thread_id=thread, metadata=asdict(choices))
 
     return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))
 
@@ -281,9 +289,34 @@ def _choices(request: RunOptions, config: Config, *, unattended: bool) -> Choice
         raise ConfigError("--on-question default needs --default-answer")
     if "question_seconds" in settings and settings.get("on_question", "wait") == "wait":
         raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
+    if request.output_schema is not None:
+        settings["output_schema"] = _schema(request.output_schema)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(_folder(request.folder), model, request.commands, mcp, settings)
+
+
+def _schema(path: Path) -> dict[str, Any]:
+    """The JSON Schema in a file. Raises ConfigError where it is none."""
+    try:
+        return Form.of(loads(path.read_text(encoding="utf-8"))).schema
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--output-schema {str(path)!r} cannot be read: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"--output-schema {str(path)!r}: {error}") from None
+
+
+def _attached(path: Path) -> dict[str, Any]:
+    """An image or another file as a content block. Raises ConfigError for what cannot be read or is too large."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"--image {str(path)!r} cannot be read: {error.strerror}") from None
+    mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    kind = mime.partition("/")[0]
+    kind = kind if kind in ("image", "audio", "video") else "file"
+    named = {"filename": path.name} if kind == "file" else {}
+    return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **named}
 
 
 def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:

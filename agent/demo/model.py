@@ -12,6 +12,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
 
 from donewhen.agent.config import DEMO
 from donewhen.agent.demo.goals import TOOLS, is_chinese, pick, planned, read_goal
@@ -19,6 +20,10 @@ from donewhen.agent.demo.work import call, results, section, work
 
 CHARS_PER_TOKEN = 4
 _GREETING = re.compile(r"(?:hi|hello|hey|help|what can you do|你好|您好|帮助|你能做什么)[\s.!?。！？]*", re.IGNORECASE)
+
+
+SENSES = ("image_inputs", "pdf_inputs", "audio_inputs", "video_inputs")
+"""What it lacks, as model profiles call it."""
 
 
 class DemoModel(BaseChatModel):
@@ -29,6 +34,7 @@ class DemoModel(BaseChatModel):
     """
 
     model_name: str = DEMO
+    profile: Any = Field(default_factory=lambda: dict.fromkeys(SENSES, False))
 
     @property
     def _llm_type(self) -> str:

@@ -5,6 +5,7 @@ from functools import partial
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.calls.observing import seen_before
 from donewhen.graph.context import Deps, settings_of
@@ -45,7 +46,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         reason = f"not done after {settings.promote_rounds} rounds"
         return leave(state, runtime, {"status": "failed", "code": f"{PROMOTED}rounds", "reason": reason})
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
-    reply = await ask(deps, settings, _question(state, runtime, deps, toolbox, left))
+    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, left))
     spent = add(reply.spent, {"rounds": 1})
     charged(runtime, state["step"]["id"], spent)
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
@@ -74,16 +75,18 @@ def _too_long(state: Step, settings: Settings) -> bool:
     return most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most
 
 
-def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts) -> Question:
+async def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, step = settings_of(runtime), state["step"]
     named = deps.executors.get(step.get("executor") or "")
     profile = profile_text(settings.profile, named.profile if named else "", settings.language)
     prompt = instructions("execute", profile)
+    model = partial(deps.model, "execute", settings, step.get("executor"))
+    brief = await brief_message(state["brief"], state.get("attachments", ()), runtime, model)
     rounds = fitting(state.get("transcript", ()), settings.transcript_chars, state.get("fence", ""))
     return Question(
         "execute",
-        [SystemMessage(prompt), HumanMessage(state["brief"]), *rounds, *_running_out(left)],
+        [SystemMessage(prompt), brief, *rounds, *_running_out(left)],
         [*control_tools(EXECUTE), *toolbox.openai(offered(step, toolbox, settings))],
         step.get("executor"),
         left,

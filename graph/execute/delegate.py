@@ -16,6 +16,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import EFFECT, Site, left_of
 from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.calls.observing import whole as kept_whole
@@ -33,6 +34,8 @@ from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.settings import Settings
 
+NOT_SHOWN = "(The request has images or files attached, which are not shown here.)"
+
 
 async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Let the step's executor work on the brief. Its output becomes one observation, called by the executor's name."""
@@ -46,7 +49,9 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     if open_ask(calls[0]):
         return leave(now, runtime, relayed(calls[0], state))
     seconds = executor.seconds or left_of(state).get("active_seconds")
-    worker = Worker(executor, _leg(now, calls[0], runtime, config), calls[0].get("position", 0))
+    beside = (await brief_message("", state.get("attachments", ()), runtime)).content
+    leg = replace(_leg(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ())
+    worker = Worker(executor, leg, calls[0].get("position", 0))
     update = await carry_out(Site(now, runtime, config, deps, seconds), worker)
     whole = executor.passthrough and not state["step"].get("done_when")
     return await _handed_on(now, update, runtime) if whole else update
@@ -141,10 +146,12 @@ class Worker:
         return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
 
     async def _report(self, leg: Leg) -> Report:
-        if self.executor.remote is not None:
-            return await self.executor.remote.work(leg)
         if self.executor.graph is not None:
             return await nested.work(self.executor.graph, leg)
+        if leg.attached:
+            leg = replace(leg, brief=f"{leg.brief}\n\n{NOT_SHOWN}")
+        if self.executor.remote is not None:
+            return await self.executor.remote.work(leg)
         assert self.executor.work is not None
         found: Any = self.executor.work(leg.brief)
         said = await found if inspect.isawaitable(found) else found

@@ -30,6 +30,8 @@ class Leg:
     """Of the run."""
     conversation: str
     """Which conversation of the executor's on this thread; "" is the one that goes on from request to request."""
+    attached: Sequence[Any] = ()
+    """Content blocks: images and files of the request, which only a graph is shown."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     """Id of what was asked → the answer; {} for a first leg."""
     config: RunnableConfig = field(default_factory=lambda: RunnableConfig())
@@ -38,6 +40,12 @@ class Leg:
     store: BaseStore | None = None
     tell: Callable[[str], None] = print
     """Shows people what it says while it works."""
+
+    @property
+    def message(self) -> HumanMessage:
+        """The brief, with what is attached."""
+        content: Any = [{"type": "text", "text": self.brief}, *self.attached] if self.attached else self.brief
+        return HumanMessage(content, id=self.first or None)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequenc
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import (
     BaseCheckpointSaver,
@@ -39,7 +39,7 @@ def remembers(graph: Runnable[Any, Any], saver: BaseCheckpointSaver[Any] | None)
 async def work(graph: Runnable[Any, Any], leg: Leg) -> Report:
     """Run the graph on the brief, or on with the answers, until it ends or asks."""
     if not isinstance(graph, CompiledStateGraph):
-        output = await graph.ainvoke({"messages": [HumanMessage(leg.brief)]}, _config(leg))
+        output = await graph.ainvoke({"messages": [leg.message]}, _config(leg))
         return _report(output, leg)
     apart = _apart(graph, leg)
     config = _config(leg, corner=isinstance(apart.checkpointer, Corner))
@@ -50,7 +50,7 @@ async def work(graph: Runnable[Any, Any], leg: Leg) -> Report:
 
 async def _worked(apart: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, leg: Leg) -> Report:
     options: dict[str, Any] = {}
-    given: Any = {"messages": [HumanMessage(leg.brief, id=leg.first)]}
+    given: Any = {"messages": [leg.message]}
     if apart.checkpointer:
         options = {"durability": "sync"}
         given = Command(resume=dict(leg.answers)) if leg.answers else given

@@ -32,6 +32,8 @@ LONGEST_WAIT = 120.0
 """Seconds; a provider that asks for more gets its error passed on."""
 LONGEST_REPLY = 1_000_000
 """Characters; a model that runs on is stopped there, and its reply counts as cut off."""
+_PICTURE = " " * 4_000
+"""Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
 LONGEST_STREAM = 5
 """Times `model_seconds`, which is the longest silence: a reply that streams for longer is cut off there."""
 
@@ -187,7 +189,7 @@ class _Asking:
         self.spent.update(add(self.spent, amounts))
 
     def _cost(self, message: AIMessage) -> Amounts:
-        return cost_of(message, partial(_prompt_text, self.question), model_name(self.model), self.deps.prices)
+        return cost_of(message, partial(prompt_text, self.question), model_name(self.model), self.deps.prices)
 
     def check_price(self) -> None:
         """Under a limit of money, a model whose price is unknown is an error before the first call."""
@@ -210,11 +212,13 @@ def _most(model: BaseChatModel, role: str) -> int | None:
     return None if own != known else min(most, known or most)
 
 
-def _prompt_text(question: Question) -> str:
+def prompt_text(question: Question) -> str:
     """All that was sent, for an estimate of its tokens."""
     sent = [json.dumps(list(question.tools), ensure_ascii=False)] if question.tools else []
     for message in question.messages:
         sent.append(message.text)
+        parts = message.content if isinstance(message.content, list) else []
+        sent += [_PICTURE for part in parts if isinstance(part, dict) and part.get("type") != "text"]
         if isinstance(message, AIMessage) and message.tool_calls:
             sent.append(json.dumps([call["args"] for call in message.tool_calls], ensure_ascii=False, default=str))
     return "\n".join(sent)

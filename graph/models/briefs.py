@@ -34,6 +34,7 @@ EXECUTORS = (
 )
 CARD_CHARS = 600
 """Of an executor's description, and of its skills."""
+AS_DATA = "It is wanted as data: let `result` be JSON of this schema and nothing else, null or left out where unknown: "
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
@@ -98,6 +99,7 @@ def planning_brief(
         section("proposal", _json(_sparse(facts.get("proposal"))), fence),
         user_said([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
         section("feedback", facts.get("feedback") or ""),
+        section("output_schema", _json(facts.get("output_schema")) if full else ""),
     )
 
 
@@ -165,7 +167,6 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
     shown = [section("result", _cut(text, id, most), fence, step=id) for id, text in results.items()]
     criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
     gathered = "\n".join(part for part in shown if part)
-    whole = len(plan["steps"]) == 1
     return brief(
         section("fence", fence),
         section("today", today),
@@ -173,12 +174,17 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
         section("step", step["content"], id=step["id"]),
-        section("note", ONLY_STEP if whole else ""),
+        section("note", only_step(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
         section("done_when", "\n".join(criteria)),
         section("tools_approved", ", ".join(step.get("tools") or ())),
         f"<results>\n{gathered}\n</results>" if gathered else "",
         section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}), fence),
     )
+
+
+def only_step(schema: Mapping[str, Any] | None) -> str:
+    """What the executor of a plan's only step is told about its result."""
+    return f"{ONLY_STEP} {AS_DATA}{_json(schema)}" if schema else ONLY_STEP
 
 
 def user_said(said: Sequence[Mapping[str, str]]) -> str:

@@ -7,6 +7,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen
+from donewhen.graph.models.output import Form
 from donewhen.graph.models.reading import Decision, Unusable
 from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
@@ -135,18 +136,21 @@ def looks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
 
 
 def answered(
-    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps
+    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps, form: Form | None
 ) -> Planning:
-    """The goal is settled without a plan. What it cites must hold: that is mended once, and then left out."""
+    """The goal is settled without a plan. What it cites must hold, and data be in its form: that is mended once."""
     planning, arguments = state["planning"], decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
     found = ground(arguments["text"], arguments, Seen(entries, "p")) if arguments.get("evidence") else Ground()
-    good, problems = found.evidence, [*found.problems, *found.imprecise]
-    if problems and not planning.get("citation_told"):
-        told: Planning = {**state, "planning": {**planning, "citation_told": True}}
-        wrong = Unusable([f"evidence: {each}" for each in problems])
+    good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
+    data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
+    if (problems or flaws) and not planning.get("answer_told"):
+        told: Planning = {**state, "planning": {**planning, "answer_told": True}}
+        wrong = Unusable([*problems, *flaws])
         return corrected(told, message, wrong, runtime, deps, legal_now("triage", settings_of(runtime)))
     ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True, "evidence": good}
+    if form and not flaws:
+        ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
     return {"planning": {**planning, "corrections": 0}, "ending": ending, **_mode(planning, "answer", why, runtime)}

@@ -3,15 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, retracter, sayer
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
+from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, kept
 from donewhen.graph.people.consent import plan_rules
@@ -52,19 +56,20 @@ PHASES = {"triage": Phase("plan_triage", "triage"), "draft": Phase("plan_draft",
 LAST_ROUNDS = 2
 
 
-async def triage(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
+async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Phase 1: quick, thinking off, small context. Looks, answers, asks, declines or plans (P01, P02, P20)."""
-    return await _round(state, runtime, deps)
+    return await _round(state, runtime, config, deps)
 
 
-async def draft(state: Planning, runtime: Runtime[Settings], *, deps: Deps) -> Planning:
+async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Phase 2: thinking on; only when the triage wants it, or when a plan failed (P03)."""
-    return await _round(state, runtime, deps)
+    return await _round(state, runtime, config, deps)
 
 
-async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
+async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """One model call of the phase, and what follows from it."""
     settings, planning = settings_of(runtime), state["planning"]
+    form = form_of(state["brief"].get("output_schema"), config)
     if planning["rounds"] >= settings.plan_rounds:
         return fail(state, runtime, deps, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
     if settings.late():
@@ -73,7 +78,7 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
         return out_of_budget(state, runtime, deps, key)
     toolbox = deps.reads(settings)
     cards = await deps.executors.cards()
-    reply = await ask(deps, settings, _question(state, runtime, deps, toolbox, cards))
+    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, cards, form))
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
     now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
@@ -82,12 +87,17 @@ async def _round(state: Planning, runtime: Runtime[Settings], deps: Deps) -> Pla
             return {"planning": after, **out_of_budget(now, runtime, deps, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
-    update = _acted(now, reply, runtime, deps, toolbox)
+    update = _acted(now, reply, runtime, deps, toolbox, form)
     return {"planning": after, **update, "spent": add(reply.spent, update.get("spent"))}
 
 
-def _question(
-    state: Planning, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, cards: Mapping[str, Card]
+async def _question(
+    state: Planning,
+    runtime: Runtime[Settings],
+    deps: Deps,
+    toolbox: Toolbox,
+    cards: Mapping[str, Card],
+    form: Form | None,
 ) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
@@ -95,13 +105,15 @@ def _question(
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.language)
     bound = relevant(toolbox, facts["goal"], settings)
+    brief = planning_brief(deps, settings, facts, bound, full=phase.role == "plan")
     messages = [
         SystemMessage(instructions(phase.prompt, profile)),
-        HumanMessage(planning_brief(deps, settings, facts, bound, full=phase.role == "plan")),
+        await brief_message(brief, state.get("attachments", ()), runtime, partial(deps.model, phase.role, settings)),
         *state.get("transcript", ()),
         *_running_out(state, settings),
     ]
-    tools = [*control_tools(legal_now(state["planning"]["phase"], settings)), *toolbox.openai(bound)]
+    legal = legal_now(state["planning"]["phase"], settings)
+    tools = [*control_tools(legal, form.tools if form else {}), *toolbox.openai(bound)]
     say, retract = sayer(runtime, None), retracter(runtime, None)
     return Question(phase.role, messages, tools, allowance=left_of(state), say=say, retract=retract, must_call=True)
 
@@ -113,7 +125,9 @@ def _running_out(state: Planning, settings: Settings) -> list[HumanMessage]:
     return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
 
 
-def _acted(state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox) -> Planning:
+def _acted(
+    state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, form: Form | None
+) -> Planning:
     """What the reply changes; `state` has this round counted."""
     settings, planning = settings_of(runtime), state["planning"]
     if reply.message is None:
@@ -154,7 +168,12 @@ def _acted(state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps:
         return planned(state, plan, runtime, deps)
     if outcome.kind == "calls":
         return looks(state, kept(reply.message), outcome)
-    decided = {"ask_user": asks, "answer": answered, "decline": declined}[outcome.kind]
+    if outcome.kind == "answer":
+        update = answered(state, kept(reply.message), outcome, runtime, deps, form)
+        if reply.speech and "ending" not in update:  # it is sent back, and said again
+            reply.speech.restart()
+        return update
+    decided = {"ask_user": asks, "decline": declined}[outcome.kind]
     return decided(state, kept(reply.message), outcome, runtime, deps)
 
 

@@ -39,11 +39,14 @@ _RULES = {
 
 
 class Arguments:
-    """The compiled check of one tool's arguments. Raises ValueError for a schema that cannot be compiled."""
+    """The compiled check of one tool's arguments. Raises ValueError for a schema that cannot be compiled.
 
-    def __init__(self, schema: Schema) -> None:
+    `closed`: a key that the schema does not name is wrong, unless it says what else it takes.
+    """
+
+    def __init__(self, schema: Schema, *, closed: bool = True) -> None:
         base = validators.validator_for(schema, default=Draft202012Validator)
-        self._schema = strict(schema)
+        self._schema = strict(schema) if closed else schema
         self._validator: Validator = _checker(base)(self._schema, registry=Registry())
 
     def read(self, arguments: Any) -> tuple[Any, list[str]]:

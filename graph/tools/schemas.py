@@ -44,7 +44,7 @@ def parameters_of(tool: BaseTool) -> Schema:
     schema.pop("title", None)
     schema.pop("description", None)
     if isinstance(tool.args_schema, dict):
-        _check(schema)
+        checked(schema)
     schema["properties"].pop(RUNTIME_ARGUMENT, None)
     if RUNTIME_ARGUMENT in schema.get("required", ()):
         schema["required"].remove(RUNTIME_ARGUMENT)
@@ -58,7 +58,8 @@ def _model_of(tool: BaseTool) -> Any:
         raise ValueError(f"its schema cannot be built ({error})") from error
 
 
-def _check(schema: Schema) -> None:
+def checked(schema: Schema) -> None:
+    """Raise ValueError, with the place, for what is no JSON Schema."""
     try:
         dialect: Any = validator_for(schema, default=Draft202012Validator)
         dialect.check_schema(schema, format_checker=FormatChecker(formats=()))  # patterns may be of another dialect

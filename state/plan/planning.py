@@ -43,6 +43,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         "brief": {
             "fence": values.get("fence", ""),
             "goal": values["goal"],
+            "output_schema": values.get("output_schema"),
             "conversation": values.get("conversation") or "",
             "language": values.get("language", "en"),
             "said": said_by_user(values, planning["transcript"]),
@@ -52,6 +53,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
             "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.mode, ""),
         },
         "planning": {**planning, "mode": mode_of(values)},
+        "attachments": list(values.get("attachments") or ()),
         "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),

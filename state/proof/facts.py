@@ -31,17 +31,17 @@ def unconfirmed(result: str, sources: Iterable[str]) -> list[str]:
     A rounded number follows, and a sum, difference, product or share of numbers of the result that are confirmed.
     Whole numbers up to 12, the numbering of lists and the ids of observations are no facts.
     """
-    seen = _Sources("\n".join(sources))
+    seen = Sources("\n".join(sources))
     plain = _LISTED.sub("\n", _OBSERVATION.sub(lambda found: found[0] if _FILE.search(found[0]) else " ", result))
     stated = tokens(_SPACED.sub(lambda found: seen.joined(found[0]), plain))
-    open_facts = [token for token in dict.fromkeys(stated) if _is_fact(token) and not seen.supports(token)]
+    open_facts = [token for token in dict.fromkeys(stated) if is_fact(token) and not seen.supports(token)]
     derived = _rounded(_derived([float(n) for n in stated if _NUMBER.fullmatch(n) and seen.supports(n)]))
     left = [token for token in open_facts if not _among(token, derived)]
     files = [found[0] for found in _FILE.finditer(result) if found[0].casefold() not in seen.text]
     return list(dict.fromkeys([*left, *files]))[:MOST]
 
 
-class _Sources:
+class Sources:
     """What was observed or said, to look facts up in."""
 
     def __init__(self, text: str) -> None:
@@ -64,7 +64,8 @@ class _Sources:
         return token.isdigit() and len(token) == 4 and int(token) in self.parts
 
 
-def _is_fact(token: str) -> bool:
+def is_fact(token: str) -> bool:
+    """Whether a token states something that nobody can guess: a number beyond the small ones, a date, an id."""
     if _NUMBER.fullmatch(token):
         return "." in token or abs(int(token)) > SMALL
     digits = sum(map(str.isdigit, token))

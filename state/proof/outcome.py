@@ -31,6 +31,8 @@ CODES: dict[str, Status | None] = {
 
 ASSUMPTION_CHARS = 300
 """Of what was assumed, in the answer; the receipt has it whole."""
+MOST_PATHS = 10
+"""Of unconfirmed values, in the answer; the receipt has them all."""
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
@@ -77,6 +79,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
         "modes": list(values.get("modes") or ()),
         "effects": [_effect(e) for e in effects],
+        "output": values.get("output_row"),
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
@@ -204,7 +207,19 @@ def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
             lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
             if facts := ", ".join(row.get("unconfirmed") or ()):
                 lines.append(f"- {speak('unconfirmed', content=row['content'], facts=facts)}")
-    return lines
+    return lines + _of_data(receipt.get("output"), language)
+
+
+def _of_data(row: Mapping[str, Any] | None, language: str) -> list[str]:
+    """What is to be said of the result as data: that it is missing, or which of its values nothing supports."""
+    if row is None:
+        return []
+    if row["problem"]:
+        return [f"- {say(language, 'summary', 'no_output', problem=row['problem'])}"]
+    loose = [field["path"] or "output" for field in row["fields"] if field["unconfirmed"]]
+    more = f" … (+{len(loose) - MOST_PATHS})" if len(loose) > MOST_PATHS else ""
+    facts = ", ".join(loose[:MOST_PATHS]) + more
+    return [f"- {say(language, 'summary', 'unconfirmed', content='output', facts=facts)}"] if loose else []
 
 
 def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:

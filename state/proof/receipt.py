@@ -124,6 +124,27 @@ class EffectRow(TypedDict):
     effect: Literal["write", "idempotent"]
 
 
+class FieldRow(TypedDict):
+    """One value of the data that was delivered, and where it comes from."""
+
+    path: str
+    """Such as `offers[0].price`; "" where the data is that value."""
+    evidence: list[Evidence]
+    """The observation or result that says it; empty for what is nobody's words, such as a rating."""
+    unconfirmed: bool
+    """Whether it states a number, a date, an id or a file that nothing observed or said supports."""
+
+
+class OutputRow(TypedDict):
+    """The result as data, where that was asked for; the data itself is `output` in the outcome."""
+
+    problem: str
+    """What is wrong with it, in which case it was not delivered; "" if it was."""
+    fields: list[FieldRow]
+    more: int
+    """Values beyond the first thousand, which were not looked up."""
+
+
 class PlanRow(TypedDict):
     """The last plan's name and content hash."""
 
@@ -149,6 +170,8 @@ class Receipt(TypedDict):
     modes: list[ModeRow]
     """How much was made of the request, by whom and why; the last one held."""
     effects: list[EffectRow]
+    output: OutputRow | None
+    """None where no data was asked for."""
     spent: dict[str, float]
     meter: list[MeterRow]
 
@@ -163,4 +186,6 @@ class Outcome(TypedDict):
     """The answer, for the user."""
     reason: str
     """For logs."""
+    output: NotRequired[Any]
+    """The result as data, where that was asked for and what came fits."""
     receipt: Receipt

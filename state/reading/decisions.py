@@ -1,8 +1,9 @@
 """The control tools: names and arguments by which a model decides. A public protocol, beside the domain tools."""
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
@@ -177,9 +178,12 @@ EXECUTE = ("ask_user", "finish_step", "finish_task", "give_up", "recall")
 NAMES = frozenset(_ALL)
 
 
-def control_tools(names: Collection[str]) -> list[dict[str, Any]]:
-    """The definitions as chat models bind them, in the order given; the same objects each time, not to be changed."""
-    return [_ALL[name] for name in names]
+def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
+    """The definitions as chat models bind them, in the order given; the same objects each time, not to be changed.
+
+    `instead`: definitions that take the place of ours, by name.
+    """
+    return [instead.get(name) or _ALL[name] for name in names]
 
 
 @cache

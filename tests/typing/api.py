@@ -10,7 +10,11 @@ from donewhen import (
     Agent,
     ConfigError,
     Limits,
+    Outcome,
+    Pause,
+    PlanJson,
     Profile,
+    Receipt,
     Run,
     Settings,
     StaleAnswer,
@@ -38,6 +42,11 @@ async def life_of_a_run() -> None:
         run = await agent.start("find offers", thread_id="t", settings={"verification": "judged"})
         assert_type(run, Run)
         assert_type(run.spent, Mapping[str, float])
+        assert_type(run.plan, PlanJson | None)
+        assert_type(run.pending, tuple[Pause, ...])
+        assert_type(run.outcome, Outcome | None)
+        assert_type(run.receipt, Receipt | None)
+        run = await agent.start("find offers", output_type=Limits)
         try:
             run = await agent.resume(run, "approve")
         except StaleAnswer as error:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -436,3 +437,27 @@ def test_help_loads_nothing_heavy() -> None:
     )
     assert "--allow-command" in done.stdout
     assert done.stdout.endswith("[]\n")
+
+
+def test_a_schema_and_an_image_come_with_the_goal(shell: Shell, tmp_path: Path) -> None:
+    """A1: `--output-schema` and `--json` give the result as data; `--image` reaches the model; bad files are usage."""
+    schema, picture = tmp_path / "offer.json", tmp_path / "receipt.png"
+    schema.write_text('{"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}')
+    picture.write_bytes(b"\x89PNG\r\n")
+    files = ("--output-schema", str(schema), "--image", str(picture))
+    with scripted(shell, triage=[call("answer", text="18.40 in all.", output={"total": 18.4})]) as model:
+        result = shell.run(*files, "--json")
+        sent: list[Any] = model.requests[-1].messages[1].content  # type: ignore[assignment]
+    assert result.exit_code == Exit.COMPLETED, result.stderr
+    assert one_object(result)["output"] == {"total": 18.4}
+    assert [part["type"] for part in sent] == ["text", "text", "image_url", "text"]
+    assert sent[2]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+    result = shell.run("--image", str(picture), "--model", "demo")
+    assert (result.exit_code, "takes no image" in result.stdout) == (Exit.FAILED, True)
+    for option, text in (("--output-schema", "{"), ("--output-schema", '{"type": 1}'), ("--image", "")):
+        bad = tmp_path / f"bad{len(text)}"
+        if text:
+            bad.write_text(text)
+        result = shell.run(option, str(bad))
+        assert result.exit_code == Exit.USAGE
+        assert option in result.stderr

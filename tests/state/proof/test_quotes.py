@@ -24,6 +24,13 @@ def test_what_stands_in_a_text_can_be_quoted_from_it(before: str, quote: str, af
     assert occurs(quote, f"{before}\n{quote}\n{after}") or not tokens(quote)
 
 
+def test_a_date_behind_a_number_in_a_row_is_a_date() -> None:
+    """H1: `18.40,2026-11-30` is an amount and a date, not one number."""
+    for quote in ("2026-11-30", "18.40", "Acme,18.40", "18.4, 2026-11-30"):
+        assert occurs(quote, "vendor,price,until\nAcme,18.40,2026-11-30\n")
+    assert not occurs("18.40,2026", "Acme,18.40,2026-11-30")
+
+
 @given(TEXT, st.sampled_from([str.upper, str.lower, str.title, str.swapcase]))
 def test_case_does_not_matter_where_it_can_be_folded(text: str, change: Any) -> None:
     changed = change(text)

@@ -1,0 +1,94 @@
+"""Where the values of delivered data come from: for each, the observation that says it; and what nothing says (V03)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from donewhen.state.proof.facts import SMALL, Sources, is_fact, unconfirmed
+from donewhen.state.proof.quotes import SearchedText, tokens
+from donewhen.state.proof.receipt import FieldRow
+
+MOST_FIELDS = 1_000
+"""Values of which the source is looked up."""
+QUOTE_CHARS = 200
+
+
+class Source:
+    """Something that was observed or said, under its id."""
+
+    def __init__(self, id: str, text: str, *, firsthand: bool = True) -> None:
+        self.id = id
+        self.text = text
+        self.firsthand = firsthand
+        """Not the agent's own words, such as the result of a step."""
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset([*tokens(self.text), *tokens(self.text, commas_part=True)])
+
+    @cached_property
+    def _read(self) -> SearchedText:
+        return SearchedText(self.text)
+
+    @cached_property
+    def _facts(self) -> Sources:
+        return Sources(self.text)
+
+    def says(self, leaf: "_Leaf") -> str | None:
+        """The quote that stands here; "" if only what the value states does, in other words; None if it does not."""
+        for quote, words in leaf.quotes:
+            if words <= self._words and self._read.says(quote):
+                return quote
+        return "" if leaf.facts and all(map(self._facts.supports, leaf.facts)) else None
+
+
+class _Leaf:
+    """One value of the data."""
+
+    def __init__(self, path: str, key: str, value: Any) -> None:
+        self.path = path
+        said = value if isinstance(value, str) else json.dumps(value)
+        self.facts = [token for token in tokens(said) if is_fact(token)]
+        small = isinstance(value, int) and abs(value) <= SMALL
+        # A small number stands everywhere: it is found only beside its name.
+        forms = [] if isinstance(value, bool) or value is None else [f"{key} {said}"] if small else [said]
+        self.quotes = [(form, frozenset(tokens(form))) for form in forms if tokens(form)]
+
+
+def traced(data: Any, sources: Sequence[Source], told: Sequence[str] = ()) -> tuple[list[FieldRow], int]:
+    """A row for each value of the data, and how many more there are. `told`: what supports values and has no id.
+
+    Of several sources the one that says most of the data is named, first hand before second, the latest of equals. A
+    value that is nobody's words, such as a rating, has no evidence; one that states a number, a date, an id or a file
+    that nothing supports is unconfirmed.
+    """
+    values = list(_values(data))
+    leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
+    found = [{source.id: quote for source in sources if (quote := source.says(leaf)) is not None} for leaf in leaves]
+    often = Counter(id for said in found for id in said)
+    rank = {source.id: (source.firsthand, often[source.id], place) for place, source in enumerate(sources)}
+    stated = "\n".join(str(value) for _, _, value in values if isinstance(value, str | int | float))
+    loose = set(unconfirmed(stated, [*told, *(source.text for source in sources)]))
+    files = [fact for fact in loose if "." in fact and any(map(str.isalpha, fact))]
+    rows: list[FieldRow] = []
+    for leaf, said, (path, _, value) in zip(leaves, found, values, strict=False):
+        best = max(said, key=rank.__getitem__, default=None)
+        words = said[best][:QUOTE_CHARS] if best else ""
+        open_facts = loose.intersection([*leaf.facts, *(name for name in files if name in str(value))])
+        evidence: Any = [{"observation": best, **({"quote": words} if words else {})}] if best else []
+        rows.append({"path": path, "evidence": evidence, "unconfirmed": bool(open_facts) and not evidence})
+    return rows, len(values) - len(rows)
+
+
+def _values(data: Any, path: str = "", key: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Path, nearest name and value of everything in the data that is neither object nor list, nor null."""
+    if isinstance(data, Mapping):
+        for name, below in data.items():
+            yield from _values(below, f"{path}.{name}" if path else str(name), str(name))
+    elif isinstance(data, list):
+        for number, below in enumerate(data):
+            yield from _values(below, f"{path}[{number}]", key)
+    elif data is not None:
+        yield path, key, data
