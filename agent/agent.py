@@ -1,7 +1,9 @@
 """The public face: an Agent starts runs, resumes them, streams them, and reads what became of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
@@ -12,18 +14,23 @@ from donewhen.agent.a2a import connected
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.legs import MISSING, GoalInput, Legs, configured_for, requested
 from donewhen.agent.models import ModelSource, Price, Prices, Thinking
-from donewhen.agent.run import Run, ThreadInfo, known, list_threads, run_of, thread_info, thread_settings
+from donewhen.agent.resuming import by_id, resume_command
+from donewhen.agent.run import Run, known, run_of
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.stream import OnLeave, RunStream, Session
 from donewhen.agent.thread_graph import Compiled, ThreadGraph, on_saver
 from donewhen.agent.tools import Tools, as_tools
+from donewhen.agent.work.engine import QUEUE, Engine, Start, with_plan
+from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.threads import ThreadInfo, last_answered, list_threads, read_row, thread_info
+from donewhen.agent.work.worker import Worker
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.models.output import Form
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
-from donewhen.state.settings import Settings, SettingsLike, merged
+from donewhen.state.settings import Settings, SettingsLike, merged, stored_settings
 
 
 class Agent:
@@ -34,8 +41,9 @@ class Agent:
     Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; the
     agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
     `settings.profile.instructions`. `output_type`: what every result is wanted as, see `start`. `models`: role → model.
-    `effects`: tool name → read | idempotent | write. Nothing is opened or called before the first run. Raises
-    ConfigError where neither `model`, `models` nor the environment names a model.
+    `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out what is submitted and scheduled
+    here. Nothing is opened or called before the first run. Raises ConfigError where neither `model`, `models` nor the
+    environment names a model.
     """
 
     def __init__(
@@ -53,6 +61,7 @@ class Agent:
         effects: Mapping[str, EffectKind] | None = None,
         prices: Mapping[str, Price] | None = None,
         caller: Callable[[str, Json], Any] | None = None,
+        queue: str = QUEUE,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -73,10 +82,13 @@ class Agent:
             executors=self.executors,
             prices=Prices({**config.prices, **(prices or {})}).cost,
             secrets=config.secrets,
+            repeats=True,
         )
         self._compiled: Compiled = self._builder.compile()
         self._sessions: set[Session] = set()
-        self._legs = Legs(self._compiled, self.storage, self.settings, form)
+        self._legs = Legs(self._compiled, self.storage, self.settings, form, queue)
+        self._engine = Engine(self.storage, queue)
+        self._worker: Worker | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,6 +98,8 @@ class Agent:
 
     async def aclose(self) -> None:
         """Let what runs stop at its next clean point and wait for it; what takes longer than 10 seconds is cut off."""
+        if self._worker:
+            await self._worker.stopped()
         await asyncio.gather(*(session.stopped() for session in list(self._sessions)))
 
     def drain(self) -> None:
@@ -111,6 +125,7 @@ class Agent:
         settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
+        owner: str = "",
         config: RunnableConfig | None = None,
         output_type: Any = None,
     ) -> Run:
@@ -118,14 +133,15 @@ class Agent:
 
         `goal`: a text, content blocks, or messages of which the last one is the request. `settings` go over those of
         the agent, field by field; what the agent's profile forbids stays forbidden. `metadata`: whatever the starter
-        wants to remember, in `info` and `threads`; never secrets. `output_type`: a JSON Schema, or a Python type that
-        Pydantic makes one of (a model, a dataclass, `list[Offer]`): the result is also wanted as that, in `Run.output`,
-        with the source of every value in the receipt; a run that cannot give it is `partial` at best. On a thread that
-        has run before, the conversation goes on with a fresh plan and budget. Raises GoalError for a blank or huge
-        goal, ConfigError, ThreadWaiting if the thread is not finished (`restart` puts that away), ThreadBusy.
+        wants to remember, in `info` and `threads`; never secrets. `owner`: whose thread it is. `output_type`: a JSON
+        Schema, or a Python type that Pydantic makes one of (a model, a dataclass, `list[Offer]`): the result is also
+        wanted as that, in `Run.output`, with the source of every value in the receipt; a run that cannot give it is
+        `partial` at best. On a thread that has run before, the conversation goes on with a fresh plan and budget.
+        Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished (`restart`
+        puts that away), ThreadBusy.
         """
         given: Any = {"settings": settings, "metadata": metadata, "config": config, "output_type": output_type}
-        return await self.stream(goal, thread_id=thread_id, restart=restart, **given).result()
+        return await self.stream(goal, thread_id=thread_id, restart=restart, owner=owner, **given).result()
 
     async def resume(
         self,
@@ -159,15 +175,16 @@ class Agent:
         settings: SettingsLike = None,
         restart: bool = False,
         metadata: Json | None = None,
+        owner: str = "",
         config: RunnableConfig | None = None,
         output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """As `start`, giving events as they happen; `on_leave` says what becomes of a run whose stream is left."""
-        messages, legs = requested(goal), self._legs.typed(_form(output_type))
+        work, legs = Start(requested(goal), self.settings, metadata, owner), self._legs.typed(_form(output_type))
         return self._stream(
             str(thread_id or uuid4()),
-            lambda session: legs.start(session, messages, settings, restart, metadata, config),
+            lambda session: legs.start(session, work, settings, restart, config),
             on_leave,
         )
 
@@ -190,23 +207,96 @@ class Agent:
             on_leave,
         )
 
+    # Work for others ---------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        goal: GoalInput,
+        *,
+        thread_id: str | None = None,
+        settings: SettingsLike = None,
+        restart: bool = False,
+        metadata: Json | None = None,
+        owner: str = "",
+        at: datetime | None = None,
+    ) -> str:
+        """Write a goal down for a worker, from `at` on, and give the thread's id at once; `get` and `watch` tell more.
+
+        A `worker` of this agent, or `donewhen worker`, in this process or in any other, carries it out, once.
+        Raises as `start`.
+        """
+        messages, thread_id = with_plan(requested(goal), None), str(thread_id or uuid4())
+        work = Start(messages, self._legs.merged(settings), metadata, owner)
+        async with self.storage.session(thread_id) as (saver, store):
+            await self._legs.make_room(on_saver(self._compiled, saver, store), configured_for(thread_id, None), restart)
+            await self._engine.note(store, thread_id, work, at)
+        return self._woken(thread_id)
+
+    async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
+        """As `resume` with an answer, which a worker takes up: here it is only held against what is asked."""
+        id = str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
+        async with self.storage.session(id) as (saver, store):
+            graph = on_saver(self._compiled, saver, store)
+            run = run_of(id, known(id, await graph.aget_state(configured_for(id, None))))
+            resume_command(run, answer, thread_id, await last_answered(store, id))
+            await self._engine.note(store, id, by_id(run, answer))
+        return self._woken(id)
+
+    def _woken(self, thread_id: str) -> str:
+        if self._worker:
+            self._worker.wake()
+        return thread_id
+
+    async def carry(self, thread_id: str, *, config: RunnableConfig | None = None) -> Run:
+        """Do now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
+        return await self._stream(thread_id, lambda session: self._legs.carry(session, config), "stop").result()
+
+    def worker(self, *, concurrency: int = 4) -> Worker:
+        """A worker for what this agent, and others with its storage and `queue`, submit and schedule.
+
+        `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained.
+        """
+
+        async def ourselves(_: ThreadInfo) -> Agent:
+            return self
+
+        self._worker = Worker(self.storage, self._engine.queue, ourselves, concurrency=concurrency)
+        return self._worker
+
+    @property
+    def schedules(self) -> Schedules:
+        """What is repeated: list, show, pause, resume, run, delete."""
+        return Schedules(self.storage)
+
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, thread_id: str, *, output_type: Any = None) -> Run:
         """What became of a thread; `output_type` as in `resume`. Raises UnknownThread."""
         form = _form(output_type) or self._legs.form
         async with self.storage.reader() as session:
-            graph, settings = on_saver(self._compiled, *session), await thread_settings(session[1], thread_id)
+            graph, row = on_saver(self._compiled, *session), await read_row(session[1], thread_id) or {}
+            settings = stored_settings(row["settings"]) if row.get("settings") else None
             snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
+            if row.get("status") == "queued":
+                return replace(run_of(thread_id, snapshot, settings), status="queued", goal=row["goal"])
             return run_of(thread_id, known(thread_id, snapshot), settings, form)
 
     async def receipt(self, thread_id: str) -> Receipt | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
         return (await self.get(thread_id)).receipt
 
-    async def threads(self, limit: int = 100) -> list[ThreadInfo]:
-        """The threads of this storage, the one changed last first."""
-        return await list_threads(self.storage, limit)
+    async def threads(
+        self,
+        limit: int = 100,
+        *,
+        owner: str | None = None,
+        status: str | Collection[str] = (),
+        before: datetime | None = None,
+    ) -> list[ThreadInfo]:
+        """The threads of this storage, or those of an owner, of a status, not changed since `before`; latest first."""
+        states = [status] if isinstance(status, str) else status
+        until = before.astimezone(UTC).isoformat(timespec="milliseconds") if before else None
+        return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """What is remembered about a thread. Raises UnknownThread."""

@@ -49,6 +49,8 @@ class Config:
     """All variables, for the `${NAME}` of an MCP configuration."""
     editor: str | None = None
     """VISUAL or EDITOR, a command line."""
+    timezone: str | None = None
+    """DONEWHEN_TIMEZONE: the user's, for what the command runs; nothing is guessed from the machine."""
     plain: bool = False
     """No colours and nothing that moves: NO_COLOR, or TERM=dumb."""
 
@@ -78,6 +80,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         settings=_settings(get("DONEWHEN_SETTINGS")),
         variables=dict(environment),
         editor=get("VISUAL") or get("EDITOR") or None,
+        timezone=(get("DONEWHEN_TIMEZONE") or "").strip() or None,
         plain=bool(get("NO_COLOR")) or get("TERM") == "dumb",
     )
 

@@ -8,20 +8,23 @@ from typing import Any
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
-from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
 from donewhen.agent.resuming import answered, overdue_command, resume_command
-from donewhen.agent.run import Run, known, last_answered, note_thread, run_of, thread_settings, unfinished
+from donewhen.agent.run import Run, known, run_of, unfinished
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, found, on_saver
+from donewhen.agent.work.engine import QUEUE, Start, messages_of, with_plan
+from donewhen.agent.work.schedules import ended
+from donewhen.agent.work.threads import last_answered, note_thread, read_row, thread_settings
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
-from donewhen.graph.receive import goal_problem
+from donewhen.graph.receive import given_space, goal_problem
 from donewhen.state.errors import ConfigError, GoalError
 from donewhen.state.graph_state import Json
-from donewhen.state.settings import Settings, SettingsLike, merged
+from donewhen.state.settings import Settings, SettingsLike, merged, stored_settings
 
 MISSING: Any = object()
 GoalInput = str | Sequence[Any]
@@ -58,35 +61,70 @@ class Legs:
     """Of the agent; what a call gives is merged with them."""
     form: Form | None = None
     """In which the result is wanted as data."""
+    queue: str = QUEUE
+    """Whose workers carry out what is submitted or scheduled."""
 
     def typed(self, form: Form | None) -> "Legs":
         """The same, wanting the result in that form."""
         return replace(self, form=form) if form else self
 
+    def merged(self, given: SettingsLike) -> Settings:
+        """The settings of a start for which these are given."""
+        wanted = {"output_schema": self.form.schema} if self.form else {}
+        return merged(merged(self.settings, wanted), given)
+
     async def start(
-        self,
-        session: Session,
-        messages: list[AnyMessage],
-        given: SettingsLike,
-        restart: bool,
-        metadata: Json | None,
-        config: RunnableConfig | None,
+        self, session: Session, work: Start, given: SettingsLike, restart: bool, config: RunnableConfig | None
     ) -> Run:
         """A new request on the session's thread."""
-        wanted = {"output_schema": self.form.schema} if self.form else {}
-        settings = merged(merged(self.settings, wanted), given)
-        thread_id, goal = session.thread_id, messages[-1].text
-        async with self._alone(thread_id) as (graph, store):
-            configured = configured_for(thread_id, config, self.form)
+        settings = self.merged(given)
+        async with self._alone(session.thread_id) as (graph, store):
+            configured = configured_for(session.thread_id, config, self.form)
+            await self.make_room(graph, configured, restart)
+            await note_thread(store, session.thread_id, request={}, queue="")
+            return await self._begin(session, graph, store, replace(work, settings=settings), configured)
+
+    async def make_room(self, graph: Compiled, configured: RunnableConfig, restart: bool) -> None:
+        """Raise ThreadWaiting for a thread whose last request is open, unless that is put away."""
+        snapshot = await graph.aget_state(configured)
+        run = run_of(str(configured["configurable"]["thread_id"]), snapshot)
+        if snapshot.created_at and run.status in ("waiting", "running"):
+            if not restart:
+                raise unfinished(run)
+            await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
+
+    async def _begin(
+        self, session: Session, graph: Compiled, store: ThreadStore, work: Start, configured: RunnableConfig
+    ) -> Run:
+        thread_id, messages, goal = session.thread_id, with_plan(work.messages, work.plan), work.messages[-1].text
+        if work.plan:
+            await store.aput(given_space(thread_id), str(messages[-1].id), work.plan, index=False)
+        known = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
+        await note_thread(store, thread_id, goal=goal, answered={}, home=self.queue, **known)
+        await session.tell({"type": "started", "thread_id": thread_id, "goal": goal})
+        return await self._drive(session, graph, store, {"messages": messages}, work.settings, configured)
+
+    async def carry(self, session: Session, config: RunnableConfig | None) -> Run:
+        """What was submitted for the session's thread; where nothing is left of that, going on."""
+        async with self._alone(session.thread_id) as (graph, store):
+            row = await read_row(store, session.thread_id) or {}
+            request = row.get("request") or {}
+            configured = configured_for(session.thread_id, config, self.form)
             snapshot = await graph.aget_state(configured)
-            run = run_of(thread_id, snapshot)
-            if snapshot.created_at and run.status in ("waiting", "running"):
-                if not restart:
-                    raise unfinished(run)
-                await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
-            await note_thread(store, thread_id, goal=goal, metadata=metadata, settings=settings, answered={})
-            await session.tell({"type": "started", "thread_id": thread_id, "goal": goal})
-            return await self._drive(session, graph, store, {"messages": messages}, settings, configured)
+            if "messages" in request:
+                messages = messages_of(request)
+                there = {message.id for message in snapshot.values.get("messages") or ()}
+                if messages[-1].id not in there:  # else it was begun, and cut off before that was written down
+                    work = Start(messages, stored_settings(row["settings"]), plan=request.get("plan"))
+                    return await self._begin(session, graph, store, work, configured)
+            run = run_of(session.thread_id, known(session.thread_id, snapshot))
+            open_ids = {pause["id"] for pause in run.pending}
+            answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
+            settings = stored_settings(row.get("settings") or {})
+            if not answers and run.status != "running" and overdue_command(run, settings) is None:
+                await ended(store, run)
+                return run
+            return await self._go_on(session, graph, store, configured, answers or MISSING, run, None)
 
     async def resume(
         self,
@@ -98,30 +136,41 @@ class Legs:
         wanted: Form | None = None,
     ) -> Run:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on."""
-        thread_id = session.thread_id
-        async with self._alone(thread_id) as (graph, store):
-            configured = configured_for(thread_id, config, self.form)
-            settings = merged(await thread_settings(store, thread_id) or self.settings, given)
-            snapshot = known(thread_id, await graph.aget_state(configured))
-            if wanted and wanted.schema != (snapshot.values.get("output_schema") or {}):
+        async with self._alone(session.thread_id) as (graph, store):
+            configured = configured_for(session.thread_id, config, self.form)
+            values = (await graph.aget_state(configured)).values
+            if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
-            run = run_of(thread_id, snapshot, settings, self.form)
-            command: Command[Any] | None = None
-            said: Json | None = None
-            if answer is not MISSING:
-                command = resume_command(run, answer, shown, await last_answered(store, thread_id))
-                said = answered(run, answer)
-            elif run.status == "waiting":
-                command = overdue_command(run, settings)
-            await session.tell({"type": "started", "thread_id": thread_id, "goal": run.goal})
-            if command is None and run.status != "running":
-                return run
-            kept = settings if given else None
-            await note_thread(store, thread_id, goal=run.goal, settings=kept, answered=said)
-            return await self._drive(session, graph, store, command, settings, configured)
+            return await self._go_on(session, graph, store, configured, answer, shown, given)
+
+    async def _go_on(
+        self,
+        session: Session,
+        graph: Compiled,
+        store: ThreadStore,
+        configured: RunnableConfig,
+        answer: Any,
+        shown: Run | str,
+        given: SettingsLike,
+    ) -> Run:
+        thread_id = session.thread_id
+        settings = merged(await thread_settings(store, thread_id) or self.settings, given)
+        run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)), settings, self.form)
+        command: Command[Any] | None = None
+        said: Json | None = None
+        if answer is not MISSING:
+            command = resume_command(run, answer, shown, await last_answered(store, thread_id))
+            said = answered(run, answer)
+        elif run.status == "waiting":
+            command = overdue_command(run, settings)
+        await session.tell({"type": "started", "thread_id": thread_id, "goal": run.goal})
+        if command is None and run.status != "running":
+            return run
+        await note_thread(store, thread_id, goal=run.goal, settings=settings if given else None, answered=said)
+        return await self._drive(session, graph, store, command, settings, configured)
 
     @asynccontextmanager
-    async def _alone(self, thread_id: str) -> AsyncIterator[tuple[Compiled, BaseStore]]:
+    async def _alone(self, thread_id: str) -> AsyncIterator[tuple[Compiled, ThreadStore]]:
         async with self.storage.session(thread_id) as (saver, store):
             yield on_saver(self.graph, saver, store), store
 
@@ -129,7 +178,7 @@ class Legs:
         self,
         session: Session,
         graph: Compiled,
-        store: BaseStore,
+        store: ThreadStore,
         given: Any,
         settings: Settings,
         config: RunnableConfig,
@@ -149,7 +198,7 @@ class Legs:
         except GraphDrained:
             pass
         run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings, self.form)
-        await note_thread(store, thread_id, status=run.status)
+        await ended(store, run)
         return run
 
 

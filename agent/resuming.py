@@ -54,8 +54,12 @@ def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
 
 def answered(run: Run, answer: Any) -> Json:
     """What to remember of an answer that is given: the question's id, and what was said as a digest."""
-    given = _named(run, answer) or {run.pending[0]["id"]: answer}
-    return {id: _digest(value) for id, value in given.items()}
+    return {id: _digest(value) for id, value in by_id(run, answer).items()}
+
+
+def by_id(run: Run, answer: Any) -> Json:
+    """An answer that is given, by the id of its question."""
+    return _named(run, answer) or {run.pending[0]["id"]: answer}
 
 
 def _digest(value: Any) -> str:
@@ -90,11 +94,11 @@ def _meant(first: Pause, shown: Run | str | None, answer: Any, before: Json) -> 
 def _named(run: Run, answer: Any) -> Json | None:
     """The answers by id, if `answer` is that."""
     first = run.pending[0]
-    given = _by_id(answer, run) or {}
+    given = _ids_in(answer, run) or {}
     return {first["id"] if id == first["interrupt_id"] else id: value for id, value in given.items()} or None
 
 
-def _by_id(answer: Any, run: Run) -> Json | None:
+def _ids_in(answer: Any, run: Run) -> Json | None:
     if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
         return None
     known = {pause["id"] for pause in run.pending} | {run.pending[0]["interrupt_id"]}

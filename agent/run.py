@@ -1,27 +1,23 @@
-"""A run as its caller sees it, read from its last checkpoint; and what is remembered about threads beside that."""
+"""A run as its caller sees it, read from its last checkpoint."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 from typing import Any, Literal, Self, cast
 
-from langgraph.store.base import BaseStore
 from langgraph.types import StateSnapshot
 
-from donewhen.agent.storage import Storage
 from donewhen.graph.models.output import Form
 from donewhen.graph.people.pauses import open_pauses
-from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ThreadWaiting, UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import add, allowed
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
 from donewhen.state.records import Pause, StepRecord
-from donewhen.state.settings import Settings, stored_settings
+from donewhen.state.settings import Settings
 from donewhen.state.versions import migrated
 
-RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running"]
+RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"]
 
 
 class ThreadId(str):
@@ -41,7 +37,8 @@ class ThreadId(str):
 class Run:
     """The state of one thread; `to_dict` gives it as JSON.
 
-    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (cut off: `resume` goes on).
+    `status` is the outcome's, or `waiting` (for an answer to `pending[0]`), or `running` (cut off: `resume` goes on),
+    or `queued` (for a worker).
     """
 
     thread_id: str
@@ -142,88 +139,3 @@ def unfinished(run: Run) -> ThreadWaiting:
     what = f"waits for an answer to {asked}" if asked else "is not finished"
     text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."
     return ThreadWaiting(text, [pause["id"] for pause in run.pending])
-
-
-@dataclass(frozen=True)
-class ThreadInfo:
-    """One line of a list of threads."""
-
-    thread_id: str
-    goal: str
-    status: str
-    updated: str
-    metadata: Json = field(default_factory=dict)
-    """What whoever started it wants to remember, such as folder and model; never secrets."""
-
-    def to_dict(self) -> Json:
-        """All fields by name, in plain JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
-
-GOAL_CHARS = 500
-
-
-def _namespace(thread_id: str) -> tuple[str, ...]:
-    return ("donewhen", "threads", label(thread_id))
-
-
-async def note_thread(
-    store: BaseStore,
-    thread_id: str,
-    *,
-    goal: str | None = None,
-    status: str = "running",
-    metadata: Json | None = None,
-    settings: Settings | None = None,
-    answered: Json | None = None,
-) -> None:
-    """Write down what changed about a thread."""
-    item = await store.aget(_namespace(thread_id), "info")
-    value: dict[str, Any] = dict(item.value) if item else {"goal": "", "metadata": {}}
-    if goal is not None:
-        value["goal"] = goal.strip()[:GOAL_CHARS]
-    if metadata is not None:
-        value["metadata"] = metadata
-    if answered is not None:
-        value["answered"] = answered
-    if settings is not None:
-        value["settings"] = settings.model_dump(mode="json")
-    value |= {"status": status, "updated": datetime.now(UTC).isoformat(timespec="seconds")}
-    await store.aput(_namespace(thread_id), "info", value, index=False)
-
-
-async def thread_info(store: BaseStore, thread_id: str) -> ThreadInfo:
-    """What is remembered about one thread. Raises UnknownThread."""
-    item = await store.aget(_namespace(thread_id), "info")
-    if item is None:
-        raise UnknownThread(f"there is no thread {thread_id!r}")
-    value = item.value
-    return ThreadInfo(
-        thread_id, value["goal"], value["status"], value["updated"], value.get("metadata") or value.get("extra") or {}
-    )
-
-
-async def thread_settings(store: BaseStore, thread_id: str) -> Settings | None:
-    """The settings with which the thread's request was started, or resumed last; None where none are remembered."""
-    item = await store.aget(_namespace(thread_id), "info")
-    found = item.value.get("settings") if item else None
-    return None if found is None else stored_settings(found)
-
-
-async def last_answered(store: BaseStore, thread_id: str) -> Json:
-    """What was answered last on the thread: the question's id → a digest of what was said."""
-    item = await store.aget(_namespace(thread_id), "info")
-    return dict(item.value.get("answered") or {}) if item else {}
-
-
-async def list_threads(storage: Storage, limit: int) -> list[ThreadInfo]:
-    """All threads with a checkpoint, the one changed last first."""
-    found = []
-    ids = await storage.thread_ids(limit)
-    async with storage.reader() as (_, store):
-        for thread_id in ids:
-            try:
-                found.append(await thread_info(store, thread_id))
-            except UnknownThread:
-                found.append(ThreadInfo(thread_id, "", "unknown", ""))
-    return found

@@ -13,10 +13,13 @@ from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
 from donewhen.agent.resuming import answered, resume_command
-from donewhen.agent.run import known, last_answered, note_thread, run_of, thread_settings
+from donewhen.agent.run import known, run_of
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.direct import direct, lent
-from donewhen.agent.storage.storage import Opened
+from donewhen.agent.storage.storage import Worked
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.work.schedules import ended
+from donewhen.agent.work.threads import last_answered, note_thread, thread_settings
 from donewhen.graph.sync import opened, wait
 from donewhen.state.settings import Settings
 from donewhen.state.versions import migrated
@@ -129,7 +132,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     @asynccontextmanager
     async def _working(
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
-    ) -> AsyncIterator[tuple[Any, dict[str, Any], Opened]]:
+    ) -> AsyncIterator[tuple[Any, dict[str, Any], Worked]]:
         """Input and options as they may be given, and checkpointer and store to work on the thread with, alone."""
         async with self.storage.session(thread) as session:
             graph, store = on_saver(self, *session), session[1]
@@ -143,9 +146,9 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             await note_thread(store, thread, settings=settings, answered=said)
             yield given, {**options, "context": settings, "durability": options.get("durability") or "sync"}, session
             run = run_of(thread, await graph.aget_state({"configurable": {"thread_id": thread}}))
-            await note_thread(store, thread, goal=run.goal, status=run.status)
+            await ended(store, run, goal=run.goal)
 
-    async def _settings(self, context: Any, thread: str, snapshot: StateSnapshot, store: BaseStore) -> Settings:
+    async def _settings(self, context: Any, thread: str, snapshot: StateSnapshot, store: ThreadStore) -> Settings:
         """What the caller gives; else what a run under way was started with; else the agent's."""
         if context is not None:
             return context if isinstance(context, Settings) else Settings.model_validate(context)
@@ -154,7 +157,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 
 
 async def _strict(
-    thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig, store: BaseStore
+    thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig, store: ThreadStore
 ) -> tuple[Any, dict[str, Any] | None]:
     """The input, with an answer as `Agent.resume` would take it, and what to remember of that."""
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):

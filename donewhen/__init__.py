@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from donewhen.agent.agent import Agent
-    from donewhen.agent.run import Run, ThreadInfo
+    from donewhen.agent.run import Run
     from donewhen.agent.stream import RunStream
+    from donewhen.agent.work.threads import ThreadInfo
     from donewhen.graph.build import build_graph
     from donewhen.graph.events import Event, event_schema
     from donewhen.graph.executors.executor import Executor, Executors
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         ModelError,
         PlanError,
         ResumeError,
+        ScheduleError,
         StaleAnswer,
         StorageError,
         ThreadBusy,
@@ -33,14 +35,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "ModelError",
-    "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream", "Settings",
-    "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError",
-    "UnknownThread", "build_graph", "event_schema", "wait",
+    "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream",
+    "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo",
+    "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
-    **dict.fromkeys(("Run", "ThreadInfo"), "agent.run"),
+    "Run": "agent.run",
+    "ThreadInfo": "agent.work.threads",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
     **dict.fromkeys(("Event", "event_schema"), "graph.events"),

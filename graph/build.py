@@ -32,6 +32,7 @@ def build_graph(
     effects: Mapping[str, EffectKind] | None = None,
     prices: PriceOf | None = None,
     secrets: Sequence[str] = (),
+    repeats: bool = False,
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
@@ -40,13 +41,14 @@ def build_graph(
     `executors`: name → Executor or compiled graph. An `Executors`, made with `tools` and `effects`, which then need
     not be given here, may be changed while the graph lives.
     `secrets` become `[redacted]` in whatever tools return, as certain credentials do anyway.
+    `repeats`: whoever runs the graph carries out the schedules of its outcomes; else plans can have none.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_given(tools), effects=effects)
-    deps = Deps(_source(model, models or {}), executors, prices, tuple(secrets))
+    deps = Deps(_source(model, models or {}), executors, prices, tuple(secrets), repeats)
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))

@@ -27,6 +27,8 @@ class Deps:
     prices: PriceOf | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """What no result may hold, beside what certainly is a credential."""
+    repeats: bool = False
+    """Whether whoever runs the graph carries out schedules."""
     adapter: Adapter = field(default_factory=Adapter)
     """How models are asked, and what was learnt about them."""
 

@@ -92,14 +92,14 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return {}
     settings, ending = settings_of(runtime), state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _ended(state.get("steps") or {}, ending)
-    values: Json = {**state, "steps": steps}
-    status = status_of(code, state.get("plan"), steps, settings)
+    values: Json = {**state, "steps": steps, "plan": _worked_on(state.get("plan"), code)}
+    status = status_of(code, values["plan"], steps, settings)
     site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds)
     form = form_of(state.get("output_schema"), config)
     delivery = Delivery(values, ending, receipt(values, settings, status, code), site, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _text(delivery)
-    if goal := (state.get("plan") or {}).get("done_when"):
+    if goal := (values["plan"] or {}).get("done_when"):
         proven = reached(goal, delivery.verdicts, settings.verification)
         status = "partial" if status == "completed" and not proven else status
         status = "completed" if code == "finished_early" and proven else status
@@ -109,7 +109,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     row = delivery.draft["output"] or await _row(delivery)
     spent, values = site.spent, {**values, "verdicts": delivery.verdicts, "output_row": row}
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
-    checklist = todos(state.get("plan"), steps)
+    checklist = todos(values["plan"], steps)
     emit(runtime, "todos", todos=checklist)
     emit(runtime, "spent", meter=final["meter"])
     pending = state.get("pending")
@@ -125,6 +125,11 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "journal": delivery.checks,
         "todos": checklist,
     }
+
+
+def _worked_on(plan: Json | None, code: str) -> Json | None:
+    """The plan as far as it was this request's work: of one that was scheduled, nothing."""
+    return {**plan, "steps": [], "done_when": []} if plan and code == "scheduled" else plan
 
 
 def _ended(records: Json, ending: Json) -> Json:

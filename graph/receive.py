@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import replace
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
@@ -13,8 +14,9 @@ from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
 from donewhen.graph.models.output import schema_form
-from donewhen.graph.people.consent import plan_rules, propose
+from donewhen.graph.people.consent import consent, plan_rules, propose
 from donewhen.graph.people.pauses import typed_reply
+from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
 from donewhen.state.language.scripts import spoken
@@ -26,11 +28,13 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
 GOAL_CHARS = 100_000
+GIVEN = "donewhen_plan_given"
+"""In the `additional_kwargs` of a message that comes with a plan."""
 FENCE_BYTES = 3
 """Of the word that frames foreign text: to be sure of a hit, a text would need to hold 16 million guesses."""
 
 
-async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> Json:
+async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
     settings, messages = settings_of(runtime), state.get("messages") or ()
     goal = whole((typed_reply(messages) or "").strip())
@@ -44,11 +48,43 @@ async def receive(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     named = deps.executors.active.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
+    if (saved := await _given(state, runtime, config)) is not None:
+        mode_chosen(runtime, row := mode_row("plan", "settings", "the request comes with its plan"))
+        update["modes"] = Overwrite([dict(row)])
+        return {**update, **_as_given(saved, goal, runtime, deps)}
     if named and named.passthrough:
         mode_chosen(runtime, row := mode_row("step", "executor", f"{settings.executor} takes the goal whole"))
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole(goal, settings, deps)}
     return update
+
+
+def given_space(thread_id: str) -> tuple[str, ...]:
+    """Where in the store a plan lies that a request is started with, under the id of its message."""
+    return ("donewhen", "given", label(thread_id))
+
+
+async def _given(state: RunState, runtime: Runtime[Settings], config: RunnableConfig) -> Json | None:
+    """The plan this request is started with. It lies in the store, for clients can write any message."""
+    messages = state.get("messages") or []
+    if runtime.store is None or not messages or not messages[-1].additional_kwargs.get(GIVEN):
+        return None
+    item = await runtime.store.aget(given_space(str(config["configurable"]["thread_id"])), str(messages[-1].id))
+    return dict(item.value) if item else None
+
+
+def _as_given(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
+    """The saved plan under today's rules: to work with the approval it was given, else shown as any plan is."""
+    settings = settings_of(runtime)
+    rules = replace(plan_rules(deps, settings), repeats=False)
+    plan = read_plan({key: item for key, item in saved["plan"].items() if key != "revision"}, rules)
+    if isinstance(plan, list):
+        return {"ending": {"code": "no_plan", "reason": "the saved plan cannot be used: " + "; ".join(plan)}}
+    emit(runtime, "plan", plan=plan)
+    planned: Json = {"planning": fresh_planning(1, open=False)}
+    if saved.get("approved") == plan["revision"]:
+        return {**planned, "plan": plan, "approval": consent(plan, "user")}
+    return {**planned, **propose(plan, None, settings, deps, spoken(goal, settings.language))}
 
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:

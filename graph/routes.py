@@ -1,7 +1,6 @@
 """Where the run goes next: pure functions of state. They read what nodes decided and decide nothing themselves."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Literal
 
 from langchain_core.runnables import RunnableConfig
@@ -81,14 +80,12 @@ def after_advance(state: RunState, config: RunnableConfig) -> list[Send] | str:
     if running and not state.get("ending") and not state.get("pending"):
         whole = (runtime := _runtime(config)) is None or runtime.store is None
         settings = settings_of(runtime) if runtime else Settings()
-        return [
-            Send("execute", {**step_input(state, id, whole=whole), "promotable": promotable(state, id, settings)})
-            for id in running
-        ]
+        sent = {id: step_input(state, id, settings.today, whole=whole) for id in running}
+        return [Send("execute", {**given, "promotable": promotable(state, id, settings)}) for id, given in sent.items()]
     return _on(state, config)
 
 
-def step_input(state: RunState, id: str, *, whole: bool = False) -> Json:
+def step_input(state: RunState, id: str, today: str = "", *, whole: bool = False) -> Json:
     """All that `execute` gets to work on a step: nothing of what other steps did but results and citable observations.
 
     Those are the observations of planning, of the steps it builds on, and of steps that a later plan replaced.
@@ -110,7 +107,7 @@ def step_input(state: RunState, id: str, *, whole: bool = False) -> Json:
         "turn": state.get("turn", 1),
         "language": state.get("language", "en"),
         "granted_tools": ((state.get("approval") or {}).get("tools") or {}).get(id, []),
-        "brief": step_brief(state, step, f"{datetime.now(UTC):%Y-%m-%d}"),
+        "brief": step_brief(state, step, today),
         "attachments": list(state.get("attachments") or ()),
         "known": visible_to(state.get("journal") or (), scope, None if whole else KNOWN_CHARS),
         "asked": [e for e in state.get("journal") or () if e["source"] == "user"],

@@ -4,6 +4,7 @@ DoneWhenError
 ├── ConfigError      a setting, a key, a model name: what is wrong, which value, what to do
 ├── GoalError        a goal nobody could work on: blank, or too long
 ├── PlanError        a plan that breaks the rules; `problems` lists all of them
+├── ScheduleError    a schedule that there is not, or that may not do this now
 ├── ToolError        a tool that cannot be offered to a model
 ├── StorageError     a database that is missing, corrupt, locked or of a newer version
 ├── ModelError       a model that could not answer; `retryable` says whether trying again may help
@@ -38,6 +39,10 @@ class PlanError(DoneWhenError):
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = list(problems)
+
+
+class ScheduleError(DoneWhenError):
+    """There is no such schedule, or it may not do that now."""
 
 
 class ToolError(DoneWhenError):

@@ -46,6 +46,8 @@ class Pause(TypedDict, total=False):
     """plan: what the run may spend, shown with it."""
     writes: list[str]
     """plan: tools that change something, which approving it approves with any arguments."""
+    next_runs: list[str]
+    """plan: the next three moments at which a recurring plan runs, ISO 8601 with offset."""
     tool: str
     """tool, effect: the call, frozen as it will run."""
     arguments: Json

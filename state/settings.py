@@ -6,11 +6,13 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.ledger import Limits
+from donewhen.state.values import check_zone
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
@@ -97,6 +99,7 @@ class Settings(BaseModel):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the result, where it is wanted as data; of the start of a run"
     )
+    timezone: str | None = Field(default=None, description="the user's time zone, such as Europe/Berlin")
     models: dict[str, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(
         default=120,
@@ -141,6 +144,11 @@ class Settings(BaseModel):
             raise ValueError(f"the schema has {size:,} characters; at most {SCHEMA_CHARS:,}")
         return given or None
 
+    @field_validator("timezone")
+    @classmethod
+    def _a_zone(cls, given: str | None) -> str | None:
+        return given if given is None else check_zone(given)
+
     @field_validator("deadline")
     @classmethod
     def _a_moment(cls, given: str | None) -> str | None:
@@ -157,6 +165,12 @@ class Settings(BaseModel):
     def at_limit(self) -> AtLimit:
         """What happens when a limit is reached."""
         return self.on_exhausted or ("deliver" if self.alone else "ask")
+
+    @property
+    def today(self) -> str:
+        """The date, for prompts: in the user's time zone, which it then names, else in UTC."""
+        zone = f" ({self.timezone})" if self.timezone else ""
+        return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%Y-%m-%d}{zone}"
 
     def late(self, now: datetime | None = None) -> bool:
         """Whether the deadline has passed."""

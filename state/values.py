@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
+from zoneinfo import ZoneInfo
 
 DEEPEST = 64
 """Levels of objects and lists; what walks them later recurses."""
@@ -60,3 +61,12 @@ def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     return [
         known[other] for other in dict.fromkeys([*tail, *get_close_matches(wanted, known, cutoff=cutoff), *inside])
     ][:3]
+
+
+def check_zone(text: str) -> str:
+    """The name of a time zone, as it is; ValueError for any other text."""
+    try:
+        ZoneInfo(text)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"{text[:40]!r} is not a time zone such as Europe/Berlin") from None
+    return text

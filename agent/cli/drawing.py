@@ -12,7 +12,7 @@ from rich.text import Text
 from donewhen.agent.cli.terminal import Terminal, clean
 from donewhen.state.people.amounts import amount_of
 from donewhen.state.people.payloads import options, question_of, question_text, shown_arguments, text_changes
-from donewhen.state.plan.text import schedule_text
+from donewhen.state.plan.text import schedule_lines, schedule_text
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
 FOLDED = 12
@@ -67,6 +67,10 @@ def plan_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType
         ends.add_row(Text("" if number else say("in_the_end"), style="dim"), Text(criterion_text(criterion, terminal)))
     if plan.get("schedule"):
         ends.add_row(Text(say("repeated"), style="dim"), Text(schedule_text(plan["schedule"], words)))
+    writes_free, runs = pending.get("writes") or (), pending.get("next_runs") or ()
+    for line in schedule_lines(plan, writes_free, runs, words):
+        name, _, text = line.partition(":** ")
+        ends.add_row(Text(name.lstrip("*"), style="dim"), Text(text))
     amounts = [
         amount_of(key, amount, terminal.language)
         for key, amount in (pending.get("limits") or {}).items()

@@ -53,6 +53,7 @@ STATUSES: Mapping[str, Exit] = {
     "partial": Exit.PARTIAL,
     "exhausted": Exit.PARTIAL,
     "running": Exit.FAILED,
+    "queued": Exit.FAILED,
 }
 USAGE_ERRORS = (errors.ConfigError, errors.GoalError, errors.ToolError, errors.UnknownThread, errors.StaleAnswer)
 

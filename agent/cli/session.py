@@ -20,9 +20,9 @@ from donewhen.agent.cli.running import Desk, ReadyAgent, work
 from donewhen.agent.cli.terminal import Terminal, open_terminal
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
-from donewhen.agent.run import ThreadInfo
 from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.stream import RunStream
+from donewhen.agent.work.threads import ThreadInfo
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.models.output import Form
 from donewhen.state.errors import ConfigError, GoalError, UnknownThread

@@ -24,8 +24,9 @@ from donewhen.agent.cli.session import configured, reader, remembered, stored
 from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config
-from donewhen.agent.run import Run, ThreadInfo
+from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
+from donewhen.agent.work.threads import ThreadInfo
 from donewhen.state.errors import DoneWhenError
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")

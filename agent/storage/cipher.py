@@ -15,6 +15,8 @@ from donewhen.state.errors import ConfigError, StorageError
 
 STORAGE_VERSION = 1
 """Raised whenever older versions of this project could no longer read what is written."""
+TABLES = "1"
+"""Raised whenever there is a table or an index more to be made, in databases that are there too."""
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
 
@@ -108,7 +110,7 @@ def missing_marks(
         raise StorageError(
             f"{name} has storage version {version}, this DoneWhen knows {STORAGE_VERSION}: upgrade donewhen"
         )
-    wanted = {"version": str(STORAGE_VERSION), "library": library}
+    wanted = {"version": str(STORAGE_VERSION), "library": library, "tables": TABLES}
     if token := found.get("key"):
         _check_key(token, cipher, name)
     elif cipher is not None:

@@ -25,6 +25,7 @@ from typing_extensions import override
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks
 from donewhen.agent.storage.storage import Opened, causes
 from donewhen.agent.storage.thread_store import stop_batching
+from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 PgConnection = psycopg.AsyncConnection[DictRow]
@@ -57,6 +58,12 @@ class _ReadingStore(AsyncPostgresStore):
             (query, (".".join(namespace), [key for _, key in items]), namespace, items)
             for namespace, items in wanted.items()
         ]
+
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One statement on the table of threads."""
+        async with self.lock:
+            cursor = await self.conn.execute(sql.replace("?", "%s").encode(), values)  # type: ignore[union-attr]
+            return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
 
 
 class _TextSaver(AsyncPostgresSaver):
@@ -211,6 +218,8 @@ class PostgresDatabase:
         try:
             await saver.setup()
             await store.setup()
+            for statement in (*TABLE, BACKFILL):
+                await connection.execute(statement.encode())
             await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
             await _write_marks(connection, await self._missing_marks(connection))
         finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 from donewhen.agent.storage.cipher import Cipher, missing_marks
 from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
 from donewhen.agent.storage.storage import Opened, causes
+from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768
@@ -202,6 +203,10 @@ class SqliteDatabase:
 def _with_tables(file: SqliteFile) -> None:
     file.saver.setup()
     file.store.setup()
+    if not file.has_threads:
+        for statement in (*TABLE, BACKFILL):
+            file.connection.say(statement)
+        file.has_threads = True
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:

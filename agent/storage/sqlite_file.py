@@ -71,6 +71,8 @@ class SqliteFile:
         self._calls: SimpleQueue[_Work | None] = SimpleQueue()
         self._closed: Future[None] = Future()
         self.users = 0
+        self.has_threads = False
+        """Whether the table of threads is there."""
         threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
 
     def begin(self, work: Callable[["SqliteFile"], Returned], *, writes: bool, alone: bool = False) -> Future[Returned]:
@@ -283,3 +285,10 @@ class FileStore(BaseStore):
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         raise NotImplementedError("use abatch")
+
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One statement on the table of threads."""
+        writes = not sql.startswith("SELECT")
+        if self._reads and writes:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return await self.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=writes)

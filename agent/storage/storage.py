@@ -3,7 +3,8 @@
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Iterator
+import sqlite3
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer
 from donewhen.agent.storage.sealed_saver import SealedSaver
 from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.thread_table import TABLE
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
@@ -98,6 +100,8 @@ def check_thread_id(thread_id: object) -> str:
 
 
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
+"""As databases give it; what a Storage gives has a `ThreadStore`."""
+Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
 
 
 class Database(Protocol):
@@ -154,7 +158,7 @@ class Storage:
         """Nothing stays open between sessions; kept so that callers need not know that."""
 
     @asynccontextmanager
-    async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Opened]:
+    async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
         """`(checkpointer, store)` for working on one thread, alone.
 
         The lock dies with its holder. Raises ThreadBusy when another worker, in this process or in another,
@@ -175,13 +179,13 @@ class Storage:
             yield opened
 
     @asynccontextmanager
-    async def reader(self) -> AsyncIterator[Opened]:
+    async def reader(self) -> AsyncIterator[Worked]:
         """`(checkpointer, store)` for reading, whoever works on the threads; databases refuse its writes."""
         async with self._opened(None, writes=False) as opened:
             yield opened
 
     @asynccontextmanager
-    async def unlocked(self) -> AsyncIterator[Opened]:
+    async def unlocked(self) -> AsyncIterator[Worked]:
         """`(checkpointer, store)` that write without a lock: for what belongs to no thread.
 
         Who works on a thread through it has to see to it that nobody else does.
@@ -212,11 +216,10 @@ class Storage:
         async with self._opened(check_thread_id(thread_id), writes=True) as (checkpointer, store):
             await checkpointer.adelete_thread(thread_id)
             await store.forget(label(thread_id))
+            await store.threads.drop(thread_id)
 
     @asynccontextmanager
-    async def _opened(
-        self, thread_id: str | None, *, writes: bool
-    ) -> AsyncIterator[tuple[BaseCheckpointSaver[Any], ThreadStore]]:
+    async def _opened(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Worked]:
         async with self._translated(), self._database.open(thread_id, writes=writes) as (checkpointer, store):
             if self._cipher is not None:
                 checkpointer = SealedSaver(checkpointer, self._cipher)
@@ -243,6 +246,23 @@ def causes(error: BaseException) -> Iterator[BaseException]:
         seen = seen.__cause__
 
 
+class _MemoryStore(InMemoryStore):
+    """With the table of threads, in SQLite's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        for statement in TABLE:
+            self._rows.execute(statement)
+
+    def __del__(self) -> None:
+        self._rows.close()
+
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One statement on the table of threads."""
+        return self._rows.execute(sql, values).fetchall()
+
+
 class MemoryDatabase:
     """Everything is gone with this object; its locks are a set."""
 
@@ -250,7 +270,7 @@ class MemoryDatabase:
 
     def __init__(self) -> None:
         self._saver = InMemorySaver(serde=StrictSerializer())
-        self._store = InMemoryStore()
+        self._store = _MemoryStore()
         self._held: set[str] = set()
 
     @asynccontextmanager

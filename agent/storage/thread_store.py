@@ -26,6 +26,7 @@ from langgraph.store.base import (
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.thread_table import ThreadTable
 from donewhen.state.errors import StorageError
 
 Namespace = tuple[str, ...]
@@ -49,6 +50,8 @@ class ThreadStore(BaseStore):
     def __init__(self, inner: BaseStore, cipher: Cipher | None = None) -> None:
         self._inner = inner
         self._cipher = cipher
+        self.threads = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
+        """What is known of every thread."""
         self._serde = StrictSerializer()
         self.supports_ttl = inner.supports_ttl
         self.ttl_config = inner.ttl_config
@@ -66,7 +69,7 @@ class ThreadStore(BaseStore):
         return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
 
     async def forget(self, thread_id: str) -> None:
-        """Delete all entries in `("donewhen", …, thread_id)`, readable or not."""
+        """Delete all entries in `("donewhen", …, thread_id)`, readable or not; `thread_id` as a label."""
         of_thread = (
             MatchCondition("prefix", ("donewhen",)),
             MatchCondition("suffix", _escaped((thread_id,))),

@@ -276,6 +276,13 @@ class CrashingStore(BaseStore):
         self.supports_ttl = inner.supports_ttl
         self.ttl_config = inner.ttl_config
 
+    async def rows(self, sql: str, values: Sequence[Any]) -> Any:
+        inner: Any = self._inner
+        if sql.startswith("SELECT"):
+            return await inner.rows(sql, values)
+        with _around(self._crash, "store"):
+            return await inner.rows(sql, values)
+
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
         if not any(isinstance(op, PutOp) for op in ops):

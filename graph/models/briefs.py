@@ -248,8 +248,6 @@ def delivery_brief(
         lines.append(f"step {row['id']} {row['status']}: {row['content']}")
         lines += [framed(key, row[key][:most], fence, step=row["id"]) for key in ("result", "reason") if row[key]]
         lines += [_proof(item, seen, fence) for item in row["criteria"]]
-    if receipt.get("schedule"):
-        lines.append(f"to be repeated, as approved: {_json(_sparse(receipt['schedule']))}")
     criteria = enumerate((values.get("plan") or {}).get("done_when") or (), 1)
     return brief(
         section("fence", fence),

@@ -1,6 +1,8 @@
 """Consent to a plan: the rules a plan must keep, whether somebody is asked, and what an answer changes. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -10,12 +12,14 @@ from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json
-from donewhen.state.language.texts import say, shown_options
+from donewhen.state.language.texts import catalogue, say, shown_options
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.plan import Rules, read_plan, revision
 from donewhen.state.plan.planning import fresh_planning
 from donewhen.state.plan.revisions import difference
+from donewhen.state.plan.schedule import upcoming
 from donewhen.state.plan.steps import fresh_records
+from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -25,7 +29,10 @@ UNDER_WAY = ("pending", "running", "ready", "waiting")
 def plan_rules(
     deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None, before: Json | None = None
 ) -> Rules:
-    """What a plan may refer to in this run, whoever proposes it. `before` is the plan that it takes the place of."""
+    """What a plan may refer to in this run, whoever proposes it. `before` is the plan that it takes the place of.
+
+    A plan that takes the place of one at work is repeated by nobody: only whole work is.
+    """
     toolbox = deps.all_tools(settings)
     paths = settings.profile.allowed_paths
     checks = {n: partial(_check_problems, toolbox, n, paths) for n in toolbox.names if toolbox.effect(n) == "read"}
@@ -39,6 +46,7 @@ def plan_rules(
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},
         used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
+        repeats=deps.repeats and before is None,
     )
 
 
@@ -102,6 +110,7 @@ def propose(
         "revision": plan["revision"],
         "limits": settings.limits.model_dump(exclude_none=True),
         "writes": sorted(name for name, free in changed["writes"].items() if free),
+        **({"next_runs": upcoming(plan["schedule"], datetime.now(UTC))} if plan.get("schedule") else {}),
         **({"changes": changes} if changes else {}),
         **spoken_in(language),
     }
@@ -139,7 +148,8 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
     if done:
         edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
-    plan = read_plan(edited, plan_rules(deps, settings, finished, pending["plan"]))
+    rules = plan_rules(deps, settings, finished, pending["plan"])
+    plan = read_plan(edited, replace(rules, repeats=deps.repeats and not values.get("approval")))
     if isinstance(plan, list):
         return "the edited plan cannot be taken: " + "; ".join(plan)
     return with_finished(plan, done)
@@ -165,7 +175,8 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
         given = {**consent(plan, by), "before": before}
         limits = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
         row |= {"approved_revision": plan["revision"]} | ({"limits": answer.amounts} if limits else {})
-        return {"approvals": [row], "plan": plan, "approval": given, "granted": limits}
+        ending: Json = {"ending": _scheduled(plan, values.get("language", "en"), at)} if plan.get("schedule") else {}
+        return {"approvals": [row], "plan": plan, "approval": given, "granted": limits, **ending}
     if answer.kind == "cancel" or not (approval or answer.text):
         # The receipt is about what was approved before, else about what was not.
         kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
@@ -185,6 +196,15 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
     return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text}
 
 
+def _scheduled(plan: Mapping[str, Any], language: str, at: str) -> Json:
+    """The end of a request for something recurring: it is scheduled, and nothing of it runs now."""
+    schedule = plan["schedule"]
+    times = moments_text(upcoming(schedule, datetime.fromisoformat(at)))
+    when = schedule_text(schedule, catalogue(language)["plan"])
+    said = say(language, "summary", "scheduled", when=when, times=times)
+    return {"code": "scheduled", "reason": "", "text": f"{said}\n\n{say(language, 'summary', 'scheduled_by')}"}
+
+
 def changed_since(values: Mapping[str, Any], deps: Deps, settings: Settings) -> Json | None:
     """If the plan in state is not the one approved, whoever changed it: the pause that shows the difference.
 
@@ -193,7 +213,8 @@ def changed_since(values: Mapping[str, Any], deps: Deps, settings: Settings) -> 
     approval, plan = values.get("approval"), values.get("plan") or {}
     if approval and plan.get("steps") and revision(plan) == approval["revision"]:
         return None
-    read = read_plan({key: item for key, item in plan.items() if key != "revision"}, plan_rules(deps, settings))
+    rules = plan_rules(deps, settings, before=(approval or {}).get("plan"))
+    read = read_plan({key: item for key, item in plan.items() if key != "revision"}, rules)
     if isinstance(read, list):
         reason = "the plan was changed from outside and breaks the rules: " + "; ".join(read)
         return {"plan": approval["plan"]} if approval else {"ending": {"code": "no_plan", "reason": reason}}

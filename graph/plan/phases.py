@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 
 from langchain_core.messages import HumanMessage, SystemMessage
@@ -101,7 +100,7 @@ async def _question(
 ) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
-    facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": f"{datetime.now(UTC):%Y-%m-%d}"}
+    facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": settings.today}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.language)
     bound = relevant(toolbox, facts["goal"], settings)

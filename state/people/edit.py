@@ -8,7 +8,7 @@ edit; a line that cannot be read is named, and nothing is guessed.
 import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,9 @@ from donewhen.state.language.words import plain, substance, word
 from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json, looks_like_json
 from donewhen.state.people.sheet import STEP_LINE, PlanSheet, StepText, read_sheet
+from donewhen.state.plan.schedule import DAYS
 
+CRON = re.compile(r"cron\s+([^(]+)\(")
 CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
 
 
@@ -136,18 +138,36 @@ def _beside(sheet: PlanSheet, title: str | None) -> str:
 
 
 def _read_schedule(sheet: PlanSheet, shown: PlanSheet, schedule: Any) -> Any:
-    """The schedule as its line says; without the line, none."""
+    """The schedule as its line says; without the line, none. What becomes of missed runs stands in no line."""
     number, said = sheet.notes.get("schedule", (0, ""))
     if said == shown.notes.get("schedule", (0, ""))[1]:
         return schedule
+    kept = {"missed": schedule["missed"]} if (schedule or {}).get("missed") else {}
     clock, zone, minutes = re.search(r"\d{1,2}:\d{2}", said), re.search(r"\(([^)]+)\)", said), re.search(r"\d+", said)
+    if (cron := CRON.search(said)) and zone:
+        return {"cron": cron[1].strip(), "timezone": zone[1], **kept}
     if clock and zone:
-        return {"at": clock[0], "timezone": zone[1]}
+        days = _read_days(said[: said.index("(")])
+        return {"at": clock[0], "timezone": zone[1], **({"weekdays": days} if days else {}), **kept}
     if minutes and not clock:
-        return {"every_minutes": int(minutes[0])}
+        return {"every_minutes": int(minutes[0]), **kept}
     if said:
         sheet.problems.append(unclear("schedule_line", said, line=number))
     return None
+
+
+def _read_days(text: str) -> list[str] | None:
+    """The days of the week that a text names, in whatever language, as days and ranges; None for none."""
+    named = {name.rstrip("."): day for language in LANGUAGES for day, name in _days_in(language)}
+    named |= {day: day for day in DAYS}
+    english = re.sub(r"\w+", lambda word: named.get(word[0], named.get(word[0][:3], "")), text.casefold())
+    found = re.findall(r"([a-z]{3})(\s*[-–—]\s*[a-z]{3})?", english)
+    days = [re.sub(r"\W+", "-", first + rest) for first, rest in found]
+    return days or (["weekdays"] if "weekday" in text.casefold() else None)
+
+
+def _days_in(language: str) -> Iterator[tuple[str, str]]:
+    return zip(DAYS, catalogue(language)["plan"]["days"].casefold().split("|"), strict=True)
 
 
 def _read_step(

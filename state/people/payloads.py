@@ -4,7 +4,7 @@
 `response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours.
 
 A `pending` has `id, kind, tool_call_id, question, options, step`, and by kind:
-plan `plan, revision, limits?`; tool `tool, arguments`; effect `tool, arguments`;
+plan `plan, revision, limits?, next_runs?`; tool `tool, arguments`; effect `tool, arguments`;
 budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}), `done`, `left` (ids), `meter`.
 Any may have `problem` (why the last answer was not understood), `draft` (the text of an edit that could not be taken,
 given back to be mended) and `others` (the other open questions).
@@ -35,6 +35,7 @@ _UNSEEN = re.compile(
 REPLACED = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
 """Arguments of tools that put one text in the place of another."""
 LONG = 120
+PLAN_KEYS = ("plan", "limits", "next_runs")
 OTHER_KEYS = ("id", "kind", "question", "options", "step")
 
 
@@ -72,7 +73,7 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
         "problem": pending.get("problem"),
         "others": [_other(other) for other in pending.get("others") or []],
     }
-    for key in ("plan", "limits", "draft", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
+    for key in (*PLAN_KEYS, "draft", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
         if pending.get(key) is not None:
             value[key] = pending[key]
     return value
@@ -98,7 +99,8 @@ def language_of(pending: Mapping[str, Any]) -> str:
 def shown_plan(pending: Mapping[str, Any]) -> str:
     """The text of the plan that waits, as it is shown."""
     plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
-    return plan_text(plan, limits=limits, writes=writes, language=language_of(pending))
+    runs = pending.get("next_runs") or ()
+    return plan_text(plan, limits=limits, writes=writes, next_runs=runs, language=language_of(pending))
 
 
 def question_text(pending: Mapping[str, Any]) -> str:

@@ -11,6 +11,8 @@ STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.
 COUNT_LINE = re.compile(r"^_[^_]*\d[^_]*_\s*$")
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.*)$")
 FIELDS = ("done_when", "check", "judge", "executor", "tools", "after")
+SHOWN = ("upcoming", "covers")
+"""Lines at the foot that only tell, and are not read."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ def _labels() -> tuple[re.Pattern[str], re.Pattern[str], dict[str, str]]:
     names = {
         plain(catalogue(language)["plan"][key]): key
         for language in LANGUAGES
-        for key in (*FIELDS, "schedule", "limits")
+        for key in (*FIELDS, "schedule", "limits", *SHOWN)
     }
     inside, below = (
         "|".join(re.escape(name) for name, key in names.items() if (key in FIELDS) is lines) for lines in (True, False)

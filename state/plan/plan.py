@@ -148,6 +148,8 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
         plan = Plan.model_validate(fields)
     except ValidationError as error:
         return validation_problems(error)
+    if plan.schedule and not rules.repeats:
+        return ["schedule: nothing here repeats this plan; leave `schedule` out and plan the work once"]
     data = plan.model_dump(mode="json")
     for step in data["steps"]:
         step["executor"] = step["executor"] or only_executor(step, rules)

@@ -34,6 +34,8 @@ class Rules:
     """Steps done already, id → `{content, …}`; a replan keeps them by id."""
     used: Collection[str] = ()
     """Ids of steps that there were before; a step without an id does not get one of them."""
+    repeats: bool = True
+    """Whether a plan may have a schedule: somebody carries it out, and no work of this request has begun."""
 
 
 def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:

@@ -1,14 +1,30 @@
-"""A recurring request: an interval or a time of day with its zone, nothing else (P18)."""
+"""A recurring request: an interval, a time of day or a cron expression, with its zone; and the moments it names (P18).
+
+Cron's reading is that of `cronsim`, which follows Debian: where the clock is put forward, a time that is skipped comes
+right after the gap; where it is put back, a time that is there twice comes once.
+"""
 
 import re
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from donewhen.state.values import check_zone
 
 CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
 LONGEST_MINUTES = 527_040
 """A leap year."""
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_NAMED = {
+    "weekdays": DAYS[:5], "weekday": DAYS[:5], "workdays": DAYS[:5], "weekend": DAYS[5:], "weekends": DAYS[5:],
+    "daily": DAYS, "every day": DAYS,
+}  # fmt: skip
+Missed = Literal["skip", "once", "all"]
 
 
 def _minutes(value: Any) -> Any:
@@ -23,27 +39,83 @@ def _clock(text: str) -> str:
     return text
 
 
-def _zone(text: str) -> str:
+def _days(value: Any) -> Any:
+    """Days as people write them: names in English of any length, ranges such as mon-fri, `weekdays`."""
+    if value in (None, "", []):
+        return None
+    given = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) and value not in _NAMED else value
+    found: set[int] = set()
+    for item in [given] if isinstance(given, str) else given:
+        named = _NAMED.get(str(item).casefold())
+        first, _, last = str(item).casefold().partition("-")
+        if named is None and not all(len(day) >= 3 and day[:3] in DAYS for day in (first, last or first)):
+            raise ValueError(f"{str(item)[:20]!r} is no day of the week: use {', '.join(DAYS)}")
+        if named is not None:
+            found |= {DAYS.index(day) for day in named}
+        else:
+            start, end = DAYS.index(first[:3]), DAYS.index((last or first)[:3])
+            found |= {day % 7 for day in range(start, (end if end >= start else end + 7) + 1)}
+    return [DAYS[day] for day in sorted(found)]
+
+
+def _cron(text: str) -> str:
+    fields = text.split()
+    if len(fields) != 5:
+        raise ValueError(f"{text[:60]!r} is no cron expression of five fields: minute hour day month weekday")
     try:
-        ZoneInfo(text)
-    except (KeyError, ValueError, OSError):
-        raise ValueError(f"{text[:40]!r} is not a time zone such as Europe/Berlin") from None
-    return text
+        next(CronSim(" ".join(fields), datetime(2024, 1, 1)))
+    except (CronSimError, ValueError, StopIteration):
+        raise ValueError(f"{text[:60]!r} is a cron expression that names no time") from None
+    return " ".join(fields)
 
 
 class Schedule(BaseModel):
-    """Either `every_minutes` ≥ 1 or `at` HH:MM with `timezone`; never both."""
+    """One of `every_minutes` ≥ 1, `at` HH:MM (on `weekdays`, else daily) and `cron`; the last two with `timezone`."""
 
     model_config = ConfigDict(extra="forbid")
 
     every_minutes: Annotated[int, BeforeValidator(_minutes), Field(ge=1, le=LONGEST_MINUTES)] | None = None
     at: Annotated[str, AfterValidator(_clock)] | None = None
-    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+    weekdays: Annotated[list[str] | None, BeforeValidator(_days)] = None
+    cron: Annotated[str, AfterValidator(_cron)] | None = None
+    timezone: Annotated[str, AfterValidator(check_zone)] | None = None
+    missed: Missed = "once"
+    """What becomes of times at which nothing could run: none, the last of them, or all, one after the other."""
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> "Schedule":
-        if (self.every_minutes is None) == (self.at is None):
-            raise ValueError("a schedule has either every_minutes or at (HH:MM), not both and not neither")
-        if self.at is not None and self.timezone is None:
+    def _one_of_three(self) -> "Schedule":
+        if sum(way is not None for way in (self.every_minutes, self.at, self.cron)) != 1:
+            raise ValueError("a schedule has either every_minutes or at (HH:MM) or cron, not two and not none")
+        if self.weekdays and self.at is None:
+            raise ValueError("weekdays go with at (HH:MM); cron has days of its own, every_minutes has none")
+        if self.every_minutes is None and self.timezone is None:
             raise ValueError("a time of day needs a timezone such as Europe/Berlin; ask the user if unknown")
         return self
+
+
+def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -> Iterator[datetime]:
+    """The moments after `after`, in order, none twice. `start`: what an interval counts from. Aware, in the zone."""
+    zone = ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
+    if minutes := schedule.get("every_minutes"):
+        step, begun = timedelta(minutes=minutes), start.astimezone(UTC)
+        following = begun + max(1, (after - begun) // step + 1) * step
+        while True:
+            yield following.astimezone(zone)
+            following += step
+    before = after.astimezone(UTC)
+    for moment in CronSim(_as_cron(schedule), after.astimezone(zone)):
+        if (exact := moment.astimezone(UTC)) > before:  # in an hour that comes twice cron starts from the first
+            yield exact.astimezone(zone)
+            before = exact
+
+
+def _as_cron(schedule: Mapping[str, Any]) -> str:
+    if schedule.get("cron"):
+        return str(schedule["cron"])
+    hour, minute = schedule["at"].split(":")
+    return f"{int(minute)} {int(hour)} * * {','.join(schedule.get('weekdays') or ()) or '*'}"
+
+
+def upcoming(schedule: Mapping[str, Any], now: datetime, count: int = 3) -> list[str]:
+    """The next moments of a schedule that begins now, as ISO 8601 with their offset."""
+    return [moment.isoformat(timespec="minutes") for moment in islice(occurrences(schedule, now, now), count)]

@@ -1,10 +1,11 @@
 """A plan as the markdown a person reads. `edit` reads that markdown, edited by hand, back as a plan."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from donewhen.state.language.texts import catalogue
+from donewhen.state.plan.schedule import DAYS
 
 
 def plan_text(
@@ -12,11 +13,13 @@ def plan_text(
     *,
     limits: Mapping[str, Any] | None = None,
     writes: Collection[str] = (),
+    next_runs: Sequence[str] = (),
     language: str = "en",
 ) -> str:
     """The plan whole: the goal's criteria, steps with theirs, executors, tools granted, dependencies, schedule, limits.
 
     `writes`: tools that change something, of which is said that approving the plan approves them with any arguments.
+    `next_runs`: the moments at which a recurring plan runs next, ISO 8601.
     """
     say = catalogue(language)["plan"]
     steps = plan.get("steps") or []
@@ -28,7 +31,7 @@ def plan_text(
         lines += [*goal, ""]
     for number, step in enumerate(steps, 1):
         lines += _step_lines(number, step, say, writes)
-    lines += ["", *_footer(plan, limits, say)]
+    lines += ["", *_footer(plan, limits, say), *schedule_lines(plan, writes, next_runs, say)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -79,12 +82,35 @@ def _footer(plan: Mapping[str, Any], limits: Mapping[str, Any] | None, say: Mapp
         yield f"**{say['limits']}:** {', '.join(f'{key} {_one_line(amount)}' for key, amount in known.items())}"
 
 
+def schedule_lines(
+    plan: Mapping[str, Any], writes: Collection[str], next_runs: Sequence[str], say: Mapping[str, str]
+) -> Iterator[str]:
+    """When a recurring plan runs next, and what approving it approves of every run; nothing for another plan."""
+    if not (schedule := plan.get("schedule")):
+        return
+    if next_runs:
+        yield f"**{say['upcoming']}:** {moments_text(next_runs)}"
+    tools = ", ".join(writes) or say["no_tools"]
+    covers = say["covers_runs"].format(tools=tools, missed=say[schedule.get("missed") or "once"])
+    yield f"**{say['covers']}:** {covers}"
+
+
 def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = None) -> str:
     """When a recurring plan runs, in words."""
-    say = say or catalogue("en")["plan"]
-    if schedule.get("every_minutes"):
-        return say["every_minutes"].format(minutes=schedule["every_minutes"])
-    return say["every_day"].format(at=schedule.get("at"), timezone=schedule.get("timezone"))
+    say, known = say or catalogue("en")["plan"], {key: item for key, item in schedule.items() if item is not None}
+    if minutes := known.get("every_minutes"):
+        return say["every_minutes"].format(minutes=minutes)
+    if "cron" in known:
+        return say["cron"].format_map(known)
+    if "weekdays" not in known:
+        return say["every_day"].format_map(known)
+    names = dict(zip(DAYS, say["days"].split("|"), strict=True))
+    return say["on_days"].format_map({**known, "days": ", ".join(names[day] for day in known["weekdays"])})
+
+
+def moments_text(moments: Iterable[str]) -> str:
+    """Moments on one line: `2026-11-23 08:30 +01:00, …`."""
+    return ", ".join(f"{moment[:16].replace('T', ' ')} {moment[16:]}".strip() for moment in moments)
 
 
 def _one_line(value: Any) -> str:

@@ -30,7 +30,9 @@ def plan_fields(
     value.setdefault("steps", value.get("plan_steps"))
     fields = {key: item for key, item in value.items() if key in known and item is not None}
     schedule = fields.get("schedule")
-    if isinstance(schedule, Mapping) and not any(item not in (None, "") for item in schedule.values()):
+    if isinstance(schedule, Mapping) and all(
+        item in (None, "", []) for key, item in schedule.items() if key != "missed"
+    ):
         del fields["schedule"]  # models that must fill every field of a schema write a schedule of nulls
     if not isinstance(steps := fields.get("steps"), list):
         return fields, []

@@ -14,6 +14,7 @@ from donewhen.state.settings import Settings
 
 CODES: dict[str, Status | None] = {
     "answered": "completed",
+    "scheduled": "completed",  # the request was to have it repeated; nothing of the plan ran
     "worked": None,  # by the steps: completed, partial or failed
     "finished_early": "partial",
     "declined": "failed",
@@ -113,7 +114,7 @@ def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[Repla
 
 
 def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """When the work is to be repeated: only what a person saw and approved; else None. Whoever embeds this runs it."""
+    """When the work is to be repeated: only what a person saw and approved; else None."""
     approved = (values.get("approval") or {}).get("plan") or {}
     return dict(approved["schedule"]) if approved.get("schedule") else None
 

@@ -80,8 +80,15 @@ _STEP = {
 }
 _SCHEDULE = {
     "type": "object",
-    "description": "only for a recurring request whose time the user named",
-    "properties": {"every_minutes": {"type": "integer"}, "at": {**_TEXT, "description": "HH:MM"}, "timezone": _TEXT},
+    "description": "only for a recurring request whose time the user named: every_minutes, or at, or cron",
+    "properties": {
+        "every_minutes": {"type": "integer"},
+        "at": {**_TEXT, "description": "HH:MM"},
+        "weekdays": {"type": "array", "items": _TEXT, "description": "with at: mon … sun; left out: every day"},
+        "cron": {**_TEXT, "description": "minute hour day month weekday, for what at cannot say"},
+        "timezone": {**_TEXT, "description": "such as Europe/Berlin; with at and cron"},
+        "missed": {"enum": ["skip", "once", "all"], "description": "what becomes of runs that were missed; once"},
+    },
 }
 
 

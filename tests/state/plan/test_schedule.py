@@ -1,28 +1,45 @@
 """A recurring request: which times there are, that a person must have confirmed them, and where they end."""
 
+from datetime import UTC, datetime, timedelta
+from itertools import islice, pairwise
 from typing import Any
+from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from donewhen import Settings
+from donewhen.state.people.edit import edit_plan
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
-from donewhen.state.plan.schedule import Schedule
-from donewhen.testing import ScriptedModel, ask_user, finish_step, submit_plan
-from tests.flows import play, steps
+from donewhen.state.plan.schedule import Schedule, occurrences
+from donewhen.state.plan.text import plan_text
+from donewhen.testing import ScriptedModel, ask_user, submit_plan
+from tests.flows import play
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
 TWENTY = {"every_minutes": 20}
+EMPTY = {"every_minutes": None, "at": None, "weekdays": None, "cron": None, "timezone": None, "missed": "once"}
 
 
 @pytest.mark.parametrize(
     "good",
-    [DAILY, TWENTY, {"every_minutes": 1}, {"at": "00:00", "timezone": "UTC"}, {"at": "23:59", "timezone": "UTC"}],
+    [
+        DAILY,
+        TWENTY,
+        {"every_minutes": 1},
+        {**DAILY, "weekdays": ["mon", "fri"]},
+        {**DAILY, "missed": "skip"},
+        {"cron": "0 9 1 * *", "timezone": "Asia/Tokyo"},
+        {"at": "00:00", "timezone": "UTC"},
+        {"at": "23:59", "timezone": "UTC"},
+    ],
 )
 def test_an_interval_or_a_time_of_day_with_its_zone(good: dict[str, Any]) -> None:
     """P18: interval of at least a minute, or `HH:MM` with a time zone."""
-    assert Schedule.model_validate(good).model_dump(exclude_none=True) == good
+    assert Schedule.model_validate(good).model_dump(exclude_none=True) == {"missed": "once", **good}
 
 
 @pytest.mark.parametrize(
@@ -48,6 +65,14 @@ def test_an_interval_or_a_time_of_day_with_its_zone(good: dict[str, Any]) -> Non
         {"every_minutes": "often"},
         {**DAILY, **TWENTY},
         {"cron": "* * * * *"},
+        {"cron": "* * * * * *", "timezone": "UTC"},
+        {"cron": "61 * * * *", "timezone": "UTC"},
+        {"cron": "0 0 31 2 *", "timezone": "UTC"},
+        {"cron": "@daily", "timezone": "UTC"},
+        {"cron": "0 9 * * *", **DAILY},
+        {"weekdays": ["mon"], **TWENTY},
+        {"weekdays": ["someday"], **DAILY},
+        {"missed": "maybe", **DAILY},
     ],
 )
 def test_anything_else_is_refused(bad: dict[str, Any]) -> None:
@@ -68,17 +93,26 @@ def test_a_schedule_of_nothing_is_none(none: Any) -> None:
 
 
 def _model(*triage: Any) -> ScriptedModel:
-    return steps([], {"s1": [finish_step("x", "s1.result")]}, triage=list(triage))
+    return ScriptedModel(roles={"triage": list(triage)})
 
 
 async def test_the_time_is_shown_and_confirmed_and_ends_in_the_receipt() -> None:
-    """P18: the user sees the concrete time with the plan; once confirmed it stands in `outcome.receipt["schedule"]`."""
+    """P18, M2: the user confirms the concrete next times and what that covers; the outcome says what will happen."""
     model = _model(submit_plan(["send the report"], schedule=DAILY))
     flow = await play(model, settings=Settings(), answers=["approve"])
     model.assert_exhausted()
-    assert "every day at 08:30 (Europe/Berlin)" in flow.values["messages"][1].text
+    shown, asked = flow.values["messages"][1].text, flow.pauses[0]
+    assert "every day at 08:30 (Europe/Berlin)" in shown
+    assert len(asked["next_runs"]) == 3
+    assert all(datetime.fromisoformat(moment).strftime("%H:%M") == "08:30" for moment in asked["next_runs"])
+    assert asked["next_runs"][0][:16].replace("T", " ") in shown
+    assert "**Approving it covers:** every later run" in shown
     assert flow.run.outcome is not None
-    assert flow.run.outcome["receipt"]["schedule"] == {"every_minutes": None, **DAILY}
+    assert (flow.status, flow.run.outcome["code"]) == ("completed", "scheduled")
+    assert flow.run.outcome["receipt"]["schedule"] == {**EMPTY, **DAILY}
+    assert flow.run.outcome["receipt"]["steps"] == []
+    assert "Scheduled: every day at 08:30 (Europe/Berlin)" in flow.run.answer
+    assert "`donewhen worker`" in flow.run.answer
 
 
 @pytest.mark.parametrize("policy", ["never", "complex"])
@@ -89,7 +123,7 @@ async def test_no_policy_confirms_a_time(policy: Any) -> None:
     model.assert_exhausted()
     assert [pause["kind"] for pause in flow.pauses] == ["plan"]
     assert flow.run.receipt is not None
-    assert flow.run.receipt["schedule"] == {"every_minutes": 20, "at": None, "timezone": None}
+    assert flow.run.receipt["schedule"] == {**EMPTY, **TWENTY}
 
 
 async def test_a_time_that_was_not_confirmed_is_no_schedule() -> None:
@@ -114,3 +148,82 @@ async def test_an_unknown_time_is_asked_for() -> None:
     assert "08:30 in Berlin" in model.requests[2].text
     assert flow.run.receipt is not None
     assert flow.run.receipt["schedule"]["at"] == "08:30"
+
+
+ZONES = st.sampled_from(sorted(available_timezones() - {"localtime", "Factory"}))
+BEGIN, DAYS = datetime(2026, 1, 1, tzinfo=UTC), 730
+
+
+@given(ZONES, st.integers(0, 1439), st.integers(0, DAYS * 24 * 60))
+def test_a_time_of_day_comes_once_a_day_in_every_zone(zone: str, minute: int, offset: int) -> None:
+    """P18: over all zones and two years each local day has its moment once, at its time, or right after a gap."""
+    at = f"{minute // 60:02}:{minute % 60:02}"
+    after, known = BEGIN + timedelta(minutes=offset), ZoneInfo(zone)
+    found = [*islice(occurrences({"at": at, "timezone": zone}, after, after), 400)]
+    assert found[0] > after
+    assert [moment.astimezone(UTC) for moment in found] == sorted({moment.astimezone(UTC) for moment in found})
+    wanted = [datetime.combine(moment.date(), datetime.strptime(at, "%H:%M").time(), known) for moment in found]
+    for moment, exact in zip(found, wanted, strict=True):
+        there = exact.astimezone(UTC).astimezone(known).strftime("%H:%M") == at
+        assert (
+            (moment.strftime("%H:%M") == at)
+            if there
+            else timedelta(0) < moment.replace(tzinfo=None) - exact.replace(tzinfo=None) <= timedelta(hours=24)
+        )
+    days = [moment.date() for moment in found]
+    assert abs((days[-1] - days[0]).days - len(days) + 1) <= 1
+
+
+@given(ZONES, st.integers(1, 10_000), st.integers(0, DAYS * 24 * 60))
+def test_an_interval_is_as_long_as_it_says(zone: str, minutes: int, offset: int) -> None:
+    """P18: every so many minutes is that many minutes of real time, counted from when it was confirmed."""
+    after = BEGIN + timedelta(minutes=offset)
+    found = [*islice(occurrences({"every_minutes": minutes, "timezone": zone}, after, BEGIN), 50)]
+    exact = [moment.astimezone(UTC) for moment in found]
+    assert after < exact[0] <= after + timedelta(minutes=minutes)
+    assert all((moment - BEGIN) % timedelta(minutes=minutes) == timedelta(0) for moment in exact)
+    assert {later - earlier for earlier, later in pairwise(exact)} == {timedelta(minutes=minutes)}
+
+
+@pytest.mark.parametrize(
+    ("after", "times"),
+    [
+        ("2027-03-27T12:00+00:00", ["2027-03-28T03:00:00+02:00", "2027-03-29T02:30:00+02:00"]),
+        ("2027-10-30T12:00+00:00", ["2027-10-31T02:30:00+02:00", "2027-11-01T02:30:00+01:00"]),
+        ("2027-10-31T01:10+00:00", ["2027-11-01T02:30:00+01:00", "2027-11-02T02:30:00+01:00"]),
+    ],
+)
+def test_where_the_clock_is_put_forward_and_back(after: str, times: list[str]) -> None:
+    """P18: a time that is skipped comes right after the gap, one that is there twice comes once."""
+    found = occurrences({"at": "02:30", "timezone": "Europe/Berlin"}, datetime.fromisoformat(after), BEGIN)
+    assert [moment.isoformat() for moment in islice(found, 2)] == times
+
+
+@pytest.mark.parametrize("language", ["en", "de", "fr", "es", "zh", "ja"])
+@pytest.mark.parametrize(
+    "schedule",
+    [DAILY, TWENTY, {**DAILY, "weekdays": ["mon", "wed", "sun"]}, {"cron": "0 9 1 * *", "timezone": "Asia/Tokyo"}],
+)
+def test_the_line_of_a_schedule_is_read_as_it_is_written(language: str, schedule: dict[str, Any]) -> None:
+    """C03, P18: in each language, the schedule that stands in the text of a plan is the one that is read back."""
+    plan = {"title": "t", "steps": [{"id": "s1", "content": "a"}], "schedule": TWENTY | {"every_minutes": 7}}
+    runs = ["2026-11-23T08:30+01:00"]
+    before = plan_text(plan, next_runs=runs, language=language)
+    after = plan_text({**plan, "schedule": schedule}, next_runs=runs, language=language)
+    edit = edit_plan({"plan": after}, plan, shown=before)
+    assert edit is not None
+    assert not isinstance(edit, str), edit
+    assert edit.plan["schedule"] == schedule
+
+
+def test_a_range_of_days_is_read() -> None:
+    """C03: people write mon-fri, and mean the days between too."""
+    text = plan_text({"title": "t", "steps": [{"id": "s1", "content": "a"}], "schedule": DAILY})
+    edit = edit_plan(
+        {"plan": text.replace("every day", "Mon–Fri")},
+        {"title": "t", "steps": [{"id": "s1", "content": "a"}], "schedule": DAILY},
+        shown=text,
+    )
+    assert edit is not None
+    assert not isinstance(edit, str)
+    assert Schedule.model_validate(edit.plan["schedule"]).weekdays == ["mon", "tue", "wed", "thu", "fri"]

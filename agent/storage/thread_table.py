@@ -1,0 +1,126 @@
+"""One row per thread beside its checkpoints: what lists, queues and sweeps go by, so that none of them reads threads.
+
+What a row says stands in its `info`, sealed where there is a key; the columns are copies of it that can be looked up.
+"""
+
+import base64
+import json
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.state.errors import StorageError
+
+Execute = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
+"""Carries out one SQL statement, with `?` for its values, in a transaction of its own."""
+Json = dict[str, Any]
+COLUMNS = ("status", "owner", "queue", "due", "updated")
+_SELECT = f"SELECT thread_id, {', '.join(COLUMNS)}, info FROM donewhen_threads"
+TABLE = (
+    "CREATE TABLE IF NOT EXISTS donewhen_threads (thread_id TEXT PRIMARY KEY, status TEXT NOT NULL,"
+    " owner TEXT NOT NULL, queue TEXT NOT NULL, due TEXT NOT NULL, updated TEXT NOT NULL, info TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_updated ON donewhen_threads (updated, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_owner ON donewhen_threads (owner, updated, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_status ON donewhen_threads (status, updated, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_work ON donewhen_threads (queue, status, due)",
+)
+BACKFILL = (
+    "INSERT INTO donewhen_threads SELECT DISTINCT thread_id, 'unknown', '', '', '', '', '' FROM checkpoints"
+    " WHERE checkpoint_ns = '' AND NOT EXISTS (SELECT 1 FROM donewhen_threads)"
+)
+"""Threads of databases that had no such table."""
+
+
+class ThreadTable:
+    """The rows, through one session."""
+
+    def __init__(self, execute: Execute, cipher: Cipher | None = None) -> None:
+        self.execute = execute
+        self._cipher = cipher
+        self._serde = StrictSerializer()
+
+    async def get(self, thread_id: str) -> Json | None:
+        """What is known of a thread; {} of one that an older version left without a word; None of none."""
+        rows = await self.execute(f"{_SELECT} WHERE thread_id = ?", [thread_id])
+        return self._read(rows[0])[1] if rows else None
+
+    async def put(self, thread_id: str, info: Json) -> None:
+        """Write what is known of a thread; the columns are taken from `info`."""
+        change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
+        await self.execute(
+            f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            f" ON CONFLICT (thread_id) DO UPDATE SET {change}",
+            [thread_id, *_columns(info), self._sealed(thread_id, info)],
+        )
+
+    async def drop(self, thread_id: str) -> None:
+        """Forget the row."""
+        await self.execute("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
+
+    async def find(
+        self,
+        limit: int,
+        *,
+        status: Collection[str] = (),
+        owner: str | None = None,
+        queue: str | None = None,
+        due: str | None = None,
+        before: str | None = None,
+        prefix: str = "",
+    ) -> list[tuple[str, Json]]:
+        """Threads by what is asked for: the one changed last first, or, with `due`, the one that is due longest.
+
+        `due` and `before` are moments: due by then; not changed since.
+        """
+        equal = {"owner": owner, "queue": queue}
+        wanted: list[tuple[str, list[Any]]] = [(f"{n} = ?", [value]) for n, value in equal.items() if value is not None]
+        wanted += [("due <= ?", [due])] if due is not None else []
+        wanted += [("updated <= ?", [before])] if before is not None else []
+        wanted += [(f"status IN ({', '.join('?' * len(status))})", [*status])] if status else []
+        wanted += [("thread_id >= ? AND thread_id < ?", [prefix, prefix + "\U0010ffff"])] if prefix else []
+        where = f" WHERE {' AND '.join(sql for sql, _ in wanted)}" if wanted else ""
+        order = "updated DESC, thread_id DESC" if due is None else "due, updated"
+        values = [value for _, each in wanted for value in each]
+        rows = await self.execute(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
+        return [self._read(row) for row in rows]
+
+    async def line(self, queue: str, now: str, limit: int) -> list[tuple[str, str]]:
+        """(thread, owner) of what a queue's workers have to do by now: each owner's first, then each one's second …"""
+        places = (
+            "SELECT thread_id, owner, due, row_number() OVER (PARTITION BY owner ORDER BY due, thread_id) AS place"
+            " FROM donewhen_threads WHERE queue = ? AND due <= ? AND status IN ('queued', 'waiting')"
+        )
+        rows = await self.execute(
+            f"SELECT thread_id, owner FROM ({places}) AS places ORDER BY place, due LIMIT ?", [queue, now, limit]
+        )
+        return [(thread_id, owner) for thread_id, owner in rows]
+
+    async def counts(self) -> dict[tuple[str, str], int]:
+        """How many threads there are by (queue, status)."""
+        rows = await self.execute("SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", [])
+        return {(queue, status): int(count) for queue, status, count in rows}
+
+    def _sealed(self, thread_id: str, info: Json) -> str:
+        text = json.dumps(info, ensure_ascii=True, default=str)
+        if self._cipher is None:
+            return text
+        return base64.b64encode(self._cipher.seal(self._serde, text, "thread", thread_id)).decode()
+
+    def _read(self, row: tuple[Any, ...]) -> tuple[str, Json]:
+        thread_id, *columns, text = row
+        if not text:
+            return thread_id, {}
+        try:
+            if self._cipher is not None:
+                sealed = base64.b64decode(text, validate=True)
+                text = self._cipher.unseal(self._serde, sealed, "thread", thread_id)
+            info = dict(json.loads(text))
+        except (TypeError, ValueError) as error:
+            raise StorageError(f"what is stored about the thread {thread_id!r} is damaged ({error})") from error
+        if columns != _columns(info):
+            raise StorageError(f"what is stored about the thread {thread_id!r} was changed since it was written")
+        return thread_id, info
+
+
+def _columns(info: Json) -> list[str]:
+    return [str(info.get(name) or "") for name in COLUMNS]

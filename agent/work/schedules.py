@@ -1,0 +1,248 @@
+"""Schedules that people confirmed: each with its plan and what was approved; and the run of each of its moments.
+
+A run's thread is named after schedule and moment, so no moment is run twice, however many workers look.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+from typing import Any, Literal
+
+from langchain_core.messages import HumanMessage
+
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.work.engine import OPEN, QUEUE, Engine, Start
+from donewhen.agent.work.threads import note_end, read_row
+from donewhen.state.errors import ScheduleError, ThreadBusy
+from donewhen.state.graph_state import Json
+from donewhen.state.plan.plan import revision
+from donewhen.state.plan.schedule import occurrences
+from donewhen.state.plan.text import moments_text, schedule_text
+from donewhen.state.settings import stored_settings
+
+SPACE = ("donewhen_schedules",)
+GRACE = timedelta(minutes=5)
+"""A run that begins later than this after its moment was missed."""
+AT_ONCE = 10_000
+"""Moments looked at in one go; after a long rest the next look goes on from there."""
+KEPT = 10
+"""Moments at which nothing was run that are remembered."""
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True)
+class ScheduleInfo:
+    """One schedule."""
+
+    id: str
+    title: str
+    goal: str
+    schedule: Json
+    """As the plan had it: `every_minutes`, `at`, `weekdays`, `cron`, `timezone`, `missed`."""
+    when: str
+    """The same in words."""
+    status: Literal["active", "paused"]
+    next_runs: list[str]
+    """The next three moments, ISO 8601; [] while it is paused."""
+    thread_id: str
+    """Where it was confirmed."""
+    confirmed: str
+    plan: Json
+    owner: str = ""
+    queue: str = ""
+    """Whose workers carry it out."""
+    last: Json | None = None
+    """The last run: `at`, `thread_id`."""
+    skipped: list[Json] = field(default_factory=list)
+    """The last moments at which nothing was run: `at`, `why`."""
+
+    def to_dict(self) -> Json:
+        """All fields by name, in plain JSON."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+async def ended(store: ThreadStore, run: Run, **change: Any) -> None:
+    """Write down how a leg of a run ended; first the schedule, if it ended with one."""
+    await _keep(store, run)
+    await note_end(store, run, **change)
+
+
+async def _keep(store: ThreadStore, run: Run) -> None:
+    """Keep the schedule as it was approved; again and again the same."""
+    receipt, plan = run.receipt, run.plan
+    if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
+        return
+    confirmed = str(receipt["approvals"][-1]["at"])
+    id = hashlib.sha256(f"{run.thread_id} {confirmed}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    if await store.aget(SPACE, id) is not None:
+        return
+    row, once = await read_row(store, run.thread_id) or {}, {**plan, "schedule": None}
+    kept: Json = {
+        "id": id,
+        "title": plan["title"],
+        "goal": run.goal,
+        "schedule": plan["schedule"],
+        "plan": {**once, "revision": revision(once)},
+        "thread_id": run.thread_id,
+        "confirmed": confirmed,
+        "owner": row.get("owner", ""),
+        "queue": row.get("home") or QUEUE,
+        "settings": row.get("settings") or {},
+        "metadata": row.get("metadata") or {},
+        "paused": False,
+        "seen": confirmed,
+        "last": None,
+        "skipped": [],
+    }
+    await store.aput(SPACE, id, kept, index=False)
+
+
+def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
+    """The moment to run now, if any, and what of the row changes; `busy`: the run before has not ended. Pure."""
+    seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
+    past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
+    due, policy = [*islice(past, AT_ONCE)], row["schedule"].get("missed") or "once"
+    if not due:
+        return None, {}
+    if policy == "all":
+        return (None, {}) if busy else (due[0], {"seen": _iso(due[0])})
+    last, skipped = due[-1], [(moment, "missed") for moment in due[-KEPT - 1 : -1]]
+    if len(due) == AT_ONCE or (policy == "skip" and now - last > GRACE):
+        return None, _past(row, last, [*skipped, (last, "missed")])
+    if busy:
+        return None, _past(row, last, [*skipped, (last, "the run before had not ended")])
+    return last, _past(row, last, skipped)
+
+
+def _past(row: Mapping[str, Any], last: datetime, skipped: list[tuple[datetime, str]]) -> Json:
+    said = [*(row.get("skipped") or ()), *({"at": _iso(moment), "why": why} for moment, why in skipped)]
+    return {"seen": _iso(last), "skipped": said[-KEPT:]}
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="seconds")
+
+
+class Schedules:
+    """The schedules on a storage, for people and for workers. What is not known is a ScheduleError."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def show(self, id: str) -> ScheduleInfo:
+        """One schedule, by its id."""
+        async with self._storage.reader() as (_, store):
+            return _info(await _row(store, id))
+
+    async def pause(self, id: str) -> ScheduleInfo:
+        """Run nothing of it until it is resumed; what has begun goes on."""
+        return await self._changed(id, paused=True)
+
+    async def resume(self, id: str) -> ScheduleInfo:
+        """Go on from now; moments that passed meanwhile are not made up for."""
+        return await self._changed(id, paused=False, seen=_iso(datetime.now(UTC)))
+
+    async def delete(self, id: str) -> None:
+        """Forget it; threads of its runs stay."""
+        async with self._alone(id) as store:
+            await _row(store, id)
+            await store.adelete(SPACE, id)
+
+    async def run(self, id: str) -> str:
+        """Have it run once now, beside its times, and give the thread's id. Refused while a run of it is open."""
+        async with self._alone(id) as store:
+            row = await _row(store, id)
+            if await _busy(store, row):
+                raise ScheduleError(f"schedule {id} is at work or waits in thread {row['last']['thread_id']}")
+            return await self._begin(store, row, datetime.now(UTC), {})
+
+    async def start_due(self, queue: str, now: datetime | None = None) -> list[str]:
+        """Hand what is due in a queue to its workers; gives the threads. Any number of workers may call it at once."""
+        now, begun = now or datetime.now(UTC), []
+        async with self._storage.reader() as (_, store):
+            rows = [row for row in await _rows(store) if row["queue"] == queue and not row["paused"]]
+        for row in rows:
+            if due_moment(row, now, busy=False) == (None, {}):
+                continue
+            try:
+                async with self._alone(row["id"], patience=0.0) as store:
+                    row = await _row(store, row["id"])
+                    moment, change = due_moment(row, now, busy=await _busy(store, row))
+                    if row["paused"]:
+                        continue
+                    if moment is not None:
+                        begun.append(await self._begin(store, row, moment, change))
+                    elif change:
+                        await _write(store, {**row, **change})
+            except (ThreadBusy, ScheduleError):
+                continue  # another worker is at it, or it was deleted
+        return begun
+
+    async def _begin(self, store: ThreadStore, row: Json, moment: datetime, change: Json) -> str:
+        """Submit the run of a moment, then write down that it was. Cut off in between, it is submitted again: once."""
+        at = _iso(moment)
+        thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+        said = f"{row['goal']}\n\n(This is the run of {moments_text([at])}. That it is repeated is taken care of.)"
+        plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
+        metadata = {**row["metadata"], "schedule": row["id"]}
+        settings = stored_settings(row["settings"])
+        work = Start([HumanMessage(said, id=thread_id)], settings, metadata, row["owner"], plan)
+        await Engine(self._storage, row["queue"]).submit(thread_id, work, once=True)
+        await _write(store, {**row, **change, "last": {"at": at, "thread_id": thread_id}})
+        return thread_id
+
+    async def _changed(self, id: str, **change: Any) -> ScheduleInfo:
+        async with self._alone(id) as store:
+            row = {**await _row(store, id), **change}
+            await _write(store, row)
+            return _info(row)
+
+    async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
+        """All schedules, or those of one owner, the first confirmed first."""
+        async with self._storage.reader() as (_, store):
+            rows = await _rows(store)
+        return [_info(row) for row in rows if owner is None or row["owner"] == owner]
+
+    @asynccontextmanager
+    async def _alone(self, id: str, patience: float = PATIENCE) -> AsyncIterator[ThreadStore]:
+        async with self._storage.session(f"schedule {id}", patience=patience) as (_, store):
+            yield store
+
+
+async def _rows(store: ThreadStore) -> list[Json]:
+    items = await store.asearch(SPACE, limit=10_000)
+    return sorted((dict(item.value) for item in items), key=lambda row: (row["confirmed"], row["id"]))
+
+
+async def _row(store: ThreadStore, id: str) -> Json:
+    item = await store.aget(SPACE, id)
+    if item is None:
+        raise ScheduleError(f"there is no schedule {id!r}")
+    return dict(item.value)
+
+
+async def _write(store: ThreadStore, row: Json) -> None:
+    await store.aput(SPACE, row["id"], row, index=False)
+
+
+async def _busy(store: ThreadStore, row: Json) -> bool:
+    last = await store.threads.get(row["last"]["thread_id"]) if row["last"] else None
+    return bool(last) and (last or {}).get("status") in OPEN
+
+
+def _info(row: Mapping[str, Any]) -> ScheduleInfo:
+    start, now = datetime.fromisoformat(row["confirmed"]), datetime.now(UTC)
+    following = occurrences(row["schedule"], now, start)
+    runs = [] if row["paused"] else [moment.isoformat(timespec="minutes") for moment in islice(following, 3)]
+    same = ("id", "title", "goal", "schedule", "thread_id", "confirmed", "plan", "owner", "queue", "last", "skipped")
+    return ScheduleInfo(
+        when=schedule_text(row["schedule"]),
+        status="paused" if row["paused"] else "active",
+        next_runs=runs,
+        **{key: row[key] for key in same},
+    )

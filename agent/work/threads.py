@@ -1,0 +1,148 @@
+"""What is known of threads beside their checkpoints: whose they are, how they stand, what they were started with."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from donewhen.agent.run import Run, RunStatus
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.graph.tools.effects import label
+from donewhen.state.errors import UnknownThread
+from donewhen.state.graph_state import Json
+from donewhen.state.records import Pause
+from donewhen.state.settings import Settings, stored_settings
+
+GOAL_CHARS = 500
+QUESTION_CHARS = 300
+NEVER = "never"
+"""Sorts after every moment."""
+ThreadStatus = RunStatus | Literal["unknown"]
+
+
+@dataclass(frozen=True)
+class ThreadInfo:
+    """One line of a list of threads."""
+
+    thread_id: str
+    goal: str
+    status: str
+    """Of its run, or `queued` for a worker, or `unknown` for one that an older version left."""
+    updated: str
+    """ISO 8601, UTC; "" where it is not known, as `created`."""
+    metadata: Json = field(default_factory=dict)
+    """What whoever started it wants to remember, such as folder and model; never secrets."""
+    owner: str = ""
+    """Whose it is, as its starter said."""
+    created: str = ""
+    pending: Sequence[Json] = ()
+    """What it waits for: `id`, `kind`, `question`, `options`, `step` and `asked_at` of each pause."""
+    queue: str = ""
+    """Workers of this queue carry it on; "": nobody but who resumes it."""
+
+    def to_dict(self) -> Json:
+        """All fields by name, in plain JSON."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"pending": list(self.pending)}
+
+
+def now_text() -> str:
+    """This moment, as rows have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+async def read_row(store: ThreadStore, thread_id: str) -> Json | None:
+    """All that is known of one thread; None of a thread that there is not."""
+    row = await store.threads.get(thread_id)
+    if row == {}:  # written by an older version, which kept it in the store
+        item = await store.aget(("donewhen", "threads", label(thread_id)), "info")
+        return dict(item.value) if item else {}
+    return row
+
+
+async def note_thread(store: ThreadStore, thread_id: str, **change: Any) -> None:
+    """Write down what changed about a thread: goal, status (running, where none is said), metadata, settings …"""
+    before = await read_row(store, thread_id) or {"created": now_text()}
+    given = {key: value for key, value in change.items() if value is not None}
+    if "goal" in given:
+        given["goal"] = given["goal"].strip()[:GOAL_CHARS]
+    if isinstance(given.get("settings"), Settings):
+        given["settings"] = given["settings"].model_dump(mode="json")
+    row = {"goal": "", "metadata": {}, **before, "status": "running", "pending": [], **given, "updated": now_text()}
+    if row["status"] == "running":
+        row["due"] = row["updated"]
+    await store.threads.put(thread_id, row)
+
+
+async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
+    """Write down how a run stands at the end of a leg, what it asks, and when a worker has to look at it again."""
+    row = await read_row(store, run.thread_id) or {}
+    queued = run.status == "running" and row.get("queue")  # it was asked to stop; another worker may go on
+    asked = [_asked(pause) for pause in run.pending]
+    due = now_text() if queued else _overdue(asked, row.get("settings"))
+    status = "queued" if queued else run.status
+    await note_thread(store, run.thread_id, status=status, pending=asked, due=due, request={}, tries=0, **change)
+
+
+def _overdue(asked: Sequence[Json], settings: Any) -> str:
+    """When the settings answer what is asked, if nobody does by then."""
+    known = stored_settings(settings) if settings else Settings()
+    if not asked or not asked[0]["asked_at"] or known.on_question == "wait" or known.question_seconds is None:
+        return NEVER
+    until = datetime.fromisoformat(asked[0]["asked_at"]) + timedelta(seconds=known.question_seconds)
+    return until.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _asked(pause: Pause) -> Json:
+    said = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
+    return {**said, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
+
+
+def info_of(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
+    """A row as people get it."""
+    return ThreadInfo(
+        thread_id,
+        row.get("goal", ""),
+        row.get("status", "unknown"),
+        row.get("updated", ""),
+        row.get("metadata") or row.get("extra") or {},
+        row.get("owner", ""),
+        row.get("created", ""),
+        tuple(row.get("pending") or ()),
+        row.get("queue", ""),
+    )
+
+
+async def thread_info(store: ThreadStore, thread_id: str) -> ThreadInfo:
+    """What is known of one thread. Raises UnknownThread."""
+    row = await read_row(store, thread_id)
+    if row is None:
+        raise UnknownThread(f"there is no thread {thread_id!r}")
+    return info_of(thread_id, row)
+
+
+async def thread_settings(store: ThreadStore, thread_id: str) -> Settings | None:
+    """The settings with which the thread's request was started, or resumed last; None where none are remembered."""
+    found = (await read_row(store, thread_id) or {}).get("settings")
+    return None if found is None else stored_settings(found)
+
+
+async def last_answered(store: ThreadStore, thread_id: str) -> Json:
+    """What was answered last on the thread: the question's id → a digest of what was said."""
+    return dict((await read_row(store, thread_id) or {}).get("answered") or {})
+
+
+async def list_threads(
+    storage: Storage,
+    limit: int,
+    *,
+    status: Collection[str] = (),
+    owner: str | None = None,
+    before: str | None = None,
+    prefix: str = "",
+) -> list[ThreadInfo]:
+    """Threads by what is asked for, the one changed last first."""
+    async with storage.reader() as (_, store):
+        found = await store.threads.find(limit, status=status, owner=owner, before=before, prefix=prefix)
+        rows = [(id, row or await read_row(store, id) or {}) for id, row in found]
+        return [info_of(id, row) for id, row in rows]

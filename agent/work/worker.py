@@ -1,0 +1,196 @@
+"""A worker: takes up what was submitted, what was cut off and what is due, on one storage, in one queue.
+
+Who holds a thread's lock works on it, so any number of workers may look at the same rows. A worker that dies loses its
+locks; the next look of another one finds the run and goes on with it.
+"""
+
+import asyncio
+import os
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol, Self
+from uuid import uuid4
+
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.work.engine import TRIES
+from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.threads import ThreadInfo, info_of, note_thread, now_text, read_row
+from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
+from donewhen.state.graph_state import Json
+
+POLL = 0.5
+"""Seconds between two looks at the queue."""
+SWEEP = 10.0
+"""Seconds between two looks at what others are at work on, to take over what they left."""
+SWEPT = 1000
+"""Of the threads that are said to run, those looked at in one sweep."""
+BEAT = 10.0
+"""Seconds between two signs of life."""
+SPACE = ("donewhen_workers",)
+
+
+class Carrier(Protocol):
+    """What carries a thread on; an `Agent` does."""
+
+    async def carry(self, thread_id: str) -> Run: ...
+
+    def drain(self) -> None: ...
+
+
+OpenAgent = Callable[[ThreadInfo], Awaitable[Carrier]]
+"""The agent for a thread. A DoneWhenError leaves the thread to a person, with the reason."""
+
+
+class Worker:
+    """Carries on the threads of a queue, at most `concurrency` at once; more stay in the queue, in the database.
+
+    `await run()` works until `drain()`; `async with` works beside the block and drains at its end. Owners take turns:
+    each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying, is taken up
+    by the next worker that looks. One that fails by an error is tried again later, five times, then left to a person
+    (`donewhen resume`), with the reason in `ThreadInfo.metadata["problem"]`.
+    """
+
+    def __init__(
+        self, storage: Storage, queue: str, open_agent: OpenAgent, *, concurrency: int = 4, poll: float = POLL
+    ) -> None:
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
+        self.concurrency = concurrency
+        self.schedules = Schedules(storage)
+        self._storage, self._queue, self._open, self._poll = storage, queue, open_agent, poll
+        self._active: dict[str, asyncio.Task[None]] = {}
+        self._owners: dict[str, str] = {}
+        self._carriers: list[Carrier] = []
+        self._wake = asyncio.Event()
+        self._draining = False
+        self._task: asyncio.Task[None] | None = None
+        self._started = now_text()
+        self._swept = self._beaten = float("-inf")
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stopped()
+
+    def start(self) -> None:
+        """Work in the background."""
+        self._task = self._task or asyncio.create_task(self.run(), name=f"donewhen worker {self.id}")
+
+    async def stopped(self) -> None:
+        """Drain, and wait for it."""
+        self.drain()
+        if self._task is not None:
+            await self._task
+
+    def drain(self) -> None:
+        """Take up nothing more, and ask what is at work to stop at its next clean point."""
+        self._draining = True
+        for carrier in self._carriers:
+            carrier.drain()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Look at the queue now."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until drained. A database that cannot be reached is waited for."""
+        pause = self._poll
+        try:
+            while not self._draining:
+                try:
+                    await self._look()
+                    pause = self._poll
+                except StorageError:
+                    pause = min(2 * pause, 10.0)
+                self._wake.clear()
+                if not self._draining:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), pause)
+        finally:
+            if self._active:
+                await asyncio.gather(*self._active.values(), return_exceptions=True)
+            with suppress(StorageError):
+                async with self._storage.unlocked() as (_, store):
+                    await store.adelete(SPACE, self.id)
+
+    async def _look(self) -> None:
+        """Start what is due, take over what was left, take up what there is room for, and say that we are alive."""
+        now = asyncio.get_running_loop().time()
+        await self.schedules.start_due(self._queue)
+        if now - self._swept >= SWEEP:
+            self._swept = now
+            await self._sweep()
+        if (room := self.concurrency - len(self._active)) > 0:
+            async with self._storage.reader() as (_, store):
+                line = await store.threads.line(self._queue, now_text(), room + len(self._active))
+            mine = Counter(self._owners.values())
+            free = [(thread_id, owner) for thread_id, owner in line if thread_id not in self._active]
+            for thread_id, owner in sorted(free, key=lambda row: mine[row[1]])[:room]:
+                self._owners[thread_id] = owner
+                self._active[thread_id] = asyncio.create_task(self._take(thread_id), name=f"donewhen {thread_id}")
+        if now - self._beaten >= BEAT:
+            self._beaten = now
+            async with self._storage.unlocked() as (_, store):
+                await store.aput(SPACE, self.id, self._life(), index=False)
+
+    async def _sweep(self) -> None:
+        """Put back into the queue what is said to run and nobody works on: who did has died."""
+        async with self._storage.reader() as (_, store):
+            rows = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
+        for thread_id, _ in rows:
+            if thread_id in self._active:
+                continue
+            with suppress(ThreadBusy):
+                async with self._storage.session(thread_id) as (_, store):
+                    row = await read_row(store, thread_id) or {}
+                    tries = int(row.get("tries") or 0) + 1
+                    if row.get("status") != "running" or row.get("queue") != self._queue:
+                        continue
+                    left: Json = {"status": "queued", "due": now_text()}
+                    if tries > TRIES:
+                        metadata = {**(row.get("metadata") or {}), "problem": f"its worker died {TRIES} times"}
+                        left = {"status": "running", "queue": "", "metadata": metadata}
+                    await note_thread(store, thread_id, tries=tries, **left)
+
+    def _life(self) -> Json:
+        known = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
+        return {**known, "active": len(self._active), "concurrency": self.concurrency}
+
+    async def _take(self, thread_id: str) -> None:
+        try:
+            async with self._storage.reader() as (_, store):
+                row = await read_row(store, thread_id) or {}
+            if row.get("queue") != self._queue or self._draining:
+                return
+            carrier = await self._open(info_of(thread_id, row))
+            if carrier not in self._carriers:
+                self._carriers.append(carrier)
+            await carrier.carry(thread_id)
+        except (ThreadBusy, UnknownThread):
+            pass  # another worker is at it, or it was deleted
+        except Exception as error:
+            with suppress(DoneWhenError):  # then it is as cut off, and taken up again
+                await self._failed(thread_id, error)
+        finally:
+            self._active.pop(thread_id, None)
+            self._owners.pop(thread_id, None)
+            self._wake.set()
+
+    async def _failed(self, thread_id: str, error: Exception) -> None:
+        """Try it again later; after five times, or where it can never work, leave it to a person."""
+        async with self._storage.session(thread_id) as (_, store):
+            row = await read_row(store, thread_id) or {}
+            tries = int(row.get("tries") or 0) + 1
+            known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
+            change: dict[str, Any] = {"queue": ""} if known or tries >= TRIES else {}
+            due = (datetime.now(UTC) + timedelta(seconds=2**tries)).isoformat(timespec="milliseconds")
+            problem = f"{type(error).__name__}: {error}"[:500]
+            metadata = {**(row.get("metadata") or {}), "problem": problem}
+            status = "queued" if row.get("request") else "running"
+            await note_thread(store, thread_id, status=status, tries=tries, due=due, metadata=metadata, **change)

@@ -1,0 +1,197 @@
+"""Schedules: kept when they are confirmed, run at their moments by whoever looks, once, with what was approved."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, ScheduleError
+from donewhen.agent.storage import open_storage
+from donewhen.agent.work.engine import QUEUE
+from donewhen.agent.work.schedules import Schedules, due_moment
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
+from tests.storage_cases import STORAGES, fresh_url, key_of
+
+DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
+HOURLY = {"every_minutes": 60}
+
+
+class Post:
+    """A letter box."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    def send(self, text: str) -> str:
+        """Send a letter."""
+        self.sent.append(text)
+        return f"sent {text}"
+
+
+def reporting(schedule: dict[str, Any], runs: int = 0) -> ScriptedModel:
+    """Plans a recurring letter, and writes it in so many runs."""
+    plan = submit_plan([{"content": "send the report", "tools": ["send"]}], schedule=schedule)
+    work = [reply for _ in range(runs) for reply in (call("send", text="report"), finish_step("sent", "s1.1"))]
+    return ScriptedModel(roles={"triage": [plan], "execute": work})
+
+
+@pytest.fixture(params=STORAGES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
+
+
+async def confirmed(agent: Agent, **more: Any) -> str:
+    """The id of a schedule that a person confirmed."""
+    run = await agent.start("send the report", settings={"approvals": "plan"}, **more)
+    assert (await agent.resume(run, "approve")).status == "completed"
+    (schedule,) = await agent.schedules.list()
+    return schedule.id
+
+
+def hours(count: float) -> datetime:
+    return datetime.now(UTC) + timedelta(hours=count)
+
+
+async def test_a_confirmed_schedule_is_kept_and_runs_with_its_approval(storage: Any) -> None:
+    """P18, M2: nothing runs when it is confirmed; each moment is a run of its own, without planner or question."""
+    post, model = Post(), reporting(HOURLY, runs=2)
+    async with Agent(model, [post.send], storage=storage) as agent:
+        id = await confirmed(agent, owner="ann", metadata={"why": "habit"})
+        assert post.sent == []
+        shown = await agent.schedules.show(id)
+        assert (shown.status, shown.when, len(shown.next_runs)) == ("active", "every 60 minutes", 3)
+        assert await agent.schedules.start_due(QUEUE) == []
+        (first,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        assert await agent.schedules.start_due(QUEUE, hours(1.02)) == []
+        queued = await agent.info(first)
+        assert (queued.status, queued.owner, queued.metadata) == ("queued", "ann", {"why": "habit", "schedule": id})
+        assert (await agent.get(first)).status == "queued"
+        run = await agent.carry(first)
+        assert (run.status, post.sent) == ("completed", ["report"])
+        assert "(This is the run of 20" in run.goal
+        (second,) = await agent.schedules.start_due(QUEUE, hours(2.01))
+        assert (await agent.carry(second)).status == "completed"
+        assert (await agent.carry(second)).status == "completed"  # delivered again
+        assert post.sent == ["report", "report"]
+        assert (await agent.schedules.show(id)).last == {
+            "at": (await agent.schedules.show(id)).last["at"],  # type: ignore[index]
+            "thread_id": second,
+        }
+    model.assert_exhausted()
+
+
+async def test_many_workers_start_a_moment_once(storage: Any) -> None:
+    """P18, R04: eight look at once at what is due, and the moment has one thread."""
+    async with Agent(reporting(HOURLY), [Post().send], storage=storage) as agent:
+        await confirmed(agent)
+        found = await asyncio.gather(*(Schedules(storage).start_due(QUEUE, hours(1.01)) for _ in range(8)))
+        assert len([thread for threads in found for thread in threads]) == 1
+        assert len(await agent.threads(status="queued")) == 1
+
+
+async def test_pause_resume_run_and_delete(storage: Any) -> None:
+    """P18: people stop a schedule, go on with it, run it once beside its times, and forget it; overlap is refused."""
+    async with Agent(reporting(HOURLY), [Post().send], storage=storage) as agent:
+        id = await confirmed(agent)
+        assert (await agent.schedules.pause(id)).next_runs == []
+        assert await agent.schedules.start_due(QUEUE, hours(5)) == []
+        assert (await agent.schedules.resume(id)).status == "active"
+        thread = await agent.schedules.run(id)
+        with pytest.raises(ScheduleError, match=thread):
+            await agent.schedules.run(id)
+        assert await agent.schedules.start_due(QUEUE, hours(1.01)) == []
+        (skipped,) = (await agent.schedules.show(id)).skipped
+        assert skipped["why"] == "the run before had not ended"
+        await agent.schedules.delete(id)
+        assert await agent.schedules.list() == []
+        for verb in (agent.schedules.show, agent.schedules.pause, agent.schedules.run, agent.schedules.delete):
+            with pytest.raises(ScheduleError, match="there is no schedule"):
+                await verb(id)
+
+
+async def test_a_run_that_asks_waits_for_its_person(tmp_path: Path) -> None:
+    """P18: what the approval does not cover is asked, in the run's own thread; the next moment waits no less."""
+    plan = submit_plan([{"content": "look around", "tools": []}], schedule=HOURLY)
+    model = ScriptedModel(roles={"triage": [plan], "execute": [ask_user("Which month?")]})
+    async with Agent(model, storage=f"sqlite:///{tmp_path}/runs.db") as agent:
+        await confirmed(agent)
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+        assert (await agent.carry(thread)).status == "waiting"
+        (info,) = await agent.threads(status="waiting")
+        assert [pause["question"] for pause in info.pending] == ["Which month?"]
+        assert await agent.schedules.start_due(QUEUE, hours(2.01)) == []
+        await agent.resume(thread, {"type": "cancel"})
+        assert len(await agent.schedules.start_due(QUEUE, hours(3.01))) == 1
+
+
+async def test_a_plan_whose_tool_is_gone_says_so(tmp_path: Path) -> None:
+    """P18: the saved plan keeps today's rules; what cannot be done is an honest end, not another plan."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    async with Agent(reporting(HOURLY), [Post().send], storage=url) as agent:
+        await confirmed(agent)
+        (thread,) = await agent.schedules.start_due(QUEUE, hours(1.01))
+    async with Agent(ScriptedModel(roles={}), storage=url) as agent:
+        run = await agent.carry(thread)
+        assert (run.status, run.outcome and run.outcome["code"]) == ("failed", "no_plan")
+        assert "send" in run.answer
+
+
+async def test_work_that_has_begun_is_not_repeated(tmp_path: Path) -> None:
+    """P18: a plan in the place of one at work has no schedule; the planner is told."""
+    gone = ScriptedModel(
+        roles={
+            "triage": [submit_plan(["a"])],
+            "execute": [give_up("no", "failed")],
+            "plan": [submit_plan(["b"], schedule=HOURLY), lambda request: submit_plan(["c"])],
+        }
+    )
+    async with Agent(gone, storage="memory:", settings={"confirm": "never"}) as agent:
+        await agent.start("do it", settings={"limits": {"model_calls": 4}, "on_exhausted": "stop"})
+    assert "nothing here repeats this plan" in gone.requests[-1].text
+
+
+def row(schedule: dict[str, Any], **more: Any) -> dict[str, Any]:
+    begun = "2026-11-20T08:00:00+00:00"
+    return {"schedule": schedule, "seen": begun, "confirmed": begun, "skipped": [], **more}
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"2026-11-{text}:00+00:00")
+
+
+@pytest.mark.parametrize(
+    ("policy", "now", "busy", "run", "skipped"),
+    [
+        ("once", "20T08:59", False, None, 0),
+        ("once", "20T09:00", False, "20T09:00", 0),
+        ("once", "20T11:30", False, "20T11:00", 2),
+        ("once", "20T11:30", True, None, 3),
+        ("skip", "20T11:30", False, None, 3),
+        ("skip", "20T11:03", False, "20T11:00", 2),
+        ("all", "20T11:30", False, "20T09:00", 0),
+        ("all", "20T11:30", True, None, 0),
+    ],
+)
+def test_what_becomes_of_missed_moments(policy: str, now: str, busy: bool, run: str | None, skipped: int) -> None:
+    """P18: missed moments are left out, made up for by one run, or by all of them one after the other."""
+    kept = row({**HOURLY, "missed": policy})
+    moment, change = due_moment(kept, at(now), busy=busy)
+    assert moment == (at(run) if run else None)
+    assert len(change.get("skipped", ())) == skipped
+    if policy == "all" and moment:
+        following, _ = due_moment({**kept, **change}, at(now), busy=False)
+        assert following == at("20T10:00")
+
+
+def test_a_year_of_rest_is_made_up_for_by_one_run() -> None:
+    """P18: however long nothing ran, every look is short, and one run follows."""
+    kept, now = row({"every_minutes": 1}), datetime(2027, 11, 20, tzinfo=UTC)
+    moment: datetime | None = None
+    looks = 0
+    while moment is None:
+        moment, change = due_moment(kept, now, busy=False)
+        kept, looks = {**kept, **change}, looks + 1
+    assert (moment, looks) == (now, 53)
+    assert len(kept["skipped"]) == 10
