@@ -1,5 +1,6 @@
 """DoneWhen: a plan → confirm → execute agent runtime on LangGraph. Public names are imported when they are used."""
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,8 @@ _HOME = {
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
+        if problem := import_module("donewhen.state.errors").system_problem(sys.platform):
+            raise ImportError(problem)
         return getattr(import_module(f"donewhen.{_HOME.get(name, 'state.errors')}"), name)
     raise AttributeError(f"module 'donewhen' has no attribute {name!r}")
 

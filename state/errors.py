@@ -89,6 +89,13 @@ class ThreadWaiting(ResumeError):
     """The thread waits for an answer; a new goal would lose it."""
 
 
+def system_problem(platform: str) -> str | None:
+    """Why DoneWhen cannot run on a system, by the name that `sys.platform` gives it; None where it can."""
+    if platform in ("win32", "emscripten", "wasi"):
+        return f"DoneWhen runs on Linux and macOS, not on {platform}: its files need POSIX locks. On Windows, use WSL."
+    return None
+
+
 def validation_problems(error: ValidationError) -> list[str]:
     """Pydantic's complaints as sentences a model can act on: where, what, and what was given."""
     lines = []

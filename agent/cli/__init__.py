@@ -11,6 +11,12 @@ def main() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
 
+    from donewhen.state.errors import system_problem
+
+    if problem := system_problem(sys.platform):
+        print(f"donewhen: {problem}", file=sys.stderr)
+        sys.exit(2)
+
     from donewhen.agent.cli.app import app
 
     if isinstance(sys.stdout, io.TextIOWrapper):

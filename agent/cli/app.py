@@ -112,7 +112,8 @@ def run(
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
     def command() -> int:
-        from donewhen.agent.cli.session import OutputOptions, RunOptions, run_goal
+        from donewhen.agent.cli.options import RunOptions
+        from donewhen.agent.cli.session import OutputOptions, run_goal
 
         settings = {
             "confirm": confirm,
@@ -161,7 +162,8 @@ def resume(
     """Answer what a run waits for, or go on with one that was interrupted."""
 
     def command() -> int:
-        from donewhen.agent.cli.session import AnswerOptions, OutputOptions, resume_thread
+        from donewhen.agent.cli.options import AnswerOptions
+        from donewhen.agent.cli.session import OutputOptions, resume_thread
 
         reply = AnswerOptions(answer, approve, reject, cancel, answer_file, id)
         output = OutputOptions(storage, yes, json, events, quiet, once)

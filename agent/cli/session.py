@@ -4,18 +4,15 @@ The thread keeps its choices, so that resuming needs only the id.
 """
 
 import asyncio
-import base64
-import mimetypes
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
-from json import loads
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.asking import PROMPT
+from donewhen.agent.cli.options import NO_ANSWER, AnswerOptions, Choices, RunOptions, absolute, attached, chosen
 from donewhen.agent.cli.running import Desk, ReadyAgent, work
 from donewhen.agent.cli.terminal import Terminal, open_terminal
 from donewhen.agent.cli.views import Progress
@@ -24,52 +21,11 @@ from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.stream import RunStream
 from donewhen.agent.work.threads import ThreadInfo
 from donewhen.agent.workspace import workspace_tools
-from donewhen.graph.models.output import Form
 from donewhen.state.errors import ConfigError, GoalError, UnknownThread
 from donewhen.state.language.scripts import spoken
-from donewhen.state.ledger import KEYS, Limits
 
-NO_ANSWER: Any = object()
 SOME, ALL = 100, 1_000_000
 """Threads looked at for the latest one; all of them only where it is not among the first."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Everything `donewhen run` was told that a later `resume` must know. JSON."""
-
-    dir: str
-    """Absolute: the folder the tools may touch."""
-    model: str = DEMO
-    allow_commands: list[str] = field(default_factory=list)
-    mcp: str | None = None
-    """Absolute path of a file with `mcpServers`."""
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, kept: Mapping[str, Any]) -> "Choices":
-        """From what a thread keeps; raises ConfigError for a thread that was not started by the command."""
-        if not isinstance(kept.get("dir"), str):
-            raise ConfigError("this thread was not started by the command; resume it from the code that started it")
-        return cls(**{key: kept[key] for key in cls.__dataclass_fields__ if key in kept})
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """The options of `run`."""
-
-    goal: str
-    folder: Path
-    model: str | None
-    thread: str | None
-    commands: list[str]
-    stdin: bool
-    settings: dict[str, Any]
-    latest: bool = False
-    """Go on in the latest conversation."""
-    mcp: Path | None = None
-    output_schema: Path | None = None
-    images: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -103,43 +59,14 @@ class OutputOptions:
         return desk
 
 
-@dataclass(frozen=True)
-class AnswerOptions:
-    """The options of `resume` that answer; at most one of the first five."""
-
-    answer: str | None = None
-    approve: bool = False
-    reject: str | None = None
-    cancel: bool = False
-    file: Path | None = None
-    id: str | None = None
-
-    def value(self) -> Any:
-        """The answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
-        given = [
-            *([self.answer] if self.answer is not None else []),
-            *([{"type": "approve"}] if self.approve else []),
-            *([{"type": "reject", "message": self.reject}] if self.reject is not None else []),
-            *([{"type": "cancel"}] if self.cancel else []),
-            *([_file_text(self.file)] if self.file is not None else []),
-        ]
-        if len(given) > 1:
-            raise ConfigError("give one answer: --answer, --approve, --reject, --cancel or --answer-file")
-        if not given and self.id is not None:
-            raise ConfigError("--id says which question is answered; give the answer too")
-        if not given:
-            return NO_ANSWER
-        return given[0] if self.id is None else {self.id: given[0]}
-
-
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as it goes at this terminal."""
     config = configured(output.storage)
     goal = _goal(request, output.terminal(config))
-    images = [_attached(path) for path in request.images]
+    images = [attached(path) for path in request.images]
     terminal = output.terminal(config, goal)
     unasked = output.yes or request.settings.get("confirm") == "never"
-    choices = _choices(request, config, unattended=unasked and not terminal.interactive)
+    choices = chosen(request, config, unattended=unasked and not terminal.interactive)
     thread = _conversation(request, config, output.storage)
     if choices.model == DEMO and not output.quiet:
         hint = "" if config.model else f" {terminal.say('real')}"
@@ -161,7 +88,7 @@ def resume_thread(
     info = remembered(thread, config, output.storage)
     terminal = output.terminal(config, info.goal)
     choices = Choices.read(info.metadata)
-    choices = replace(choices, model=model or choices.model, dir=_folder(dir) if dir else choices.dir)
+    choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)
@@ -268,71 +195,3 @@ def _conversation(request: RunOptions, config: Config, storage: str | None) -> s
     if request.latest and request.thread:
         raise ConfigError("--resume goes on in the latest conversation; --thread names another: give one of them")
     return remembered("", config, storage, ended=True).thread_id if request.latest else request.thread
-
-
-def _folder(path: Path) -> str:
-    if not path.is_dir():
-        raise ConfigError(f"--dir {str(path)!r} is not a folder")
-    return str(path.resolve())
-
-
-def _choices(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
-    if request.mcp is not None and not request.mcp.is_file():
-        raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
-    settings = {key: value for key, value in request.settings.items() if value is not None}
-    settings["limits"] = dict(_limits(settings.get("limits") or ()))
-    if unattended:
-        settings.setdefault("on_exhausted", "deliver")
-    if "default_answer" in settings:  # a default answer is a policy of its own; a time, or `default`, alone is none
-        settings.setdefault("on_question", "default")
-    elif settings.get("on_question") == "default":
-        raise ConfigError("--on-question default needs --default-answer")
-    if "question_seconds" in settings and settings.get("on_question", "wait") == "wait":
-        raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
-    if request.output_schema is not None:
-        settings["output_schema"] = _schema(request.output_schema)
-    mcp = str(request.mcp.resolve()) if request.mcp else None
-    model = request.model or config.model or DEMO
-    return Choices(_folder(request.folder), model, request.commands, mcp, settings)
-
-
-def _schema(path: Path) -> dict[str, Any]:
-    """The JSON Schema in a file. Raises ConfigError where it is none."""
-    try:
-        return Form.of(loads(path.read_text(encoding="utf-8"))).schema
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--output-schema {str(path)!r} cannot be read: {error}") from None
-    except ConfigError as error:
-        raise ConfigError(f"--output-schema {str(path)!r}: {error}") from None
-
-
-def _attached(path: Path) -> dict[str, Any]:
-    """An image or another file as a content block. Raises ConfigError for what cannot be read or is too large."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"--image {str(path)!r} cannot be read: {error.strerror}") from None
-    mime = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    kind = mime.partition("/")[0]
-    kind = kind if kind in ("image", "audio", "video") else "file"
-    named = {"filename": path.name} if kind == "file" else {}
-    return {"type": kind, "base64": base64.b64encode(data).decode(), "mime_type": mime, **named}
-
-
-def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """Limits as they are written on the command line: `cost_usd=0.5`. Raises ConfigError."""
-    for text in given:
-        key, _, amount = text.partition("=")
-        try:
-            limit = {key.strip(): float(amount.strip().lstrip("$"))}
-            Limits.model_validate(limit)
-        except ValueError:  # pydantic's errors are ValueErrors
-            raise ConfigError(f"--limit {text!r} is no limit; write KEY=AMOUNT, KEY one of {', '.join(KEYS)}") from None
-        yield from limit.items()
-
-
-def _file_text(path: Path) -> str:
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--answer-file {str(path)!r} cannot be read: {error}") from None

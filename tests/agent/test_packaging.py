@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import donewhen
+from benchmarks.pythons import found, version_of
 from donewhen import testing
+from donewhen.state.errors import system_problem
 from tests.places import ROOT
 
 OWN = ("agent", "graph", "state", "prompts")
@@ -113,3 +115,33 @@ def test_the_public_names() -> None:
     assert all(getattr(testing, name) for name in testing.__all__)
     with pytest.raises(AttributeError, match="Agnet"):
         donewhen.Agnet  # noqa: B018
+
+
+ELSEWHERE = """
+import sys
+import asyncio, donewhen, donewhen.state.errors
+sys.platform = "win32"
+if sys.argv[1:] == ["command"]:
+    from donewhen.agent.cli import main
+    main()
+from donewhen import Agent
+"""
+
+
+def test_windows_gets_one_clear_error() -> None:
+    """L13: the import and the command say what is needed, before anything that does not exist there is imported."""
+    assert system_problem("linux") is system_problem("darwin") is None
+    for words, code in (([], 1), (["command"], 2)):
+        done = subprocess.run([sys.executable, "-c", ELSEWHERE, *words], capture_output=True, text=True)
+        assert done.returncode == code
+        assert done.stderr.strip().splitlines()[-1].endswith("On Windows, use WSL.")
+        assert "fcntl" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_interpreters_are_found_or_named() -> None:
+    """L5: `make pythons` tries the wheel on each Python that is here; what is not is skipped, not forgotten."""
+    ours = "{}.{}".format(*sys.version_info[:2])
+    assert found((ours, "3.99"))["3.99"] is None
+    assert version_of(sys.executable) == ours
+    assert version_of("/bin/false") == ""
