@@ -13,6 +13,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import catalogue, say, shown_options
+from donewhen.state.ledger import allowed
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.plan import Rules, read_plan, revision
 from donewhen.state.plan.planning import fresh_planning
@@ -82,13 +83,20 @@ def changing(plan: Json, deps: Deps, settings: Settings) -> Json:
 
 
 def propose(
-    plan: Json, approval: Json | None, settings: Settings, deps: Deps, language: str = "en", *, ask: bool = False
+    plan: Json,
+    approval: Json | None,
+    settings: Settings,
+    deps: Deps,
+    language: str = "en",
+    *,
+    granted: Mapping[str, float] | None = None,
+    ask: bool = False,
 ) -> Json:
     """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
 
     Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
     always is: only a person can say that the time is the one that was meant (P18). `ask`: something in it is for a
-    person to approve, whatever the policy.
+    person to approve, whatever the policy. `granted` is what people added to the limits, or took from them.
     """
     changes = difference(approval["plan"], plan, language) if approval else None
     changed = changing(plan, deps, settings)
@@ -108,7 +116,7 @@ def propose(
         "step": None,
         "plan": plan,
         "revision": plan["revision"],
-        "limits": settings.limits.model_dump(exclude_none=True),
+        "limits": allowed(settings.limits, granted),
         "writes": sorted(name for name, free in changed["writes"].items() if free),
         **({"next_runs": upcoming(plan["schedule"], datetime.now(UTC))} if plan.get("schedule") else {}),
         **({"changes": changes} if changes else {}),
@@ -167,16 +175,17 @@ def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, 
 def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str, at: str) -> Json:
     """The update of the run for an answer to a plan that waits; an edited plan must have passed `edited_plan`."""
     row = {**decision_row(pending, answer.kind, answer.text, by, at), "revision": pending["revision"]}
+    row |= {"limits": answer.amounts} if answer.amounts else {}
+    granted = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
     approval = values.get("approval")
     if answer.kind in ("approve", "edit"):
         plan = pending["plan"] if answer.kind == "approve" else answer.plan
         assert plan is not None
         before = approval["plan"] if approval else None
         given = {**consent(plan, by), "before": before}
-        limits = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
-        row |= {"approved_revision": plan["revision"]} | ({"limits": answer.amounts} if limits else {})
+        row |= {"approved_revision": plan["revision"]}
         ending: Json = {"ending": _scheduled(plan, values.get("language", "en"), at)} if plan.get("schedule") else {}
-        return {"approvals": [row], "plan": plan, "approval": given, "granted": limits, **ending}
+        return {"approvals": [row], "plan": plan, "approval": given, "granted": granted, **ending}
     if answer.kind == "cancel" or not (approval or answer.text):
         # The receipt is about what was approved before, else about what was not.
         kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
@@ -193,7 +202,7 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
     if planning.get("failure"):
         again["phase"] = "draft"
     plan = approval["plan"] if approval else None
-    return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text}
+    return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text, "granted": granted}
 
 
 def _scheduled(plan: Mapping[str, Any], language: str, at: str) -> Json:
@@ -218,7 +227,7 @@ def changed_since(values: Mapping[str, Any], deps: Deps, settings: Settings) -> 
     if isinstance(read, list):
         reason = "the plan was changed from outside and breaks the rules: " + "; ".join(read)
         return {"plan": approval["plan"]} if approval else {"ending": {"code": "no_plan", "reason": reason}}
-    update = propose(read, approval, settings, deps, values.get("language", "en"))
+    update = propose(read, approval, settings, deps, values.get("language", "en"), granted=values.get("granted"))
     if approval and update.get("approval"):
         update["approval"]["before"] = approval["plan"]
     return update

@@ -61,7 +61,7 @@ def asked_again(values: Mapping[str, Any], pending: Json, problem: str, draft: s
     """
     again = {**pending, "problem": problem, "draft": draft or pending.get("draft")}
     messages = values["messages"]
-    if typed_reply(messages) is None:
+    if typed_reply(messages) is None and not problem:
         return {"pending": again}
     closed = closing(messages, pending, f"Not understood: {problem}" if problem else "Left open.")
     again["tool_call_id"] = call_id()

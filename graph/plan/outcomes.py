@@ -112,7 +112,8 @@ def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Sett
     modes = _mode(planning, mode, reason, runtime)
     emit(runtime, "plan", plan=whole)
     ask = planning.get("promoted") == f"{PROMOTED}write"
-    update = propose(whole, state.get("approval"), settings, deps, _language(state), ask=ask)
+    language, granted = _language(state), (state.get("account") or {}).get("granted")
+    update = propose(whole, state.get("approval"), settings, deps, language, granted=granted, ask=ask)
     return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
 
 

@@ -3,15 +3,25 @@
 import math
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from donewhen.state.language.texts import Unclear, say, unclear
+from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, say, unclear
 from donewhen.state.ledger import KEYS
 
 FRACTIONS = ("cost_usd", "active_seconds")
-ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "seconds": "active_seconds"}
-FILLER = frozenset(["extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ","])
+ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "costs": "cost_usd", "seconds": "active_seconds"}
+FILLER = frozenset([
+    "extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ",", "und", "et", "y",
+    "和", "と", "、", "：",
+])  # fmt: skip
+AT_MOST = re.compile(
+    r"\b(?:(?:no|not) more than|at most|up to|max(?:imum|imal)?\.?|only|höchstens|nicht mehr als|nur"
+    r"|au (?:plus|maximum)|pas plus de|como máximo|no más de|solo)(?=\s|$)|最多|不超过|上限は?|最大"
+)
+"""Words of a limit that say no more than that it is one."""
 THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+COMMA = re.compile(r"(?<=\d),(?=\d{1,2}(?!\d))")
 MONEY = re.compile(r"(?:us)?\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*\$")
 TWO_WORDS = re.compile(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
 TOKEN = re.compile(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
@@ -51,8 +61,8 @@ def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | U
 
 def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
     """(key, number) in either order; a number alone belongs to the exhausted key."""
-    folded = THOUSANDS.sub("", text.casefold())
-    named = re.search("usd|dollar", folded)
+    folded = _in_english(AT_MOST.sub(" ", COMMA.sub(".", THOUSANDS.sub("", text.casefold()))))
+    named = re.search("usd|dollar|cost", folded)
     money = MONEY.sub(lambda found: f" {found[1] or found[2]} {'' if named else 'cost_usd'} ", folded)
     plain = TWO_WORDS.sub(r"\1_", money)
     words = [word for word in TOKEN.findall(plain) if word not in FILLER]
@@ -65,6 +75,28 @@ def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
     if len(names) != len(numbers):
         return unclear("unpaired", text)
     return list(zip(names, numbers, strict=True))
+
+
+def _in_english(text: str) -> str:
+    """The text with the names of amounts in any language as keys of the ledger."""
+    for name, key in _named():
+        text = re.sub(rf"(?<![a-zà-ÿ]){re.escape(name)}(?![a-zà-ÿ])", f" {key} ", text)
+    return text
+
+
+@cache
+def _named() -> list[tuple[str, str]]:
+    """Names of amounts in the other languages and their keys, the longest names first."""
+    names = {
+        name.casefold(): key
+        for language in LANGUAGES
+        if language != "en"
+        for section in ("amounts", "meter")
+        for key, said in catalogue(language)[section].items()
+        if key in KEYS
+        for name in said.split("|")
+    }
+    return sorted(names.items(), key=lambda pair: -len(pair[0]))
 
 
 def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:

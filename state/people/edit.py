@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
-from donewhen.state.language.words import plain, substance, word
+from donewhen.state.language.words import only_words, plain, refuses, substance, word
 from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json, looks_like_json
-from donewhen.state.people.sheet import STEP_LINE, PlanSheet, StepText, read_sheet
+from donewhen.state.people.sheet import HEADING, STEP_LINE, PlanSheet, StepText, read_sheet
 from donewhen.state.plan.schedule import DAYS
 
 CRON = re.compile(r"cron\s+([^(]+)\(")
@@ -46,7 +46,7 @@ def edit_plan(
     """
     edit = decode_json(fields.get("plan"))
     if isinstance(edit, str):
-        return _from_text(edit, plan, read_sheet(shown), limits)
+        return _from_text(edit, plan, shown, limits)
     if isinstance(edit, Mapping):
         fields = edit
     elif edit is not None:
@@ -62,9 +62,10 @@ def edit_plan(
 
 
 def is_plan_text(text: str, plan: Mapping[str, Any]) -> bool:
-    """Whether a text holds steps of this plan, by their ids."""
-    ids = {step.get("id") for step in plan.get("steps") or []}
-    return any((step := STEP_LINE.match(line)) and step["id"] in ids for line in text.splitlines())
+    """Whether a text is this plan and not words about one of its steps: steps by their ids, all of them or a title."""
+    lines, ids = text.splitlines(), {step.get("id") for step in plan.get("steps") or []}
+    found = {step["id"] for line in lines if (step := STEP_LINE.match(line))} & ids
+    return found == ids or bool(found and any(map(HEADING.match, lines)))
 
 
 def _edit(edited: Mapping[str, Any], plan: Mapping[str, Any], limits: dict[str, float], feedback: str = "") -> PlanEdit:
@@ -85,32 +86,22 @@ def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, fl
 
 
 def _from_text(
-    text: str, plan: Mapping[str, Any], shown: PlanSheet, limits: Mapping[str, Any] | None
+    text: str, plan: Mapping[str, Any], shown_text: str, limits: Mapping[str, Any] | None
 ) -> PlanEdit | Unclear | None:
     if not text.strip():
         return unclear("empty_plan")
     if looks_like_json(text):
         return _json_problem(text)
-    sheet = read_sheet(text)
+    sheet, shown = read_sheet(text), read_sheet(shown_text)
     if not sheet.steps:
         return None
-    known: dict[str | None, tuple[StepText, Any]] = {
-        step.id: (step, original) for step, original in zip(shown.steps, plan.get("steps") or [], strict=False)
-    }
-    steps = []
-    for step in sheet.steps:
-        before, original = known.get(step.id or "", (None, {}))
-        steps.append(_read_step(step, before, original, sheet.problems))
+    steps = _read_steps(sheet, shown, plan)
     goal = plan.get("done_when") or []
     if sheet.goal.fields != shown.goal.fields:
         goal = _read_criteria(sheet.goal, shown.goal, goal, sheet.problems)
     schedule = _read_schedule(sheet, shown, plan.get("schedule"))
-    number, said = sheet.notes.get("limits", (0, ""))
-    asked = _changed_limits(said, limits)
-    if isinstance(asked, Unclear):
-        sheet.problems.append(unclear("limits_line", line=number, reasons=[asked]))
-        asked = {}
-    feedback = _beside(sheet, shown.title)
+    asked = _read_limits_line(sheet, limits)
+    feedback = _beside(sheet, {_bare(line) for line in shown_text.splitlines()}, {step.id for step in shown.steps})
     if sheet.problems:
         return unclear("edit", reasons=sheet.problems[:5])
     title = plan.get("title") if sheet.title in (None, shown.title) else sheet.title
@@ -128,13 +119,53 @@ def _json_problem(text: str) -> Unclear:
     return unclear("plan_json")
 
 
-def _beside(sheet: PlanSheet, title: str | None) -> str:
-    """What stands above and below the plan; words that only agree or thank say nothing beside the edit."""
-    lines = [(number, line) for number, line in sheet.beside if line != title]
+def _read_steps(sheet: PlanSheet, shown: PlanSheet, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The steps as written; one without an id that reads as one that was shown is that one."""
+    pairs = list(zip(shown.steps, plan.get("steps") or [], strict=False))
+    written = {step.id for step in sheet.steps}
+    by_id = {step.id: (step, original) for step, original in pairs}
+    by_content = {step.content: (step, original) for step, original in pairs if step.id not in written}
+    steps = []
+    for step in sheet.steps:
+        found = by_id.get(step.id) if step.id else by_content.pop(step.content, None)
+        before, original = found or (None, {})
+        steps.append(_read_step(step, before, original, sheet.problems))
+    return steps
+
+
+def _read_limits_line(sheet: PlanSheet, limits: Mapping[str, Any] | None) -> dict[str, float]:
+    """Limits as their line says, or one beside the plan that says nothing but limits; without such a line, none."""
+    number, said = sheet.notes.get("limits", (0, ""))
+    if not said:
+        alone = [(at, line) for at, line in sheet.beside if isinstance(read_limits(line), dict)]
+        sheet.beside = [each for each in sheet.beside if each not in alone]
+        number, said = (alone[0][0], ", ".join(line for _, line in alone)) if alone else (0, "")
+    asked = _changed_limits(said, limits)
+    if isinstance(asked, Unclear):
+        sheet.problems.append(unclear("limits_line", line=number, reasons=[asked]))
+        return {}
+    return asked
+
+
+def _bare(line: str) -> str:
+    """A line's words without its marks."""
+    return " ".join(re.sub(r"[*_#>`\\]|^\s*[-•]", " ", line).split())
+
+
+def _beside(sheet: PlanSheet, shown: set[str], ids: set[str | None]) -> str:
+    """What stands above and below the plan; words that only agree or thank say nothing beside the edit.
+
+    Lines of the plan that lost their marks are no feedback; one that names a step's id was meant as that step.
+    """
+    lines = [(number, line) for number, line in sheet.beside if _bare(line) not in shown]
+    for number, line in lines:
+        if any(f"[{id}]" in line for id in ids):
+            sheet.problems.append(unclear("line", line, line=number))
     text = "\n".join(line for _, line in lines)
-    if lines and word(text) != "yes" and not substance(text):
+    courtesy = word(text) == "yes" or (only_words(text) and not refuses(text) and word(text) is None)
+    if lines and not courtesy and not substance(text):
         sheet.problems.append(unclear("beside", text, line=lines[0][0]))
-    return "" if word(text) == "yes" else text
+    return "" if courtesy else text
 
 
 def _read_schedule(sheet: PlanSheet, shown: PlanSheet, schedule: Any) -> Any:

@@ -38,7 +38,8 @@ class Answer:
     arguments: dict[str, Any] | None = None
     """kind `edit` of a tool call: the arguments to run it with."""
     amounts: dict[str, float] = field(default_factory=dict)
-    """kind `extend`: how much more, by ledger key; all positive. kind `edit` of a plan: what each limit should be."""
+    """kind `extend`: how much more, by ledger key; all positive. kinds `edit` and `reject` of a plan: what each limit
+    should be."""
 
 
 def meaning(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
@@ -119,7 +120,7 @@ def _edited_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear |
     if given.text and word(given.text) != "yes":
         return unclear("yes_but", given.text)
     if edit.feedback:
-        return Answer("reject", edit.feedback, plan=edit.plan if edit.changed else None)
+        return Answer("reject", edit.feedback, plan=edit.plan if edit.changed else None, amounts=edit.limits)
     changed = edit.changed or edit.limits
     return Answer("edit", plan=edit.plan, amounts=edit.limits) if changed else Answer("approve")
 

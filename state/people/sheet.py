@@ -6,10 +6,17 @@ from functools import cache
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import plain
+from donewhen.state.people.shapes import FENCE
 
-STEP_LINE = re.compile(r"^ {0,2}\d+[.)]\s+(?:\[(?P<id>[^\]\s]+)\]\s*)?(?P<text>.*)$")
-COUNT_LINE = re.compile(r"^_[^_]*\d[^_]*_\s*$")
+STEP_LINE = re.compile(
+    r"^ {0,2}(?:\*\*)?\d+\\?[.)](?:\*\*)?\s+(?:\*\*)?(?:\\?\[(?P<id>[^\]\s\\]+)\\?\](?:\*\*)?\s*)?(?P<text>.*)$"
+)
+COUNT_LINE = re.compile(r"^(?P<mark>[_*])[^_*]*\d[^_*]*(?P=mark)\s*$")
+STRUCK = re.compile(r"^\s*(?:(?:[-*•]|\d+[.)])\s+)?~~.*~~\s*$")
+"""A line that is crossed out, and so is not there; nor are the lines of a step below it."""
+RULER = re.compile(r"^\s*(?:[-*_=~]\s*){2,}$")
 HEADING = re.compile(r"^#{1,6}\s+(?P<text>.*)$")
+BULLETS = ("-", "*", "•")
 FIELDS = ("done_when", "check", "judge", "executor", "tools", "after")
 SHOWN = ("upcoming", "covers")
 """Lines at the foot that only tell, and are not read."""
@@ -50,45 +57,72 @@ def _labels() -> tuple[re.Pattern[str], re.Pattern[str], dict[str, str]]:
     inside, below = (
         "|".join(re.escape(name) for name, key in names.items() if (key in FIELDS) is lines) for lines in (True, False)
     )
-    field_line = re.compile(rf"^ {{0,4}}[-*•]\s+(?P<name>{inside})\s*[:：]\s*(?P<text>.*)$", re.IGNORECASE)
+    done_when = "|".join(re.escape(name) for name, key in names.items() if key == FIELDS[0])
+    field_line = re.compile(
+        rf"^ {{0,4}}[-*•]\s+\**(?:(?P<name>{inside})\s*[:：]\**\s*|(?P<first>{done_when})\s+(?=\S))(?P<text>.*)$",
+        re.IGNORECASE,
+    )
     return field_line, re.compile(rf"^\**(?P<name>{below})\s*[:：]\**\s*(?P<text>.*)$", re.IGNORECASE), names
 
 
 def read_sheet(text: str) -> PlanSheet:
     """The lines of the text, each as what it is. Prose between steps belongs to nothing, and is a problem."""
-    sheet, after = PlanSheet(), list[tuple[int, str]]()
+    sheet, after, crossed_out = PlanSheet(), list[tuple[int, str]](), False
     field_line, note_line, names = _labels()
-    for number, line in enumerate(text.replace("\t", "    ").splitlines(), 1):
+    for number, line in enumerate(unfenced(text).replace("\t", "    ").splitlines(), 1):
         step, entry, note, heading = (kind.match(line) for kind in (STEP_LINE, field_line, note_line, HEADING))
-        if not line.strip() or COUNT_LINE.match(line):
+        name = names[plain(entry["name"] or entry["first"])] if entry else ""
+        if STRUCK.match(line):
+            crossed_out = crossed_out or bool(STEP_LINE.match(line.replace("~~", "")))
+            continue
+        crossed_out = crossed_out and line.startswith("   ")
+        if crossed_out or not line.strip() or RULER.match(line) or COUNT_LINE.match(line):
             continue
         if note:
             sheet.notes[names[plain(note["name"])]] = (number, note["text"].strip())
         elif heading and not sheet.steps and sheet.title is None:
             sheet.title = heading["text"].strip()
-        elif entry and not sheet.steps and names[plain(entry["name"])] in FIELDS[:3]:
-            sheet.goal.fields.append((names[plain(entry["name"])], entry["text"].strip()))
+        elif entry and not sheet.steps and name in FIELDS[:3]:
+            sheet.goal.fields.append((name, entry["text"].strip()))
             sheet.goal.lines.append(number)
         elif step or (entry and sheet.steps):
             sheet.problems += [_unread(*each) for each in after]
             after = []
             if step:
-                sheet.steps.append(StepText(step["id"], step["text"].strip()))
+                sheet.steps.append(StepText(step["id"], _paired(step["text"].strip())))
             elif entry:
-                sheet.steps[-1].fields.append((names[plain(entry["name"])], entry["text"].strip()))
+                sheet.steps[-1].fields.append((name, entry["text"].strip()))
                 sheet.steps[-1].lines.append(number)
-        elif sheet.steps and not after and not sheet.notes and line.startswith("   "):
+        elif sheet.steps and not after and not sheet.notes and _continues(line):
             _continue(sheet.steps[-1], line.strip())
         elif sheet.steps:
             after.append((number, line))
+        elif entry:
+            sheet.problems.append(_unread(number, line))
         else:
             sheet.beside.append((number, line.strip()))
     for number, line in after:
-        if line.lstrip().startswith(("-", "*", "•")):
+        if line.lstrip().startswith(BULLETS):
             sheet.problems.append(_unread(number, line))
         else:
             sheet.beside.append((number, line.strip()))
     return sheet
+
+
+def unfenced(text: str) -> str:
+    """The text out of the one fence that it stands in, each line where it was."""
+    fenced = FENCE.match(text)
+    return f"\n{fenced['body']}" if fenced else text
+
+
+def _paired(text: str) -> str:
+    """The text without the end of an emphasis that began before it."""
+    return text.removesuffix("**").rstrip() if text.count("**") == 1 else text
+
+
+def _continues(line: str) -> bool:
+    """Whether it goes on with what stands above it: indented, a bullet more deeply than the lines of a step."""
+    return line.startswith("     ") or (line.startswith("   ") and not line.lstrip().startswith(BULLETS))
 
 
 def _unread(number: int, line: str) -> Unclear:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from donewhen.state.language.texts import LANGUAGES, catalogue
 from donewhen.state.people.answers import Answer, draft_of, read_answer
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.text import plan_text
@@ -159,9 +160,100 @@ def test_natural_edits_in_a_text_box(text: str, expected: Answer) -> None:
     assert edited(text) == expected
 
 
+GERMAN, CHINESE, FRENCH, SPANISH, JAPANESE = (
+    plan_text(PLAN, limits=LIMITS, language=language) for language in ("de", "zh", "fr", "es", "ja")
+)
+TEN = Answer("edit", plan=SAME, amounts={"rounds": 10})
+CHEAP = Answer("edit", plan=SAME, amounts={"rounds": 10, "cost_usd": 0.2})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # what an editor or a client makes of the text
+        (edited_text("_3 steps, moderate_", "*3 steps, moderate*"), Answer("approve")),
+        (edited_text("_3 steps, moderate_", "3 steps, moderate"), Answer("approve")),
+        (f"```markdown\n{SHOWN}```", Answer("approve")),
+        (edited_text("1. [s1] Read", "**1. [s1]** Read"), Answer("approve")),
+        (edited_text("1. [s1] Read", "1\\. \\[s1\\] Read"), Answer("approve")),
+        (SHOWN.replace("[s1] ", "").replace("[s2] ", "").replace("[s3] ", ""), Answer("approve")),
+        (f"{SHOWN}\n---\n", Answer("approve")),
+        (GERMAN.replace("# Total", "## Total"), Answer("approve")),
+        # courtesy beside the plan is neither feedback nor a problem
+        (f"{SHOWN}\nThanks!", Answer("approve")),
+        (f"Passt so, danke.\n\n{GERMAN}", Answer("approve")),
+        (f"Me parece bien\n\n{SPANISH}", Answer("approve")),
+        # limits, as people write them
+        (FRENCH.split("**Limites")[0], Answer("approve")),
+        (edited_text("rounds 40", "max 10 rounds"), TEN),
+        (edited_text("rounds 40, cost_usd 0.5", "at most 10 rounds and $0.20"), CHEAP),
+        (edited_text("rounds 40, cost_usd 0.5", "rounds: 10, cost: $0.20"), CHEAP),
+        (GERMAN.replace("rounds 40, cost_usd 0.5", "höchstens 10 Runden und 0,20 $"), CHEAP),
+        (CHINESE.replace("rounds 40", "最多 10 轮"), TEN),
+        (edited_text("**Limits:** rounds 40, cost_usd 0.5", "no more than 10 rounds"), TEN),
+        # what is crossed out is not there, with all that belongs to it
+        (edited_text("3. [s3] Tell the user", "~~3. [s3] Tell the user~~"), [PLAN["steps"][0], PLAN["steps"][1]]),
+        (
+            edited_text("2. [s2] Write the total - to out.txt", "~~2. [s2] Write the total - to out.txt~~"),
+            [PLAN["steps"][0], PLAN["steps"][2]],
+        ),
+        # feedback beside the plan, with what was changed in it
+        (f"请不要读草稿。\n\n{CHINESE}", Answer("reject", "请不要读草稿。")),
+        (f"{JAPANESE}\n下書きは読まないでください。", Answer("reject", "下書きは読まないでください。")),
+        (
+            edited_text("rounds 40", "rounds 10") + "\nKeep it short please.",
+            Answer("reject", "Keep it short please.", amounts={"rounds": 10}),
+        ),
+        (
+            edited_text("out.txt holds the total", "out.txt holds the total\n   - done when it is one line"),
+            with_step(
+                1,
+                done_when=[PLAN["steps"][1]["done_when"][0], {"text": "it is one line", "check": None, "judge": False}],
+            ),
+        ),
+    ],
+    ids=lambda value: str(value)[-40:],
+)
+def test_what_a_stranger_makes_of_a_plan_in_a_text_box(text: str, expected: Any) -> None:
+    """U3, Q2, C03: nothing that was written vanishes: it is the edit, feedback beside it, or named."""
+    if isinstance(expected, list):
+        expected = {**SAME, "steps": expected}
+    if isinstance(expected, dict):
+        expected = Answer("edit", plan=expected)
+    shown = [each for each in LANGUAGES if f"- {catalogue(each)['plan']['done_when']}: Every file was read" in text]
+    assert read_answer(hitl("plan", plan=text), pending("plan", language=shown[0])) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Please make it shorter",
+        "No, don't touch sales.csv",
+        "no, use EUR",
+        "Step 2 should use EUR",
+        "s2: use EUR",
+        "2. [s2] Write the sum to out.md instead",
+        "1. use EUR\n2. skip the drafts",
+        "- use EUR\n- skip the drafts",
+        "Nein, erst die Entwürfe löschen",
+        "Non, utilise plutôt l'autre fichier",
+        "No, usa el otro archivo",
+        "不要，先读草稿",
+        "いいえ、先に下書きを読んでください",
+    ],
+)
+def test_a_rejection_with_its_reason_stays_one(text: str) -> None:
+    """U3, C02: words about a plan or one of its steps, typed or sent with the button, are never taken for an edit."""
+    assert read_answer(text, pending("plan")) == Answer("reject", text)
+    assert read_answer({"type": "reject", "message": text}, pending("plan")) == Answer("reject", text)
+
+
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        (edited_text("3. [s3]", "> use EUR here\n3. [s3]"), "line 20 “> use EUR here”"),
+        (edited_text("3. [s3]", "   - mail it\n3. [s3]"), "line 20 “- mail it”"),
+        (edited_text("1. [s1] Read", "[s1] Read"), "line 5 “[s1] Read every CSV file.”"),
         (edited_text("3. [s3]", "and then\n3. [s3]"), "line 20 “and then”"),
         (edited_text("3. [s3] Tell the user", "3. [s3] Tell the user\n- mail it"), "line 21 “- mail it”"),
         (edited_text('list_files {"path": "."} expects', "list_files everything"), "line 11 “list_files everything"),
