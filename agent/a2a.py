@@ -1,9 +1,319 @@
-"""Agents elsewhere, over the A2A protocol. Needs the extra `a2a`."""
+"""Agents elsewhere as executors, over the A2A protocol. Needs the extra `a2a`: pip install 'donewhen[a2a]'.
 
-from donewhen.graph.executors.executor import Executor
+What is sent is written down before it is sent. After a crash the task is found again: by its id, or by the message's
+id among the tasks of the conversation; only what never arrived is sent again, under the same id.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from uuid import NAMESPACE_URL, uuid5
+
+from langchain_core.messages import AIMessage
+
+from donewhen.graph.executors.executor import Card, Executor
+from donewhen.graph.executors.leg import Leg, Report
+from donewhen.graph.tools.call import NotTheTools
+from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
+from donewhen.state.graph_state import Json
+
+if TYPE_CHECKING:
+    import httpx
+    from a2a.client import Client
+    from a2a.types import AgentCard, Message, Part, StreamResponse, Task
+
+NAMESPACE = ("donewhen", "remote")
+"""In the store: what was sent to whom, by the key of the leg."""
+SCHEME = "a2a:"
+SILENCE = 300.0
+"""Seconds without a word after which a connection is given up; the task is then asked for."""
+UNKNOWN_TASKS = 100
+"""Of one conversation, looked through for a message."""
 
 
 def connected(address: str) -> Executor:
-    """The executor at an address: `a2a:https://…`. Raises ConfigError for any other."""
-    raise ConfigError(f"{address!r}")
+    """The executor at an address, `a2a:https://…`. Raises ConfigError for any other."""
+    return Executor(remote=RemoteAgent(address))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A card, and when it was fetched."""
+
+    card: "AgentCard"
+    at: float
+
+
+@dataclass
+class RemoteAgent:
+    """An A2A agent. Nothing is opened before the first plan or step.
+
+    `url`: of the agent, with or without `a2a:` before it; its card is at `/.well-known/agent-card.json` below it.
+    `headers`: sent with every request, for instance `{"Authorization": "Bearer …"}`, and only to the host of `url`.
+    `refresh`: seconds after which the card is fetched anew. `poll`: seconds between two looks at a task that works.
+    Raises ConfigError for a URL that is none, ImportError without the extra.
+    """
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    refresh: float = 300.0
+    poll: float = 1.0
+    _known: _Known | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.url = self.url.removeprefix(SCHEME).rstrip("/")
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"{self.url!r} is no address of an A2A agent: use a2a:https://host/path")
+        try:
+            import a2a  # noqa: F401
+        except ImportError:
+            raise ConfigError("remote agents need the extra a2a: pip install 'donewhen[a2a]'") from None
+
+    async def card(self) -> Card | None:
+        """What the agent says of itself: the last card for `refresh` seconds, and while a new one cannot be had."""
+        try:
+            async with self._http() as http:
+                found = await self._card(http)
+        except _errors():
+            if self._known is None:
+                return None
+            found = self._known.card
+        skills = (f"{skill.name}: {skill.description}".strip(": ") for skill in found.skills)
+        return Card(": ".join(filter(None, (found.name, found.description))), tuple(skills))
+
+    async def work(self, leg: Leg) -> Report:
+        """Send the brief or the answer, unless that was done, and follow the task until it ends or asks."""
+        said: list[str] = []
+        try:
+            async with self._http() as http:
+                client = await self._client(http)
+                task = await self._begun(client, leg) or await self._sent(client, leg, said)
+                if isinstance(task, str):
+                    return Report(task, said=[AIMessage(task)])
+                while _name(task) in ("SUBMITTED", "WORKING", "UNSPECIFIED"):
+                    await asyncio.sleep(self.poll)
+                    task = await _got(client, task.id)
+        except ConfigError as error:
+            return Report(failed=str(error))
+        except _errors() as error:
+            return Report(failed=self._refusal(error))
+        return self._report(task, said)
+
+    # What is known of it ----------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _http(self) -> AsyncIterator["httpx.AsyncClient"]:
+        import httpx
+
+        async with httpx.AsyncClient(headers=dict(self.headers), timeout=httpx.Timeout(30, read=SILENCE)) as http:
+            yield http
+
+    async def _card(self, http: "httpx.AsyncClient") -> "AgentCard":
+        from a2a.client import A2ACardResolver
+
+        now = time.monotonic()
+        if self._known is None or now - self._known.at > self.refresh:
+            self._known = _Known(await A2ACardResolver(http, self.url).get_agent_card(), now)
+        return self._known.card
+
+    async def _client(self, http: "httpx.AsyncClient") -> "Client":
+        from a2a.client import ClientConfig, ClientFactory
+
+        card = await self._card(http)
+        own = urlsplit(self.url)
+        hosts = {urlsplit(each.url).netloc for each in card.supported_interfaces}
+        if self.headers and hosts - {own.netloc}:
+            foreign = ", ".join(sorted(hosts - {own.netloc}))
+            raise ConfigError(f"the card of {self.url} names another host, {foreign}; credentials are not sent there")
+        return ClientFactory(ClientConfig(httpx_client=http)).create(card)
+
+    # A leg -------------------------------------------------------------------------------------------------------
+
+    async def _begun(self, client: "Client", leg: Leg) -> "Task | None":
+        """The task that has this leg's message already; None if it was never sent, or never arrived."""
+        note = await self._note(leg)
+        if note is None:
+            return None
+        if note["answered"]:
+            return await _got(client, note["task"])
+        if note["task"]:
+            found = await _found(client, note["task"])
+            tasks = [found] if found else []
+        else:
+            tasks = await _listed(client, self._context(leg))
+        return next((task for task in tasks if _holds(task, _message_id(leg.key))), None)
+
+    async def _sent(self, client: "Client", leg: Leg, said: list[str]) -> "Task | str":
+        """Send the message and listen while the agent speaks: the task as it stands then, or a plain answer."""
+        from a2a.types import SendMessageRequest, Task
+
+        message = self._message(leg)
+        await self._remember(leg, {"task": message.task_id, "answered": False})
+        task, arrived = Task(id=message.task_id, context_id=message.context_id), False
+        try:
+            async for event in client.send_message(SendMessageRequest(message=message)):
+                if event.WhichOneof("payload") == "message":
+                    return _text(event.message.parts)
+                _absorb(task, event, leg, said)
+                if task.id and not arrived:
+                    arrived = True
+                    await self._remember(leg, {"task": task.id, "answered": True})
+        except _errors():
+            if not arrived:
+                raise
+        return await _got(client, task.id) if task.id else "(the agent said nothing)"
+
+    def _message(self, leg: Leg) -> "Message":
+        from a2a.helpers import new_data_part, new_text_part
+        from a2a.types import Message, Role
+
+        task, text = "", leg.brief
+        data: dict[str, Any] = {}
+        for id, answer in leg.answers.items():
+            task, _, interrupt = id.partition(" ")
+            data |= {interrupt: answer} if interrupt else {}
+            text = answer if isinstance(answer, str) else str(answer)
+        resume = next(iter(data.values())) if len(data) == 1 else data
+        part = new_data_part({"resume": resume}) if data else new_text_part(text)
+        ids = {"message_id": _message_id(leg.key), "context_id": self._context(leg), "task_id": task}
+        return Message(role=Role.ROLE_USER, parts=[part], **ids)
+
+    def _context(self, leg: Leg) -> str:
+        """The conversation: the same for all steps that go on with one another."""
+        return str(uuid5(NAMESPACE_URL, "\n".join((self.url, leg.thread_id, leg.name, leg.conversation))))
+
+    async def _note(self, leg: Leg) -> Json | None:
+        try:
+            item = await leg.store.aget((*NAMESPACE, label(leg.thread_id)), leg.key) if leg.store else None
+        except Exception as error:
+            raise NotTheTools(error) from error
+        return dict(item.value) if item else None
+
+    async def _remember(self, leg: Leg, note: Json) -> None:
+        """Durable before this returns."""
+        try:
+            if leg.store:
+                await leg.store.aput((*NAMESPACE, label(leg.thread_id)), leg.key, note, index=False)
+        except Exception as error:
+            raise NotTheTools(error) from error
+
+    # What it came to -----------------------------------------------------------------------------------------------
+
+    def _report(self, task: "Task", said: Sequence[str]) -> Report:
+        state, told = _name(task), _text(task.status.message.parts)
+        messages = [AIMessage(text) for text in said]
+        if state == "COMPLETED":
+            text = "\n\n".join(filter(None, (_text(artifact.parts) for artifact in task.artifacts))) or told
+            return Report(text or _last_words(task), said=[*messages, AIMessage(text)] if text else messages)
+        if state == "INPUT_REQUIRED":
+            return Report(asks=_asks(task), said=messages)
+        if state == "AUTH_REQUIRED":
+            hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
+            why = told or "no reason given"
+            return Report(failed=f"The agent at {self.url} requires authentication: {why}. {hint}")
+        return Report(failed=f"The agent at {self.url} ended the task as {state.lower()}: {told or 'no reason given'}")
+
+    def _refusal(self, error: Exception) -> str:
+        told = f"{type(error).__name__}: {error}"[:1000]
+        if any(code in told for code in ("401", "403")):
+            hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
+            return f"The agent at {self.url} requires authentication ({told}). {hint}"
+        return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {told}"
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """What goes wrong between two machines."""
+    import httpx
+    from a2a.utils.errors import A2AError
+    from google.protobuf.json_format import ParseError
+
+    return (httpx.HTTPError, A2AError, ParseError, ValueError)
+
+
+def _message_id(key: str) -> str:
+    """Of a leg's message: the same however often it is sent."""
+    return str(uuid5(NAMESPACE_URL, key))
+
+
+def _name(task: "Task") -> str:
+    from a2a.types import TaskState
+
+    return str(TaskState.Name(task.status.state)).removeprefix("TASK_STATE_")
+
+
+async def _got(client: "Client", id: str) -> "Task":
+    from a2a.types import GetTaskRequest
+
+    return await client.get_task(GetTaskRequest(id=id))
+
+
+async def _found(client: "Client", id: str) -> "Task | None":
+    """The task, or None if the agent does not know it (any more)."""
+    from a2a.types import TaskNotFoundError
+
+    with suppress(TaskNotFoundError):
+        return await _got(client, id)
+    return None
+
+
+async def _listed(client: "Client", context: str) -> "list[Task]":
+    """The tasks of a conversation; none where the agent does not list them."""
+    from a2a.types import ListTasksRequest
+    from a2a.utils.errors import A2AError
+
+    try:
+        listed = await client.list_tasks(ListTasksRequest(context_id=context, page_size=UNKNOWN_TASKS))
+    except A2AError:
+        return []
+    return [task for row in listed.tasks if (task := await _found(client, row.id))]
+
+
+def _holds(task: "Task", message_id: str) -> bool:
+    return any(message.message_id == message_id for message in task.history)
+
+
+def _absorb(task: "Task", event: "StreamResponse", leg: Leg, said: list[str]) -> None:
+    """Take from an event which task it is about, and tell people what the agent says meanwhile."""
+    kind = event.WhichOneof("payload")
+    if kind == "task":
+        task.CopyFrom(event.task)
+    elif kind == "status_update":
+        task.id = event.status_update.task_id
+        if text := _text(event.status_update.status.message.parts):
+            said.append(text)
+            leg.tell(f"{text}\n")
+    elif kind == "artifact_update":
+        task.id = event.artifact_update.task_id
+
+
+def _asks(task: "Task") -> list[tuple[str, Any]]:
+    """What it needs to know. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
+    from a2a.helpers import get_data_parts
+
+    parts = [part for artifact in task.artifacts for part in artifact.parts]
+    data = [each for each in get_data_parts(parts) if isinstance(each, Mapping) and {"id", "value"} <= set(each)]
+    if data:
+        return [(f"{task.id} {each['id']}", each["value"]) for each in data]
+    return [(task.id, _text(task.status.message.parts) or _last_words(task) or "What should I do?")]
+
+
+def _text(parts: "Sequence[Part]") -> str:
+    """The texts, and data as JSON."""
+    from a2a.helpers import get_data_parts, get_text_parts
+
+    texts = [*get_text_parts(parts), *(json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts))]
+    return "\n".join(filter(None, texts)).strip()
+
+
+def _last_words(task: "Task") -> str:
+    from a2a.types import Role
+
+    spoken = [text for one in task.history if one.role == Role.ROLE_AGENT and (text := _text(one.parts))]
+    return spoken[-1] if spoken else ""

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from donewhen.agent.a2a import RemoteAgent
     from donewhen.agent.agent import Agent
     from donewhen.agent.run import Run
     from donewhen.agent.stream import RunStream
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "ModelError",
-    "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream",
+    "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "RemoteAgent", "ResumeError", "Run", "RunStream",
     "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo",
     "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
+    "RemoteAgent": "agent.a2a",
     "Run": "agent.run",
     "ThreadInfo": "agent.work.threads",
     "RunStream": "agent.stream",

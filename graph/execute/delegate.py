@@ -6,6 +6,7 @@ What it asks is asked in the run; the answers start the next leg of its work.
 import asyncio
 import inspect
 from collections.abc import Mapping
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,7 +61,11 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
 def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
     """What the executor gets; the keys are put in where the call is made."""
     saver = (config.get("configurable") or {}).get("__pregel_checkpointer")
-    id = state["step"]["id"]
+    id, here = state["step"]["id"], copy_context()
+
+    def tell(text: str) -> None:
+        here.copy().run(emit, runtime, "speech", step=id, text=text)
+
     return Leg(
         brief="",
         key="",
@@ -71,7 +76,7 @@ def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableCo
         answers=resumes(call),
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
-        tell=lambda text: emit(runtime, "speech", step=id, text=text),
+        tell=tell,
     )
 
 
