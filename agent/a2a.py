@@ -33,6 +33,9 @@ NAMESPACE = ("donewhen", "remote")
 SCHEME = "a2a:"
 SILENCE = 300.0
 """Seconds without a word after which a connection is given up; the task is then asked for."""
+UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
+LANGGRAPH = "https://langchain.com/a2a/"
+"""How the extensions of LangGraph's servers begin."""
 UNKNOWN_TASKS = 100
 """Of one conversation, looked through for a message."""
 
@@ -97,9 +100,9 @@ class RemoteAgent:
                 task = await self._begun(client, leg) or await self._sent(client, leg, said)
                 if isinstance(task, str):
                     return Report(task, said=[AIMessage(task)])
-                while _name(task) in ("SUBMITTED", "WORKING", "UNSPECIFIED"):
+                while _name(task) in UNDER_WAY:
                     await asyncio.sleep(self.poll)
-                    task = await _got(client, task.id)
+                    task = await self._looked_at(client, task.id)
         except ConfigError as error:
             return Report(failed=str(error))
         except _errors() as error:
@@ -132,7 +135,21 @@ class RemoteAgent:
         if self.headers and hosts - {own.netloc}:
             foreign = ", ".join(sorted(hosts - {own.netloc}))
             raise ConfigError(f"the card of {self.url} names another host, {foreign}; credentials are not sent there")
-        return ClientFactory(ClientConfig(httpx_client=http)).create(card)
+        return ClientFactory(ClientConfig(httpx_client=http, streaming=not self._langgraph)).create(card)
+
+    @property
+    def _langgraph(self) -> bool:
+        """Whether it is a LangGraph server. Of its stream only the first event is as the protocol has it, and a task
+        that is asked for has no artifacts, and may seem complete for a moment before it is seen to ask."""
+        extensions = self._known.card.capabilities.extensions if self._known else ()
+        return any(each.uri.startswith(LANGGRAPH) for each in extensions)
+
+    async def _looked_at(self, client: "Client", id: str) -> "Task":
+        task = await _got(client, id)
+        if self._langgraph and _name(task) == "COMPLETED":
+            await asyncio.sleep(self.poll)
+            return await _got(client, id)
+        return task
 
     # A leg -------------------------------------------------------------------------------------------------------
 
@@ -142,7 +159,7 @@ class RemoteAgent:
         if note is None:
             return None
         if note["answered"]:
-            return await _got(client, note["task"])
+            return await self._looked_at(client, note["task"])
         if note["task"]:
             found = await _found(client, note["task"])
             tasks = [found] if found else []
@@ -168,7 +185,9 @@ class RemoteAgent:
         except _errors():
             if not arrived:
                 raise
-        return await _got(client, task.id) if task.id else "(the agent said nothing)"
+        if not task.id:
+            return "(the agent said nothing)"
+        return task if _name(task) not in UNDER_WAY else await _got(client, task.id)
 
     def _message(self, leg: Leg) -> "Message":
         from a2a.helpers import new_data_part, new_text_part
@@ -210,8 +229,10 @@ class RemoteAgent:
         state, told = _name(task), _text(task.status.message.parts)
         messages = [AIMessage(text) for text in said]
         if state == "COMPLETED":
-            text = "\n\n".join(filter(None, (_text(artifact.parts) for artifact in task.artifacts))) or told
-            return Report(text or _last_words(task), said=[*messages, AIMessage(text)] if text else messages)
+            made = "\n\n".join(filter(None, (_text(artifact.parts) for artifact in task.artifacts)))
+            words = [_last_words(task), told] if self._langgraph else [told, _last_words(task)]
+            text = next(filter(None, (made, *words)), "")
+            return Report(text, said=[*messages, AIMessage(text)])
         if state == "INPUT_REQUIRED":
             return Report(asks=_asks(task), said=messages)
         if state == "AUTH_REQUIRED":

@@ -15,11 +15,15 @@ from uuid import UUID
 
 import httpx
 import pytest
+from langgraph.store.memory import InMemoryStore
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
+from donewhen import RemoteAgent
+from donewhen.graph.executors.leg import Leg
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
+from tests.flows import one_step, play
 from tests.places import ROOT
 
 PLAN = submit_plan(
@@ -38,7 +42,7 @@ def script(messages: list[Any], tools: list[Any]) -> Any:
         return answer("Hello to you.") if "hello" in messages[1].text else PLAN
     if role.startswith("You write the answer"):
         return "There is one file, and the colour is green."
-    step = "s1" if '<step id="s1">' in messages[1].text else "s2"
+    step = messages[1].text.rsplit('<step id="', 1)[1].split('"')[0]  # a goal may hold the brief of another run
     if step == "s1":
         return finish_step("a.txt", evidence=("s1.1", "a.txt")) if "[s1.1]" in text else call("list_files")
     return (
@@ -203,6 +207,31 @@ async def test_speech_streams_as_events(client: LangGraphClient) -> None:
         if part.event.startswith("custom") and part.data.get("type") == "speech":
             pieces.append(part.data["text"])
     assert "".join(pieces) == "Hello to you."
+
+
+async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, client: LangGraphClient) -> None:
+    """M5, U10: over the server's A2A endpoint: its plan and its question are asked there, its answer comes back; the
+    same leg again finds what came of it."""
+    assistant = (await client.assistants.search(graph_id="agent"))[0]["assistant_id"]
+    address = f"a2a:{server}/a2a/{assistant}"
+    model = one_step([finish_step("The colour is green.", ("s1.3", "green"))], executor="far")
+    flow = await play(model, executors={"far": address}, goal="look around", answers=["approve", "2"])
+    assert flow.status == "completed"
+    assert "Look around" in flow.pauses[0]["question"]
+    assert "Which colour?" in flow.pauses[1]["question"]
+    assert flow.journal[2]["text"] == "There is one file, and the colour is green."
+    assert "- far: agent: Plans a goal" in model.requests[0].messages[1].text
+    remote, store = RemoteAgent(address, poll=0.1), InMemoryStore()
+    leg = Leg("hello", "k1", "k1", "far", "t", "", store=store, tell=str)
+    first = await remote.work(leg)
+    assert first.output == "Hello to you."
+    for forgotten in (False, True):  # and where the crash came before the task's id was known
+        if forgotten:
+            await store.aput(("donewhen", "remote", "t"), "k1", {"task": "", "answered": False})
+        assert (await remote.work(leg)).output == "Hello to you."
+    thread = max(await client.threads.search(), key=lambda each: each["created_at"])
+    said = [message["type"] for message in thread["values"]["messages"]]
+    assert said == ["human", "ai"]
 
 
 def as_user(url: str, token: str) -> LangGraphClient:
