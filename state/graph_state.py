@@ -101,6 +101,8 @@ class Planning(TypedDict, total=False):
     """What the user answered in this run."""
     approval: Json | None
     kept_steps: SeldomDict
+    begun: SeldomDict
+    """Steps that were begun and are not finished, id → content."""
     allowance: SeldomDict
     attachments: SeldomList
     known: SeldomList

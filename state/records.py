@@ -7,9 +7,10 @@ from typing_extensions import TypedDict
 from donewhen.state.graph_state import Json
 
 StepStatus = Literal[
-    "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted"
+    "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted", "stale"
 ]  # fmt: skip
-"""`ready`: left off where the step goes on by itself; `waiting`: for a person. From `done` on it has ended."""
+"""`ready`: left off where the step goes on by itself; `waiting`: for a person. From `done` on it has ended.
+`stale`: it was done, and another step does it again, because what it rests on no longer holds."""
 PauseKind = Literal["plan", "question", "tool", "budget", "effect"]
 
 

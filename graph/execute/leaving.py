@@ -35,7 +35,7 @@ def leave(
     """
     record = {**state["record"], **change}
     claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
-    record["wrote"] = [] if record["status"] == "done" else claims
+    record["wrote"] = claims
     before = record.pop("spent_before", {})
     record["spent"] = add(before, add(state.get("spent"), spent))
     id = state["step"]["id"]

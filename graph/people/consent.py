@@ -1,10 +1,12 @@
 """Consent to a plan: the rules a plan must keep, whether somebody is asked, and what an answer changes. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+
+from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
@@ -16,7 +18,8 @@ from donewhen.state.language.texts import catalogue, say, shown_options
 from donewhen.state.ledger import allowed
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.plan import Rules, read_plan, revision
-from donewhen.state.plan.planning import fresh_planning
+from donewhen.state.plan.planning import begun, fresh_planning
+from donewhen.state.plan.reopening import joined
 from donewhen.state.plan.revisions import difference
 from donewhen.state.plan.schedule import upcoming
 from donewhen.state.plan.steps import fresh_records
@@ -28,7 +31,11 @@ UNDER_WAY = ("pending", "running", "ready", "waiting")
 
 
 def plan_rules(
-    deps: Deps, settings: Settings, finished: Mapping[str, Any] | None = None, before: Json | None = None
+    deps: Deps,
+    settings: Settings,
+    finished: Mapping[str, Any] | None = None,
+    before: Json | None = None,
+    begun: Mapping[str, str] | None = None,
 ) -> Rules:
     """What a plan may refer to in this run, whoever proposes it. `before` is the plan that it takes the place of.
 
@@ -48,21 +55,13 @@ def plan_rules(
         finished=finished or {},
         used=frozenset(step["id"] for step in (before or {}).get("steps", ())),
         repeats=deps.repeats and before is None,
+        begun=begun or {},
     )
 
 
 def _check_problems(toolbox: Toolbox, name: str, paths: Sequence[str], arguments: Any) -> list[str]:
     outside = path_problem(arguments, paths, toolbox.get(name)) if isinstance(arguments, Mapping) else None
     return [*toolbox.problems(name, arguments), *([outside] if outside else [])]
-
-
-def with_finished(plan: Json, finished: Mapping[str, Json]) -> Json:
-    """A replan with the finished steps in front, as they were: nothing finished runs again."""
-    if not finished:
-        return plan
-    steps = [*finished.values(), *(step for step in plan["steps"] if step["id"] not in finished)]
-    whole = {**plan, "steps": steps}
-    return {**whole, "revision": revision(whole)}
 
 
 def consent(plan: Json, by: str) -> Json:
@@ -147,7 +146,8 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
 
     A problem leaves the pause and the plan as they were. What is finished stays in the plan, as it was.
     """
-    finished = (values.get("planning") or {}).get("finished") or {}
+    planning = values.get("planning") or {}
+    finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in planning.get("stale", ())}
     done = {step["id"]: step for step in pending["plan"]["steps"] if step["id"] in finished}
     edited = dict(answer.plan or {})
     steps = edited.get("steps") if isinstance(edited.get("steps"), list) else []
@@ -156,11 +156,12 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
     if done:
         edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
-    rules = plan_rules(deps, settings, finished, pending["plan"])
+    rules = plan_rules(deps, settings, finished, pending["plan"], begun(values))
     plan = read_plan(edited, replace(rules, repeats=deps.repeats and not values.get("approval")))
-    if isinstance(plan, list):
-        return "the edited plan cannot be taken: " + "; ".join(plan)
-    return with_finished(plan, done)
+    whole = plan if isinstance(plan, list) else joined(plan, (values.get("approval") or {}).get("plan"), done)
+    if isinstance(whole, list):
+        return "the edited plan cannot be taken: " + "; ".join(whole)
+    return whole[0]
 
 
 def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, at: str) -> Json:
@@ -195,7 +196,7 @@ def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by:
     if not answer.text:
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
-    known = {key: planning[key] for key in ("failure", "finished", "promoted") if planning.get(key)}
+    known = {key: planning[key] for key in ("failure", "finished", "promoted", "tried") if planning.get(key)}
     again = fresh_planning(
         planning["number"] + 1, feedback=answer.text, proposal=answer.plan or pending["plan"], **known
     )
@@ -241,15 +242,17 @@ def put_to_work(values: Mapping[str, Any], at: str) -> Json:
     approval, records = values.get("approval"), values.get("steps") or {}
     if not approval or approval.get("at_work"):
         return {}
-    plan = approval["plan"]
-    steps = fresh_records(plan, records, approval.get("before"))
+    plan, stale = approval["plan"], (values.get("planning") or {}).get("stale") or []
+    steps = fresh_records(plan, records, approval.get("before"), stale)
     ids = {step["id"] for step in plan["steps"]}
     over: Json = {"status": "skipped", "reason": "not in the plan any more", "waiting": None, "calls": []}
     gone = {id: over for id, record in records.items() if id not in ids and record.get("status") in UNDER_WAY}
     update: Json = {
-        "steps": merge_records({**steps, **gone}, _replaced(approval, records)),
+        "steps": merge_records({**steps, **gone}, _replaced(approval, records, stale)),
         "approval": {**approval, "before": None, "at_work": True},
     }
+    if stale:
+        update |= _reopened(values, stale)
     said = [row.get("approved_revision") for row in values.get("approvals") or ()]
     if approval["revision"] not in said:
         shown = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
@@ -259,13 +262,24 @@ def put_to_work(values: Mapping[str, Any], at: str) -> Json:
     return update
 
 
-def _replaced(approval: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
-    """Steps of the plan before that are not done and not in this one: what they were, and by what they were replaced.
+def _reopened(values: Mapping[str, Any], stale: Collection[str]) -> Json:
+    """What was written by steps that are done again is nobody's: the same write once more is for a person to decide."""
+    records = values.get("steps") or {}
+    wrote = {claim for id in stale for claim in records.get(id, {}).get("wrote") or ()}
+    left = [claim for claim in values.get("claims") or () if claim not in wrote]
+    return {"planning": {**values["planning"], "stale": []}, **({"claims": Overwrite(left)} if wrote else {})}
 
-    A failed step that is gone from the plan must not be gone from the receipt.
+
+def _replaced(approval: Mapping[str, Any], records: Mapping[str, Any], stale: Collection[str]) -> Json:
+    """Steps of the plan before that are not in this one and not done, or done again: what they were, by what replaced.
+
+    A failed step that is gone from the plan must not be gone from the receipt, nor one whose result holds no longer.
     """
     plan, before = approval["plan"], approval.get("before") or {"steps": []}
     ids, old = {step["id"] for step in plan["steps"]}, {step["id"]: step for step in before["steps"]}
     instead = [step["id"] for step in plan["steps"] if old.get(step["id"]) != step]
-    gone = [step for id, step in old.items() if id not in ids and records.get(id, {}).get("status") != "done"]
-    return {s["id"]: {"replaced": {"content": s["content"], "by": approval["by"], "instead": instead}} for s in gone}
+    gone = [step for id, step in old.items() if id not in ids]
+    left = [s for s in gone if records.get(s["id"], {}).get("status") != "done" or s["id"] in stale]
+    rows = {s["id"]: {"replaced": {"content": s["content"], "by": approval["by"], "instead": instead}} for s in left}
+    over = {"status": "stale", "reason": "what it rests on no longer holds"}
+    return {id: {**row, **over} if records.get(id, {}).get("status") == "done" else row for id, row in rows.items()}

@@ -11,12 +11,14 @@ from donewhen.graph.models.output import Form
 from donewhen.graph.models.reading import Decision, Unusable
 from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
-from donewhen.graph.people.consent import propose, with_finished
+from donewhen.graph.people.consent import propose
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.state.graph_state import Json, Planning
+from donewhen.state.language.texts import say
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.modes import PROMOTED, mode_row
+from donewhen.state.plan.reopening import joined, work_of
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
@@ -26,6 +28,10 @@ from donewhen.state.settings import Settings
 
 NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."
+)
+REPEATED = (
+    "this is, step for step, what failed already; find another way, or ask_user, or decline. If it should be tried "
+    "again as it is, ask_user whether to"
 )
 ANSWER_CHARS = 20_000
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
@@ -93,8 +99,13 @@ def _fresh(state: Planning) -> list[AnyMessage]:
     return list(state.get("transcript", ())[state.get("kept", 0) :])
 
 
-def planned(state: Planning, plan: Json, runtime: Runtime[Settings], deps: Deps) -> Planning:
-    """A plan: on to the careful draft if the triage wants one, else to consent."""
+def planned(
+    state: Planning, message: AIMessage, decision: Decision, plan: Json, runtime: Runtime[Settings], deps: Deps
+) -> Planning:
+    """A plan: on to the careful draft if the triage wants one, else to consent. Not one that failed already."""
+    tried = () if state["planning"].get("feedback") else state["planning"].get("tried", ())
+    if work_of(plan, state.get("kept_steps") or {}) in tried:
+        return _repeated(state, message, decision, runtime, deps)
     planning = {**state["planning"], "corrections": 0}
     if plan.get("speak"):
         emit(runtime, "speech", step=None, text=plan["speak"])
@@ -104,8 +115,28 @@ def planned(state: Planning, plan: Json, runtime: Runtime[Settings], deps: Deps)
     return _proposed(planning, plan, state, runtime, deps)
 
 
+def _repeated(
+    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps
+) -> Planning:
+    """The work that failed already, proposed again: the planner is told, then a person; else it ends here (M7)."""
+    planning, settings = state["planning"], settings_of(runtime)
+    if not planning.get("repeat_told"):
+        told: Planning = {**state, "planning": {**planning, "repeat_told": True}}
+        return corrected(told, message, Unusable([REPEATED]), runtime, deps, legal_now(planning["phase"], settings))
+    emit(runtime, "note", text="The planner proposes again what failed already.")
+    if settings.alone:
+        return fail(state, runtime, deps, "no_plan", "what failed already was planned again")
+    steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
+    question = say(_language(state), "ask", "repeated", steps=steps[:500])
+    again: Planning = {**state, "planning": {**planning, "tried": []}}
+    return asks(again, message, Decision("ask_user", {"question": question}, id=decision.id), runtime, deps)
+
+
 def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
-    whole, settings = with_finished(plan, state.get("kept_steps") or {}), settings_of(runtime)
+    settings = settings_of(runtime)
+    found = joined(plan, (state.get("approval") or {}).get("plan"), state.get("kept_steps") or {})
+    assert isinstance(found, tuple), found
+    whole, stale = found
     count = len(whole["steps"])
     reason = planning.get("reason") or ("one step is enough" if count == 1 else f"it takes {count} steps")
     mode: Mode = "plan" if count > 1 or planning.get("promoted") else "step"
@@ -114,7 +145,7 @@ def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Sett
     ask = planning.get("promoted") == f"{PROMOTED}write"
     language, granted = _language(state), (state.get("account") or {}).get("granted")
     update = propose(whole, state.get("approval"), settings, deps, language, granted=granted, ask=ask)
-    return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
+    return {"planning": {**planning, "open": False, "stale": stale}, **modes, **update}  # type: ignore[typeddict-item]
 
 
 def _mode(planning: Json, mode: Mode, reason: str, runtime: Runtime[Settings]) -> Planning:

@@ -37,6 +37,7 @@ from donewhen.state.language.scripts import other_script
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
+from donewhen.state.plan.reopening import joined
 from donewhen.state.reading.decisions import control_tools
 from donewhen.state.settings import Settings
 
@@ -146,12 +147,7 @@ def _acted(
         outcome = Unusable([ALONE], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        before = (state.get("approval") or {}).get("plan")
-        rules = plan_rules(deps, settings, state["brief"].get("finished"), before)
-        rules = replace(rules, max_steps=1) if settings.mode == "step" else rules
-        found = read_plan(outcome.arguments, rules)
-        if isinstance(found, dict) and (extra := left_out(outcome.arguments)):
-            emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+        found = _read(state, outcome.arguments, runtime, deps)
         why = str(outcome.arguments.get("reason") or planning.get("reason") or "")
         state = {**state, "planning": {**state["planning"], "reason": why}}
         outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
@@ -164,7 +160,7 @@ def _acted(
     if isinstance(outcome, Unusable):
         return corrected(state, reply.message, outcome, runtime, deps, legal)
     if plan:
-        return planned(state, plan, runtime, deps)
+        return planned(state, kept(reply.message), outcome, plan, runtime, deps)
     if outcome.kind == "calls":
         return looks(state, kept(reply.message), outcome)
     if outcome.kind == "answer":
@@ -174,6 +170,19 @@ def _acted(
         return update
     decided = {"ask_user": asks, "decline": declined}[outcome.kind]
     return decided(state, kept(reply.message), outcome, runtime, deps)
+
+
+def _read(state: Planning, written: Json, runtime: Runtime[Settings], deps: Deps) -> Json | list[str]:
+    """The plan as it was written, or all that is wrong with it, also beside what is finished."""
+    settings, before = settings_of(runtime), (state.get("approval") or {}).get("plan")
+    rules = plan_rules(deps, settings, state["brief"].get("finished"), before, state.get("begun"))
+    found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)
+    if isinstance(found, list):
+        return found
+    if extra := left_out(written):
+        emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+    whole = joined(found, before, state.get("kept_steps") or {})
+    return whole if isinstance(whole, list) else found
 
 
 def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:

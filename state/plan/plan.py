@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
+from string import ascii_lowercase
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -10,7 +11,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.errors import validation_problems
 from donewhen.state.plan.rules import Rules as Rules
-from donewhen.state.plan.rules import broken_rules, only_executor
+from donewhen.state.plan.rules import broken_rules, folded, only_executor
 from donewhen.state.plan.rules import near as near
 from donewhen.state.plan.schedule import Schedule
 from donewhen.state.plan.written import ignored, in_order, plan_fields
@@ -73,6 +74,7 @@ class PlanStep(BaseModel):
     )
     executor: str | None = None
     tools: Names = Field(default=None, description="tools this step needs; approving the plan approves them")
+    replaces: Names = Field(default=None, description="finished steps that this one does again; in a replan")
 
 
 def _complexity(value: Any) -> Any:
@@ -131,7 +133,10 @@ class PlanJson(TypedDict):
 
 
 def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
-    """The plan as it goes into state, with ids and revision, or everything that is wrong with it."""
+    """The plan as it goes into state, with ids and revision, or everything that is wrong with it.
+
+    Beside that, `replaces` (id → finished ids) where it does finished steps again; see `joined`.
+    """
     if not isinstance(value, Mapping | list):
         return ["a plan is an object with title and steps"]
     steps = value if isinstance(value, list) else value.get("steps")
@@ -153,11 +158,28 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     data = plan.model_dump(mode="json")
     for step in data["steps"]:
         step["executor"] = step["executor"] or only_executor(step, rules)
+    _renamed(data["steps"], rules)
     in_order(data["steps"])
     _as_of_the_step(data)
     if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
-    return {**data, "revision": revision(data)}
+    replaces = {step["id"]: olds for step in data["steps"] if (olds := step.pop("replaces"))}
+    return {**data, "revision": revision(data), **({"replaces": replaces} if replaces else {})}
+
+
+def _renamed(steps: list[dict[str, Any]], rules: Rules) -> None:
+    """Other work under the id of a step that was begun gets an id of its own (in place): nothing is called like it."""
+    taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.begun}
+    names: dict[str, str] = {}
+    for step in steps:
+        old = step["id"]
+        if old in rules.begun and folded(rules.begun[old]) != folded(step["content"]):
+            free = (f"{old[:36]}{suffix}" for suffix in (*ascii_lowercase[1:], *(f"_{n}" for n in range(2, 1000))))
+            names[old] = step["id"] = next(name for name in free if name not in taken)
+            taken.add(step["id"])
+    for step in steps:
+        if step["depends_on"]:
+            step["depends_on"] = [names.get(need, need) for need in step["depends_on"]]
 
 
 def left_out(value: Any) -> list[str]:

@@ -8,6 +8,7 @@ from donewhen.state.ledger import remaining
 from donewhen.state.plan.modes import FORCED, PROMOTION, mode_of
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.progress import RESERVE
+from donewhen.state.plan.reopening import work_of
 from donewhen.state.proof.journal import said_by_user
 from donewhen.state.settings import Settings
 
@@ -59,11 +60,25 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         "turn": values.get("turn", 1),
         "approval": values.get("approval"),
         "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
+        "begun": begun(values),
         "allowance": left,
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "transcript": transcript,
         "kept": len(transcript),
     }
+
+
+def begun(values: Mapping[str, Any]) -> dict[str, str]:
+    """Steps of this request that were begun and are not finished, id → content, of whichever plan."""
+    records, contents = values.get("steps") or {}, {}
+    for id, record in records.items():
+        if record.get("replaced"):
+            contents[id] = record["replaced"]["content"]
+    for step in (values.get("plan") or {}).get("steps", ()):
+        record = records.get(step["id"], {})
+        if record.get("status", "pending") not in ("pending", "done") and (record.get("rounds") or record["observed"]):
+            contents[step["id"]] = step["content"]
+    return contents
 
 
 def _done(values: Mapping[str, Any]) -> list[Json]:
@@ -88,5 +103,7 @@ def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = N
     }
     number = values["planning"]["number"] + 1
     phase = "draft" if failure else "triage"
-    more = {"promoted": promoted} if promoted else {}
+    more: Json = {"promoted": promoted} if promoted else {}
+    if failure and values.get("plan"):
+        more["tried"] = [*(values["planning"].get("tried") or ()), work_of(values["plan"], finished)]
     return fresh_planning(number, phase=phase, failure=failure, feedback=feedback, finished=finished, **more)

@@ -1,5 +1,6 @@
 """What a plan may refer to, and everything in it that refers to nothing: names the offender and the near matches."""
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -11,6 +12,7 @@ MOST_PROBLEMS = 20
 """Said of one plan; who mends these sees the rest."""
 MOST_CRITERIA = 30
 CONTENT_CHARS = 4000
+_SUFFIX = re.compile(r"[a-z]|[-_].+")
 RESERVED_IDS = frozenset({"p", "goal", "plan", "confirm", "deliver", "budget", "failure"})
 PlannedStep = Mapping[str, Any]
 
@@ -36,6 +38,8 @@ class Rules:
     """Ids of steps that there were before; a step without an id does not get one of them."""
     repeats: bool = True
     """Whether a plan may have a schedule: somebody carries it out, and no work of this request has begun."""
+    begun: Mapping[str, str] = field(default_factory=dict)
+    """Steps that were begun and are not finished, id → content; other work does not get their ids."""
 
 
 def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
@@ -43,7 +47,7 @@ def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]]
     problems = chain(_criteria("the goal", goal, rules), _each(steps, rules))
     if found := list(islice(problems, MOST_PROBLEMS)):
         return found
-    return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := _circle(steps)) else []
+    return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := circle_of(steps)) else []
 
 
 def _each(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
@@ -67,8 +71,24 @@ def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
             yield f"two steps have the id {id!r}; ids are unique"
         seen.add(id)
         done = rules.finished.get(id)
-        if done is not None and _folded(done["content"]) != _folded(step["content"]):
-            yield f"{id!r} is the id of a finished step, which stays as it is; give the new step another id"
+        if done is not None and folded(done["content"]) != folded(step["content"]):
+            yield (
+                f"{id!r} is the id of a finished step, which stays as it is; give the new step another id, and "
+                f"`replaces: [{id!r}]` if it does that work again"
+            )
+        elif done is None and not step.get("replaces") and (old := _like(id, rules.finished)):
+            yield (
+                f"{id!r} looks like {old!r} done again: if it is, add `replaces: [{old!r}]`, so that what was built on "
+                "it is done again too; if it is other work, give it another id"
+            )
+        for old in step.get("replaces") or ():
+            if old not in rules.finished:
+                yield f"step {id} replaces {old[:60]!r}, which is no finished step{near(old, rules.finished)}"
+
+
+def _like(id: str, finished: Collection[str]) -> str | None:
+    """The finished step after whose id this one is named: s1b, s1_2, s1-redo for s1."""
+    return next((old for old in finished if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
 def _is_id(id: str) -> bool:
@@ -76,7 +96,8 @@ def _is_id(id: str) -> bool:
     return len(id) <= 40 and id.isascii() and plain.isalnum() and id[0].isalpha() and id not in RESERVED_IDS
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """The words of a text, whatever its case and spacing."""
     return " ".join(text.casefold().split())
 
 
@@ -162,7 +183,7 @@ def near(name: str, names: Collection[str]) -> str:
     return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
 
 
-def _circle(steps: Sequence[PlannedStep]) -> list[str]:
+def circle_of(steps: Sequence[PlannedStep]) -> list[str]:
     """The ids of one circle of dependencies, first and last the same; [] if there is none."""
     needs: dict[str, list[str]] = {}
     for step in steps:

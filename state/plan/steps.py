@@ -1,6 +1,6 @@
 """Records of steps: what became of each. A record is plain JSON; here is what a new one holds."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 Record = dict[str, Any]
@@ -50,15 +50,21 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
 
 
 def fresh_records(
-    plan: Mapping[str, Any], records: Mapping[str, Any], before: Mapping[str, Any] | None
+    plan: Mapping[str, Any],
+    records: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    stale: Collection[str] = (),
 ) -> dict[str, Record]:
-    """Records for a plan just approved: finished steps and steps that did not change keep theirs."""
+    """Records for a plan just approved: finished steps and steps that did not change keep theirs, but for `stale`."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
     return {
         step["id"]: fresh_record(records.get(step["id"]))
         for step in plan["steps"]
-        if records.get(step["id"], {}).get("status") != "done"
-        and not (old.get(step["id"]) == step and records.get(step["id"], {}).get("status") in ("waiting", "ready"))
+        if step["id"] in stale
+        or (
+            records.get(step["id"], {}).get("status") != "done"
+            and not (old.get(step["id"]) == step and records.get(step["id"], {}).get("status") in ("waiting", "ready"))
+        )
     }
 
 

@@ -88,8 +88,9 @@ def _step_fields(step: Any, of_step: Collection[str]) -> Any:
     if not isinstance(step, Mapping):
         return step
     fields = {key: item for key, item in step.items() if key in of_step}
-    if isinstance(fields.get("tools"), str):
-        fields["tools"] = [fields["tools"]]
+    for key in ("tools", "replaces"):
+        if isinstance(fields.get(key), str):
+            fields[key] = [fields[key]]
     if _is_call(step):
         name = next(step[key] for key in CALLED if isinstance(step.get(key), str))
         given = next(step[key] for key in GIVEN if isinstance(step.get(key), Mapping))

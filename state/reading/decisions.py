@@ -75,6 +75,7 @@ _STEP = {
         },
         "executor": _TEXT,
         "tools": {"type": "array", "items": _TEXT, "description": "those by which it changes anything"},
+        "replaces": {"type": "array", "items": _TEXT, "description": "finished steps that it does again"},
     },
     "required": ["content"],
 }

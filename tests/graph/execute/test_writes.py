@@ -77,7 +77,7 @@ async def test_a_probe_is_asked_before_a_person(says: bool, paid: int) -> None:
 
 
 AGAIN = submit_plan([{"content": "do it again", "tools": ["send"]}])
-SAME_ID = submit_plan([{"id": "s1", "content": "do it again", "tools": ["send"]}])
+SAME_ID = submit_plan([{"id": "s1", "content": "do it", "tools": ["send"]}, {"id": "s2", "content": "tell"}])
 
 
 @pytest.mark.parametrize(("plan", "id"), [(AGAIN, "s2"), (SAME_ID, "s1")], ids=["another id", "the same id"])
@@ -89,7 +89,7 @@ async def test_what_an_unfinished_attempt_did_is_not_repeated_unasked(
     outbox = Outbox()
     script = {"s1": [HELLO, give_up("it failed")], id: [HELLO, done]}
     if id == "s1":
-        script = {"s1": [HELLO, give_up("it failed"), HELLO, done]}
+        script = {"s1": [HELLO, give_up("it failed"), HELLO, done], "s2": [finish_step("told", "s2.result")]}
     model = steps([{"content": "do it", "tools": ["send"]}], script, plan=[plan])
     flow = await play(model, [outbox.tool()], answers=[said])
     model.assert_exhausted()

@@ -235,13 +235,16 @@ async def test_a_finished_step_cannot_be_edited_away() -> None:
 
 
 async def test_a_replan_without_a_difference_asks_nobody() -> None:
-    """C04: the same steps under another title go on; a step that failed is tried anew."""
+    """C04, M7: the same steps under another title go on if a person says so; a step that failed is tried anew."""
     model = replanned(submit_plan([step("s2"), step("s3", depends_on=["s1"])], title="Once more"))
-    agent = Agent(model, storage="memory:")
+    agent = Agent(model, storage="memory:", settings=Settings(on_failure="ask"))
     run = await agent.resume((await agent.start("do it")).thread_id, "approve")
-    assert run.status in ("partial", "failed")
+    run = await agent.resume(run.thread_id, "the door is open now, try the same once more")
+    assert [pause["id"].split(".")[0] for pause in run.pending] == ["failure"]
     assert run.steps["s2"]["attempt"] > 1
-    assert (run.receipt or {})["approvals"][0]["decision"] == "approve"
+    ended = await agent.resume(run.thread_id, "deliver what there is")
+    decided = [(row["kind"], row["decision"]) for row in (ended.receipt or {})["approvals"]]
+    assert decided == [("plan", "approve"), ("question", "replan"), ("plan", "carried over"), ("question", "deliver")]
 
 
 async def test_without_a_person_the_new_steps_run() -> None:
