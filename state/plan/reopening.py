@@ -37,9 +37,9 @@ def joined(
     """
     replaces: Mapping[str, Sequence[str]] = plan.get("replaces") or {}
     instead: dict[str, list[str]] = {}
-    for new, olds in replaces.items():
+    for name, olds in replaces.items():
         for old in olds:
-            instead.setdefault(old, []).append(new)
+            instead.setdefault(old, []).append(name)
     stale = [*instead, *built_on(before or {}, instead)] if instead else []
     kept = [step for id, step in finished.items() if id not in stale]
     new = [step for step in plan["steps"] if step["id"] not in {each["id"] for each in kept}]
