@@ -22,7 +22,7 @@ from donewhen.graph.people.budget import (
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
 from donewhen.state.channels import merge_records
-from donewhen.state.graph_state import Json, RunState, todos
+from donewhen.state.graph_state import Json, RunState, changed_todos, todos
 from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import add, exhausted, meter
 from donewhen.state.people.answers import Answer
@@ -93,7 +93,7 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
     checklist = todos(plan, steps)
     emit(runtime, "todos", todos=checklist)
     emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
-    return {**update, "steps": steps, "todos": checklist}
+    return {**update, "steps": steps, "todos": changed_todos(values.get("todos") or (), checklist)}
 
 
 def _now() -> str:
@@ -118,7 +118,7 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
     for id, allowance in zip(move.steps, move.allowances, strict=True):
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=step_of(values["plan"], id)["content"])
-        changes[id] = {"status": "running", "allowance": allowance}
+        changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}
     return {"steps": changes}
 
 

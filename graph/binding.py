@@ -1,17 +1,29 @@
-"""A node as LangGraph takes it: dependencies bound, runtime given, callable from `ainvoke` and from `invoke`."""
+"""Nodes, routes and subgraphs as LangGraph takes them: dependencies bound, callable from `ainvoke` and from `invoke`.
+
+A subgraph is given what it works on by reference: its nodes see it beside what the subgraph stores itself.
+"""
 
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 
-from donewhen.graph.context import Deps
+from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.sync import wait
+from donewhen.state.graph_state import Json, RunState
 from donewhen.state.settings import Settings
-from donewhen.state.updates import persisting
+from donewhen.state.updates import effective, persisting
 from donewhen.state.versions import migrated
+
+READ = "__pregel_read"
+"""In a task's configuration: LangGraph's reader of the state of the graph that the task belongs to."""
+GIVEN = "__donewhen_given"
+"""In the configuration of a subgraph's tasks: what the subgraph was given. It is not stored with them."""
+Given = Callable[[Json, Json, Settings], Json]
+"""(state of the run, what was sent, settings) → what a subgraph works on."""
 
 
 def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:
@@ -20,33 +32,89 @@ def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]
     The node sees the state as this version has it, however old the thread is; what a migration changed is written
     with the node's update. StorageError, and nothing is written, if the state is of a newer version.
     """
-    takes_config = "config" in inspect.signature(node).parameters
+    return Node(node, deps)
 
-    async def call(state: Any, config: RunnableConfig) -> Any:
-        runtime, values = get_runtime(Settings), migrated(state)
-        update = await (node(values, runtime, config, deps=deps) if takes_config else node(values, runtime, deps=deps))
-        return update if values is state else persisting(state, values, update)
 
-    def call_sync(state: Any, config: RunnableConfig) -> Any:
-        return wait(call(state, config))
+def bound_inside(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:
+    """The same of a node in a subgraph, which sees what the subgraph was given as well."""
+    return Inside(node, deps)
 
-    return RunnableLambda(call_sync, afunc=call, name=node.__name__)
+
+class Node(Runnable[Any, Any]):
+    """A node without a span of its own: LangGraph makes one for every node."""
+
+    def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps) -> None:
+        self.name = node.__name__
+        self._node = node
+        self._deps = deps
+        self._takes_config = "config" in inspect.signature(node).parameters
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        values = migrated(input)
+        update = effective(values, await self._called(values, config))
+        return update if values is input else persisting(input, values, update)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return wait(self.ainvoke(input, config))
+
+    async def _called(self, values: Json, config: RunnableConfig | None) -> Any:
+        more = (config,) if self._takes_config else ()
+        return await self._node(values, get_runtime(Settings), *more, deps=self._deps)
+
+
+class Inside(Node):
+    """A node of a subgraph. Its own state has a version only if it was stored before it was given anything."""
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        own = migrated(input) if "version" in input else input
+        update = effective(own, await self._called(_with_given(own, config), config))
+        return update if own is input else persisting(input, own, update)
+
+
+def _with_given(state: Json, config: RunnableConfig | None) -> Json:
+    return {**((config or {}).get("configurable") or {}).get(GIVEN, {}), **state}
 
 
 class Route(RunnableLambda[Any, Any]):
-    """A route that LangGraph calls without suspending in between.
+    """A route that LangGraph calls without suspending in between; in a subgraph it sees what that was given, too.
 
     A run that is cancelled between a node's update and the route after it is stored without a next step, and would
     end there silently when it is resumed (langgraph #8834).
     """
 
-    def __init__(self, route: Callable[..., Any]) -> None:
+    def __init__(self, route: Callable[..., Any], *, inside: bool = False) -> None:
         super().__init__(route)
         self._route = route
-        self._takes_config = "config" in inspect.signature(route).parameters
+        self._inside = inside
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self._route(input, config) if self._takes_config else self._route(input)
+        return self._route(_with_given(input, config) if self._inside else input)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
+
+
+class Subgraph(RunnableLambda[Any, Any]):
+    """A subgraph as a node: of what it is sent, only the id is stored with it; the rest is read from the run (K7).
+
+    While it is at work the run's state does not change, and after a crash it is what it was: so what is given is the
+    same in every round.
+    """
+
+    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: Given) -> None:
+        # LangGraph finds the subgraph by what the function refers to.
+        super().__init__(lambda sent: graph.invoke(sent), name=given.__name__)
+        self._graph = graph
+        self._given = given
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        return self._graph.invoke(*self._opened(input, config), **options)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
+        return await self._graph.ainvoke(*self._opened(input, config), **options)
+
+    def _opened(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, RunnableConfig]:
+        configurable = (config or {})["configurable"]
+        run = migrated(configurable[READ](list(RunState.__annotations__), False))
+        given = self._given(run, sent, settings_of(get_runtime(Settings)))
+        return {"id": given["id"]}, {**(config or {}), "configurable": {**configurable, GIVEN: given}}

@@ -20,7 +20,7 @@ from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.people.pauses import closing
 from donewhen.prompts import instructions
-from donewhen.state.graph_state import GOAL, Json, RunState, Step, todos
+from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos, todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.proof.claims import read_claims
@@ -123,7 +123,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "pending": None,
         "spent": spent,
         "journal": delivery.checks,
-        "todos": checklist,
+        "todos": changed_todos(state.get("todos") or (), checklist),
     }
 
 

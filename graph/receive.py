@@ -89,13 +89,7 @@ def _as_given(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) ->
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
-    lists: Json = {
-        "attachments": [],
-        "journal": Overwrite([]),
-        "approvals": Overwrite([]),
-        "modes": Overwrite([]),
-        "todos": [],
-    }
+    lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)

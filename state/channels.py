@@ -5,6 +5,7 @@ from typing import Annotated, Any, TypeVar
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
+from langgraph.graph.message import _messages_delta_reducer
 
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 500
@@ -27,9 +28,18 @@ def append_by_key(
     return result
 
 
-def merge(state: Mapping[str, Any] | None, update: Mapping[str, Any] | None) -> dict[str, Any]:
+def merge(state: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
     """Shallow merge, one entry per key: parallel steps write their own."""
-    return {**(state or {}), **(update or {})}
+    result = dict(state or {})
+    for write in writes:
+        result.update(write or {})
+    return result
+
+
+def merge_rows(state: Sequence[dict[str, Any]] | None, writes: Sequence[Sequence[dict[str, Any]]]) -> list[Any]:
+    """Replace rows by their id, and append new ones."""
+    rows = {row["id"]: row for write in (state or [], *writes) for row in write}
+    return list(rows.values())
 
 
 def merge_records(state: Mapping[str, Any] | None, *updates: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -47,7 +57,11 @@ def latest(state: Any, writes: Sequence[Any]) -> Any:
 
 
 _DELTA: Any = DeltaChannel
-Journal = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Entries = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Messages = Annotated[list[AnyMessage], _DELTA(_messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
+"""The conversation. LangGraph gives messages ids only for this reducer of its own, which cannot remove all at once."""
+Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
+Files = Annotated[dict[str, str], _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcript = Annotated[list[AnyMessage], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
 Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]

@@ -1,32 +1,33 @@
 """The shape of a run in checkpoints: JSON and messages. Every key, who writes it, and how writes combine."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
-from langgraph.graph.message import add_messages
+from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from donewhen.state.channels import (
     Claims,
-    Journal,
+    Entries,
+    Files,
+    Messages,
+    Rows,
     SeldomDict,
     SeldomList,
     SeldomText,
     StepRecords,
     Transcript,
     Transcripts,
-    merge,
 )
 from donewhen.state.ledger import Amounts, add
 
-VERSION = 1
+VERSION = 2
 """Of the stored state; see `state/versions.py`."""
 
 Json = dict[str, Any]
 GOAL = "goal"
 """Stands for the step in what proves the goal itself, at delivery: `goal.1` …"""
-Modes = Annotated[list[Json], lambda left, right: [*(left or []), *(right or [])]]
 PLANNING = "p"
 """Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
 
@@ -34,15 +35,15 @@ PLANNING = "p"
 class RunInput(TypedDict, total=False):
     """What starts a run: the user's message. Nothing else is read from outside."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Messages
 
 
 class RunOutput(TypedDict, total=False):
     """What clients show."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Messages
     todos: list[Json]
-    files: Annotated[dict[str, str], merge]
+    files: Files
     plan: Json | None
     outcome: Json | None
 
@@ -50,7 +51,7 @@ class RunOutput(TypedDict, total=False):
 class RunState(TypedDict, total=False):
     """One thread: the conversation stays, everything else is about the request worked on now."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Messages
     version: int
     turn: int
     """Counts the requests of this thread; part of every effect's key."""
@@ -66,10 +67,10 @@ class RunState(TypedDict, total=False):
     conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
     plan: SeldomDict
-    planning: Json
+    planning: SeldomDict
     """The planner's record: phase, rounds, corrections, proposal, feedback and failure it works from."""
     steps: StepRecords
-    journal: Journal
+    journal: Entries
     transcripts: Transcripts
     """Rounds of the planner and of steps that wait; kept so that they go on where they were."""
     claims: Claims
@@ -79,53 +80,64 @@ class RunState(TypedDict, total=False):
     pending: Json | None
     approval: SeldomDict
     """What a person (or policy) approved: revision, tools per step, by whom."""
-    approvals: Annotated[list[Json], lambda left, right: [*(left or []), *(right or [])]]
+    approvals: Entries
     """Every decision of a person about a plan, a call, a budget or an effect; for the receipt."""
-    modes: Modes
+    modes: Entries
     """How much was made of the request, by whom and why: `ModeRow`s, the last one holds."""
     feedback: str | None
     ending: Json | None
     """How the run must end, once that is decided: code and reason. `deliver` reads it."""
     outcome: Json | None
-    todos: SeldomList
-    files: Annotated[dict[str, str], merge]
+    todos: Rows
+    files: Files
 
 
-class Planning(TypedDict, total=False):
-    """The two phases of `plan`."""
+class PlanningStored(TypedDict, total=False):
+    """What `plan` itself keeps in checkpoints while it is at work."""
 
+    id: str
+    """Of the planning: the key of its rounds."""
     version: int
-    brief: SeldomDict
     planning: Json
-    asked: SeldomList
-    """What the user answered in this run."""
     approval: Json | None
-    kept_steps: SeldomDict
-    begun: SeldomDict
-    """Steps that were begun and are not finished, id → content."""
-    allowance: SeldomDict
-    attachments: SeldomList
-    known: SeldomList
-    """What planning observed in this run so far."""
-    turn: int
-    account: SeldomDict
-    """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
     transcript: Transcript
+    """The rounds since it was sent off."""
     kept: int
-    messages: Annotated[list[AnyMessage], add_messages]
+    """Of threads of version 1: how many messages of the transcript the run has already."""
+    messages: Messages
     plan: Json | None
     pending: Json | None
     ending: Json | None
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
-    journal: Journal
-    modes: Modes
+    journal: Entries
+    modes: Entries
+
+
+class Planning(PlanningStored, total=False):
+    """The two phases of `plan`: what is stored, and what is read from the run when they start or go on."""
+
+    brief: Json
+    asked: list[Json]
+    """What the user answered in this run."""
+    kept_steps: dict[str, Json]
+    begun: dict[str, str]
+    """Steps that were begun and are not finished, id → content."""
+    allowance: Amounts
+    known: list[Json]
+    """What planning observed in this run so far."""
+    turn: int
+    attachments: list[Json]
+    account: Json
+    """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
+    earlier: list[AnyMessage]
+    """Its rounds before it was sent off again."""
 
 
 class PlanningOutput(TypedDict, total=False):
     """What `plan` leaves in the run."""
 
-    messages: Annotated[list[AnyMessage], add_messages]
+    messages: Messages
     planning: Json
     approval: Json | None
     plan: Json | None
@@ -133,39 +145,19 @@ class PlanningOutput(TypedDict, total=False):
     ending: Json | None
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
-    journal: Journal
-    modes: Modes
+    journal: Entries
+    modes: Entries
 
 
-class Step(TypedDict, total=False):
-    """One step at work: `execute` starts with the first keys, up to `record`, and leaves the rest."""
+class StepStored(TypedDict, total=False):
+    """What `execute` itself keeps in checkpoints while a step is at work."""
 
+    id: str
     version: int
-    fence: SeldomText
-    step: SeldomDict
-    conversation: SeldomText
-    """Which conversation with its executor it goes on with; "" is the one of the thread."""
-    goal: SeldomText
-    turn: int
-    language: SeldomText
-    granted_tools: SeldomList
-    """What the approved plan allows this step to call without asking."""
-    promotable: SeldomList
-    """For what the step leaves so that the run gets a plan: see `state/plan/modes.py`."""
-    brief: SeldomText
-    attachments: SeldomList
-    known: SeldomList
-    """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
-    asked: SeldomList
-    """What the user answered in this run, to whichever step."""
-    rejected: SeldomDict
-    """Calls that a person refused, in whichever step of this request, and why."""
-    claimed: SeldomList
-    """Of the writes that are accounted for: of steps that are done, and of others that are at work or wait."""
     transcript: Transcript
+    """The rounds since it was sent off."""
     kept: int
-    """How many messages of the transcript the run has already."""
-    allowance: SeldomDict
+    """Of threads of version 1: how many messages of the transcript the run has already."""
     record: Json
     decision: Json | None
     """What the last reply decided and nobody acted on yet."""
@@ -173,22 +165,58 @@ class Step(TypedDict, total=False):
     """Of the writes that the step has made since it was sent off, and whose outcome is known."""
     claims: Claims
     """What it leaves in the run when it is done."""
-    journal: Journal
+    journal: Entries
     spent: Annotated[Amounts, add]
     steps: StepRecords
     transcripts: Transcripts
-    files: Annotated[dict[str, str], merge]
+    files: Files
+
+
+class Step(StepStored, total=False):
+    """One step at work: what is stored, and what is read from the run when it starts or goes on (K7)."""
+
+    fence: str
+    step: Json
+    conversation: str
+    """Which conversation with its executor it goes on with; "" is the one of the thread."""
+    goal: str
+    turn: int
+    language: str
+    granted_tools: list[str]
+    """What the approved plan allows this step to call without asking."""
+    promotable: list[str]
+    """For what the step leaves so that the run gets a plan: see `state/plan/modes.py`."""
+    brief: str
+    attachments: list[Json]
+    known: list[Json]
+    """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
+    asked: list[Json]
+    """What the user answered in this run, to whichever step."""
+    rejected: dict[str, str]
+    """Calls that a person refused, in whichever step of this request, and why."""
+    claimed: list[str]
+    """Of the writes that are accounted for: of steps that are done, and of others that are at work or wait."""
+    earlier: list[AnyMessage]
+    """Its rounds before it was sent off again."""
+    allowance: Amounts
 
 
 class StepOutput(TypedDict, total=False):
     """What `execute` leaves in the run."""
 
     claims: Claims
-    journal: Journal
+    journal: Entries
     spent: Annotated[Amounts, add]
     steps: StepRecords
     transcripts: Transcripts
-    files: Annotated[dict[str, str], merge]
+    files: Files
+
+
+def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:
+    """What is written of the checklist: the rows that changed; all of them where it is that of another plan."""
+    if [row["id"] for row in before] != [row["id"] for row in rows]:
+        return Overwrite(rows)
+    return [row for row, old in zip(rows, before, strict=True) if row != old]
 
 
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}

@@ -46,6 +46,17 @@ def persisting(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[s
     return {**(update or {}), **written}
 
 
+def effective(values: Mapping[str, Any], update: Mapping[str, Any] | None) -> Json:
+    """The update without what changes nothing: values that are there already, and nothing to be added to them."""
+    return {key: write for key, write in (update or {}).items() if key not in values or not _idle(key, values, write)}
+
+
+def _idle(key: str, values: Mapping[str, Any], write: Any) -> bool:
+    if key not in REDUCERS:
+        return bool(write == values[key])
+    return not write and not isinstance(write, Overwrite) and bool(_joined(key, values[key], write) == values[key])
+
+
 def _joined(key: str, value: Any, write: Any) -> Any:
     if isinstance(write, Overwrite):
         return write.value

@@ -27,7 +27,17 @@ def _counted(values: Json) -> Json:
     return filled
 
 
-MIGRATIONS: dict[int, Migration] = {0: _counted}
+def _given(values: Json) -> Json:
+    """1, when a step or planning under way held all that it was given: now that is read from the run."""
+    filled = dict(values)
+    if kept := values.get("kept"):
+        filled |= {"transcript": values["transcript"][kept:], "kept": 0}
+    if "spent_before" in (values.get("record") or {}):
+        filled["record"] = {key: value for key, value in values["record"].items() if key != "spent_before"}
+    return filled
+
+
+MIGRATIONS: dict[int, Migration] = {0: _counted, 1: _given}
 """Version → what makes the next version of it. Never edited once released: threads live for years."""
 
 

@@ -23,7 +23,7 @@ from psycopg.rows import DictRow, dict_row
 from typing_extensions import override
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks
-from donewhen.agent.storage.storage import Opened, causes
+from donewhen.agent.storage.storage import Opened, causes, unique_version
 from donewhen.agent.storage.thread_store import stop_batching
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
@@ -149,6 +149,9 @@ class PostgresDatabase:
             connection = await self._connect(stack)
             await self._prepared(connection)
             await _write_marks(connection, {"checked": "yes"})
+
+    def next_version(self, current: Any) -> Any:
+        return unique_version(current)
 
     def fault(self, error: BaseException) -> StorageError | None:
         for cause in causes(error):

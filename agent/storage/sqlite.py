@@ -10,10 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks
 from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
-from donewhen.agent.storage.storage import Opened, causes
+from donewhen.agent.storage.storage import Opened, causes, counted_version, unique_version
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -95,7 +96,7 @@ class SqliteDatabase:
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
             file = await self._ready(stack)
-            yield FileSaver(file, not writes), FileStore(file, not writes)
+            yield FileSaver(file, not writes, self.next_version), FileStore(file, not writes)
 
     async def thread_ids(self, limit: int) -> list[str]:
         query = (
@@ -122,6 +123,10 @@ class SqliteDatabase:
 
     def fault(self, error: BaseException) -> StorageError | None:
         return sqlite_fault(error, self.display)
+
+    def next_version(self, current: Any) -> Any:
+        # A seal names its value's version: with a key, no other value may have the same.
+        return unique_version(current) if self._cipher else counted_version(current)
 
     def _prepare_place(self) -> None:
         folder = self._path.parent

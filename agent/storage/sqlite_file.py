@@ -233,10 +233,11 @@ async def _surely(future: Future[Any]) -> None:
 class FileSaver(BaseCheckpointSaver[Any]):
     """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses."""
 
-    def __init__(self, file: SqliteFile, reads: bool) -> None:
+    def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
         super().__init__(serde=StrictSerializer())
         self.file = file
         self._reads = reads
+        self._next_version = next_version
 
     async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
         if self._reads and writes:
@@ -265,7 +266,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
         await self._call(lambda saver: saver.delete_thread(thread_id), writes=True)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        return self.file.saver.get_next_version(current, channel)
+        return self._next_version(current)
 
 
 class FileStore(BaseStore):

@@ -128,6 +128,21 @@ class Database(Protocol):
         """`error` in words for users if it comes from this database, else None."""
         ...
 
+    def next_version(self, current: Any) -> Any:
+        """The version of a channel after `current`, as the savers here count."""
+        ...
+
+
+def unique_version(current: Any) -> str:
+    """As LangGraph's savers count where values are kept by version: no two branches of a thread have one in common."""
+    number = 0 if current is None else int(str(current).split(".")[0])
+    return f"{number + 1:032}.{random.random():016}"
+
+
+def counted_version(current: Any) -> Any:
+    """Whole numbers, where every checkpoint holds its values; threads begun with longer versions go on with those."""
+    return unique_version(current) if isinstance(current, str) else (current or 0) + 1
+
 
 class Storage:
     """Checkpointer and store of every thread in one database.
@@ -203,10 +218,9 @@ class Storage:
         async with self._translated():
             await self._database.check()
 
-    def next_version(self, current: str | int | None) -> str:
-        """The channel version after `current`, in the format that all savers here share."""
-        number = 0 if current is None else int(str(current).split(".")[0])
-        return f"{number + 1:032}.{random.random():016}"
+    def next_version(self, current: Any) -> Any:
+        """The version of a channel after `current`."""
+        return self._database.next_version(current)
 
     async def delete_thread(self, thread_id: str) -> None:
         """Delete a thread's checkpoints, its writes and its entries in `("donewhen", …, label(thread_id))`.
@@ -295,3 +309,6 @@ class MemoryDatabase:
 
     def fault(self, error: BaseException) -> StorageError | None:
         return None
+
+    def next_version(self, current: Any) -> Any:
+        return unique_version(current)

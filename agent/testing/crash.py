@@ -205,6 +205,9 @@ class CrashingDatabase:
             return StorageError(f"{self.display} failed: {error}")
         return self._inner.fault(error)
 
+    def next_version(self, current: Any) -> Any:
+        return self._inner.next_version(current)
+
 
 class CrashingSaver(BaseCheckpointSaver[Any]):
     """A checkpointer that reaches `put` and `put_writes` before each such operation and `….done` after it."""

@@ -16,7 +16,6 @@ from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add
-from donewhen.state.proof.journal import INLINE_CHARS
 from donewhen.state.settings import Settings
 
 EFFECT = "donewhen_effect"
@@ -71,7 +70,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: EffectKind, obser
         known: RunnableConfig = {**tagged, "metadata": {**tagged["metadata"], EFFECT: key}}
         result = await _called(site, tool, call, known, key)
         meter.close()
-        if kind != "read" and len(result.text) > INLINE_CHARS:
+        if kind != "read":
             await keep_text(store, thread, turn, observation, result.text)
         return CallOutcome(result, meter.spent)
 

@@ -15,7 +15,7 @@ from donewhen.graph.tools.effects import label
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.graph_state import Json, Step
-from donewhen.state.proof.journal import INLINE_CHARS, KNOWN_CHARS, Source, observation, shortened
+from donewhen.state.proof.journal import INLINE_CHARS, Source, observation, shortened
 from donewhen.state.settings import Settings
 
 NAMESPACE = ("donewhen", "observations")
@@ -30,8 +30,8 @@ def thread_of(runtime: Runtime[Settings]) -> str:
 
 
 async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:
-    """Put the whole text of an observation into the store, if it is too long to be handed on as it is."""
-    if store is not None and len(text) > KNOWN_CHARS:
+    """Put the whole text of an observation into the store, if it is too long for the journal."""
+    if store is not None and len(text) > INLINE_CHARS:
         await store.aput((*NAMESPACE, label(thread_id)), f"{turn}:{id}", {"text": text}, index=False)
 
 

@@ -8,7 +8,7 @@ from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, t
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
 from donewhen.graph.models.briefs import index_of
-from donewhen.graph.models.transcript import unshown
+from donewhen.graph.models.transcript import rounds_of, unshown
 from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.graph_state import Json
@@ -94,7 +94,7 @@ async def seen_by(site: Site, claim: Json, claims: dict[int, Json]) -> Seen:
         writes_text=granted == [] or not tools,
         undeclared=granted is None and not any(e["source"] == "tool" and succeeded(e) for e in own),
         must_write=bool(changing) and not any(map(wrote, entries if granted is None else own)),
-        recalled=recalled(state.get("transcript", ())),
+        recalled=recalled(rounds_of(state)),
     )
 
 

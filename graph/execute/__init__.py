@@ -3,20 +3,20 @@
 from typing import Literal
 
 from langgraph.graph import START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 
-from donewhen.graph.binding import Route, bound
+from donewhen.graph.binding import Route, Subgraph, bound_inside
 from donewhen.graph.context import Deps
 from donewhen.graph.execute.act import act
 from donewhen.graph.execute.decide import decide
 from donewhen.graph.execute.delegate import delegate
 from donewhen.graph.execute.goal_check import goal_check
 from donewhen.graph.execute.leaving import has_left
-from donewhen.state.graph_state import Step, StepOutput
+from donewhen.graph.given import for_step
+from donewhen.state.graph_state import Step, StepOutput, StepStored
 from donewhen.state.settings import Settings
 
 
-def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOutput]:
+def build_execute(deps: Deps) -> Subgraph:
     """The subgraph of the execute node."""
 
     def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
@@ -28,17 +28,17 @@ def build_execute(deps: Deps) -> CompiledStateGraph[Step, Settings, Step, StepOu
             return "goal_check"
         return "delegate" if named and named.works_alone and not record.get("delegated") else "decide"
 
-    graph = StateGraph(Step, context_schema=Settings, output_schema=StepOutput)
-    graph.add_node("delegate", bound(delegate, deps))
-    graph.add_node("decide", bound(decide, deps))
-    graph.add_node("act", bound(act, deps))
-    graph.add_node("goal_check", bound(goal_check, deps))
-    graph.add_conditional_edges(START, Route(after_dispatch))
-    graph.add_conditional_edges("delegate", Route(after_delegate))
-    graph.add_conditional_edges("decide", Route(after_decide))
-    graph.add_conditional_edges("act", Route(after_work))
-    graph.add_conditional_edges("goal_check", Route(after_work))
-    return graph.compile()
+    graph = StateGraph(StepStored, context_schema=Settings, output_schema=StepOutput)
+    graph.add_node("delegate", bound_inside(delegate, deps))
+    graph.add_node("decide", bound_inside(decide, deps))
+    graph.add_node("act", bound_inside(act, deps))
+    graph.add_node("goal_check", bound_inside(goal_check, deps))
+    graph.add_conditional_edges(START, Route(after_dispatch, inside=True))
+    graph.add_conditional_edges("delegate", Route(after_delegate, inside=True))
+    graph.add_conditional_edges("decide", Route(after_decide, inside=True))
+    graph.add_conditional_edges("act", Route(after_work, inside=True))
+    graph.add_conditional_edges("goal_check", Route(after_work, inside=True))
+    return Subgraph(graph.compile(), for_step)
 
 
 def after_delegate(state: Step) -> Literal["decide", "goal_check", "__end__"]:

@@ -17,7 +17,7 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
-from donewhen.graph.models.transcript import shown
+from donewhen.graph.models.transcript import rounds_of, shown
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
 from donewhen.state.graph_state import Json, Step
@@ -179,7 +179,7 @@ def _unchanged(entry: Json, hint: str, work: Work, *, again: bool) -> str:
 def _recalled(call: Json, text: str, work: Work) -> None:
     """Reading on is no observation; reading the same again is pointed out."""
     work.acted = True
-    if any(text in message.text for message in work.site.state.get("transcript", ())):
+    if any(text in message.text for message in rounds_of(work.site.state)):
         text = f"{text}\nNote: you read this before."
     else:
         work.new = True

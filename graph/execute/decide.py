@@ -15,7 +15,7 @@ from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import offered, profile_text
 from donewhen.graph.models.reading import Decision, Unusable, read
-from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, shown
+from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import instructions
@@ -58,7 +58,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         ):  # with more to spend, or more time, it would have been asked again
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
-    outcome = read(reply.message, EXECUTE, toolbox, printed=not called_natively(state.get("transcript", ())))
+    outcome = read(reply.message, EXECUTE, toolbox, printed=not called_natively(rounds_of(state)))
     if reply.speech:
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
@@ -83,7 +83,7 @@ async def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox
     prompt = instructions("execute", profile)
     model = partial(deps.model, "execute", settings, step.get("executor"))
     brief = await brief_message(state["brief"], state.get("attachments", ()), runtime, model)
-    rounds = fitting(state.get("transcript", ()), settings.transcript_chars, state.get("fence", ""))
+    rounds = fitting(rounds_of(state), settings.transcript_chars, state.get("fence", ""))
     return Question(
         "execute",
         [SystemMessage(prompt), brief, *rounds, *_running_out(left)],

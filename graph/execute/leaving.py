@@ -36,13 +36,11 @@ def leave(
     record = {**state["record"], **change}
     claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
     record["wrote"] = claims
-    before = record.pop("spent_before", {})
-    record["spent"] = add(before, add(state.get("spent"), spent))
+    record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
     id = state["step"]["id"]
-    update: Step = {"record": {**record, "spent_before": before}, "steps": {id: record}}
+    update: Step = {"record": record, "steps": {id: record}}
     if record["status"] in STAYS:
-        fresh = [*state.get("transcript", ())[state.get("kept", 0) :], *new]
-        update["transcripts"] = {transcript_key(id, record): fresh}
+        update["transcripts"] = {transcript_key(id, record): [*state.get("transcript", ()), *new]}
     if new:
         update["transcript"] = list(new)
     if record["status"] == "done":

@@ -86,6 +86,11 @@ def fitting(messages: Sequence[AnyMessage], limit: int, fence: str = "") -> list
     )
 
 
+def rounds_of(state: Mapping[str, Any]) -> list[AnyMessage]:
+    """All rounds of a step or a planning: those before it was sent off again, and those since."""
+    return [*state.get("earlier", ()), *state.get("transcript", ())]
+
+
 def _rounds(messages: Sequence[AnyMessage]) -> list[list[AnyMessage]]:
     """Every reply with what answers it; what stands before the first reply is a round of its own."""
     rounds: list[list[AnyMessage]] = []

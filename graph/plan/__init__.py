@@ -3,27 +3,27 @@
 from typing import Literal
 
 from langgraph.graph import START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 
-from donewhen.graph.binding import Route, bound
+from donewhen.graph.binding import Route, Subgraph, bound_inside
 from donewhen.graph.context import Deps
+from donewhen.graph.given import for_planning
 from donewhen.graph.plan.look import look
 from donewhen.graph.plan.phases import draft, triage
-from donewhen.state.graph_state import Planning, PlanningOutput
+from donewhen.state.graph_state import Planning, PlanningOutput, PlanningStored
 from donewhen.state.settings import Settings
 
 
-def build_plan(deps: Deps) -> CompiledStateGraph[Planning, Settings, Planning, PlanningOutput]:
+def build_plan(deps: Deps) -> Subgraph:
     """The subgraph of the plan node."""
-    graph = StateGraph(Planning, context_schema=Settings, output_schema=PlanningOutput)
-    graph.add_node("triage", bound(triage, deps))
-    graph.add_node("draft", bound(draft, deps))
-    graph.add_node("look", bound(look, deps))
-    graph.add_conditional_edges(START, Route(first_phase))
-    graph.add_conditional_edges("triage", Route(after_triage))
-    graph.add_conditional_edges("draft", Route(after_draft))
-    graph.add_conditional_edges("look", Route(after_look))
-    return graph.compile()
+    graph = StateGraph(PlanningStored, context_schema=Settings, output_schema=PlanningOutput)
+    graph.add_node("triage", bound_inside(triage, deps))
+    graph.add_node("draft", bound_inside(draft, deps))
+    graph.add_node("look", bound_inside(look, deps))
+    graph.add_conditional_edges(START, Route(first_phase, inside=True))
+    graph.add_conditional_edges("triage", Route(after_triage, inside=True))
+    graph.add_conditional_edges("draft", Route(after_draft, inside=True))
+    graph.add_conditional_edges("look", Route(after_look, inside=True))
+    return Subgraph(graph.compile(), for_planning)
 
 
 def first_phase(state: Planning) -> Literal["triage", "draft"]:

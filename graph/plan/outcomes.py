@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
@@ -91,12 +91,8 @@ def out_of_budget(state: Planning, runtime: Runtime[Settings], deps: Deps, key: 
     account = Account(settings.limits, before["granted"], spent, **more)
     id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
     pending = budget_pause(account, key, id)
-    return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: _fresh(state)}}
-
-
-def _fresh(state: Planning) -> list[AnyMessage]:
-    """The rounds that the run does not keep yet."""
-    return list(state.get("transcript", ())[state.get("kept", 0) :])
+    rounds = list(state.get("transcript", ()))
+    return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: rounds}}
 
 
 def planned(
@@ -225,7 +221,7 @@ def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runti
         "planning": {**planning, "questions": number},
         "pending": pending,
         "messages": [opening(pending)],
-        "transcripts": {planning["transcript"]: [*_fresh(state), message]},
+        "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
         "spent": {"questions": 1},
     }
 

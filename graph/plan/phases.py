@@ -16,7 +16,7 @@ from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
 from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, Unusable, read
-from donewhen.graph.models.transcript import called_natively, kept
+from donewhen.graph.models.transcript import called_natively, kept, rounds_of
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.plan.outcomes import (
     answered,
@@ -109,7 +109,7 @@ async def _question(
     messages = [
         SystemMessage(instructions(phase.prompt, profile)),
         await brief_message(brief, state.get("attachments", ()), runtime, partial(deps.model, phase.role, settings)),
-        *state.get("transcript", ()),
+        *rounds_of(state),
         *_running_out(state, settings),
     ]
     legal = legal_now(state["planning"]["phase"], settings)
@@ -134,7 +134,7 @@ def _acted(
         assert reply.error is not None
         return fail(state, runtime, deps, "model_error", str(reply.error))
     legal = legal_now(planning["phase"], settings)
-    native = called_natively(state.get("transcript", ()))
+    native = called_natively(rounds_of(state))
     outcome = read(reply.message, legal, toolbox, printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and "answer" in legal and planning.get("texts"):

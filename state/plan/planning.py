@@ -1,4 +1,4 @@
-"""What planning starts from: its record in state, and the input of the plan node. Pure."""
+"""What planning starts from: its record in state, and what it is given of the run. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,10 +32,9 @@ def fresh_planning(number: int, **record: Any) -> Json:
     }
 
 
-def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
-    """The input of the plan node: what it may know, what it may spend, and its rounds so far."""
+def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
+    """What planning may know, what it may spend, and its rounds so far."""
     planning = values["planning"]
-    transcript = list((values.get("transcripts") or {}).get(planning["transcript"], ()))
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     done = _done(values)
     if done:  # a model will write the answer about them
@@ -53,6 +52,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
             "finished": planning.get("finished"),
             "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.mode, ""),
         },
+        "id": planning["transcript"],
         "planning": {**planning, "mode": mode_of(values)},
         "attachments": list(values.get("attachments") or ()),
         "asked": [entry for entry in values.get("journal") or () if entry["source"] == "user"],
@@ -63,8 +63,7 @@ def planning_input(values: Mapping[str, Any], settings: Settings) -> Json:
         "begun": begun(values),
         "allowance": left,
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
-        "transcript": transcript,
-        "kept": len(transcript),
+        "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),
     }
 
 

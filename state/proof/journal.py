@@ -11,8 +11,6 @@ from donewhen.state.proof.questions import is_leave, same_question
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
 """Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
-KNOWN_CHARS = 1000
-"""Of an observation handed to a later step; the store has the whole, which is read from there when cited."""
 
 
 def observation(
@@ -151,12 +149,12 @@ def whole_was_read(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[lis
     return bool(at >= end)
 
 
-def visible_to(journal: Sequence[Mapping[str, Any]], steps: Iterable[str], limit: int | None) -> list[dict[str, Any]]:
-    """What a step may cite: observations of `steps`, shortened to `limit`; marked `outside`, what others changed."""
+def visible_to(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
+    """What a step may cite: the observations of `steps`; and, marked `outside`, what others changed."""
     scope, found = set(steps), []
     for entry in journal:
         if entry["step"] in scope:
-            found.append(dict(entry) if limit is None else shortened(entry, limit))
+            found.append(entry)
         elif entry.get("effect") in ("write", "idempotent") and entry.get("targets"):
             found.append({**entry, "text": "", "arguments": {}, "outside": True})
     return found

@@ -138,9 +138,10 @@ async def test_without_a_lock_what_belongs_to_no_thread_is_written(storage: Stor
 
 async def test_versions_continue_those_of_the_savers(storage: Storage) -> None:
     async with storage.reader() as (saver, _):
-        first = saver.get_next_version(None, None)
-        assert first.split(".")[0] == storage.next_version(None).split(".")[0]
-        assert first < storage.next_version(first) < saver.get_next_version(storage.next_version(first), None)
+        for begun in (None, "00000000000000000000000000000007.0.5"):
+            first = saver.get_next_version(begun, None)
+            assert str(first).split(".")[0] == str(storage.next_version(begun)).split(".")[0]
+            assert first < storage.next_version(first) < saver.get_next_version(storage.next_version(first), None)
 
 
 async def test_deleting_an_unknown_thread_is_no_error(storage: Storage) -> None:

@@ -132,7 +132,7 @@ async def test_long_outputs_in_many_rounds_grow_the_database_linearly(tmp_path: 
             [fetch],
             effects=EFFECTS,
             storage=f"sqlite:///{folder}/runs.db",
-            settings={**FREE, "step_limits": {"rounds": 99}, "limits": {"rounds": 99}},
+            settings={**FREE, "mode": "step", "step_limits": {"rounds": 99}, "limits": {"rounds": 99}},
         )
         assert flow.status == "completed"
         return stored(folder)

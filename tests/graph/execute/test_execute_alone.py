@@ -243,10 +243,10 @@ async def crashed(size: int, at: int) -> tuple[Any, Any, list[str]]:
     return graph, (config, how), count
 
 
-@pytest.mark.parametrize(("size", "at"), [(2000, 1), (60_000, 2)])
-async def test_after_a_crash_its_output_and_its_cost_are_replayed(size: int, at: int) -> None:
+@pytest.mark.parametrize("size", [20_000, 60_000])
+async def test_after_a_crash_its_output_and_its_cost_are_replayed(size: int) -> None:
     """R02, R03, R05: the work is not done again, its text is whole, its models are charged once."""
-    graph, (config, how), count = await crashed(size, at)
+    graph, (config, how), count = await crashed(size, 2)
     result = await graph.ainvoke(None, config, **how)
     assert result["outcome"]["status"] == "completed"
     values = (await graph.aget_state(config)).values
