@@ -42,6 +42,8 @@ UNKNOWN_TASKS = 100
 
 def connected(address: str) -> Executor:
     """The executor at an address, `a2a:https://…`. Raises ConfigError for any other."""
+    if not address.startswith(SCHEME):
+        raise ConfigError(f"{address!r} is no address of an A2A agent: use a2a:https://host/path")
     return Executor(remote=RemoteAgent(address))
 
 

@@ -25,6 +25,7 @@ from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.threads import ThreadInfo, last_answered, list_threads, read_row, thread_info
 from donewhen.agent.work.worker import Worker
 from donewhen.graph.build import build_graph
+from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.models.output import Form
 from donewhen.graph.tools.toolbox import EffectKind
@@ -42,8 +43,9 @@ class Agent:
     agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
     `settings.profile.instructions`. `output_type`: what every result is wanted as, see `start`. `models`: role → model.
     `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out what is submitted and scheduled
-    here. Nothing is opened or called before the first run. Raises ConfigError where neither `model`, `models` nor the
-    environment names a model.
+    here. `context` and `memory`: see `build_graph`. Nothing is opened or called before the first run. The environment
+    may add a profile and executors. Raises ConfigError where neither `model`, `models` nor the environment names a
+    model.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class Agent:
         prices: Mapping[str, Price] | None = None,
         caller: Callable[[str, Json], Any] | None = None,
         queue: str = QUEUE,
+        context: Background | None = None,
+        memory: Background | None = None,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
         self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
-        self.settings = merged(Settings(), settings)
+        self.settings = merged(merged(Settings(), {"profile": config.profile} if config.profile else None), settings)
         if instructions:
             self.settings = merged(self.settings, {"profile": {"instructions": instructions}})
         if form := _form(output_type):
@@ -76,13 +80,16 @@ class Agent:
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
         given = as_tools(tools, caller=caller)
-        self.executors = Executors(executors, tools=given, effects=effects, connect=connected)
+        named = {**config.executors, **(executors or {})}
+        self.executors = Executors(named, tools=given, effects=effects, connect=connected)
         self._builder = build_graph(
             self.models,
             executors=self.executors,
             prices=Prices({**config.prices, **(prices or {})}).cost,
             secrets=config.secrets,
             repeats=True,
+            context=context,
+            memory=memory,
         )
         self._compiled: Compiled = self._builder.compile()
         self._sessions: set[Session] = set()

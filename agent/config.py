@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import known_secrets
+from donewhen.state.settings import read_settings
 
 DEMO = "demo"
 """The demonstration model, which needs no key. Only the command and the server fall back on it."""
@@ -45,6 +47,10 @@ class Config:
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen."""
+    profile: Mapping[str, Any] = field(default_factory=dict)
+    """DONEWHEN_PROFILE, a TOML file: the profile of every agent; see `read_profile`."""
+    executors: Mapping[str, str] = field(default_factory=dict)
+    """DONEWHEN_EXECUTORS as `name=a2a:https://…,…`: remote agents that may work on steps."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """All variables, for the `${NAME}` of an MCP configuration."""
     editor: str | None = None
@@ -78,6 +84,8 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         prices=dict(map(_price, _items(get("DONEWHEN_PRICES")))),
         tokens=_tokens(get("DONEWHEN_TOKENS")),
         settings=_settings(get("DONEWHEN_SETTINGS")),
+        profile=read_profile(get("DONEWHEN_PROFILE") or ""),
+        executors=dict(map(_executor, _items(get("DONEWHEN_EXECUTORS")))),
         variables=dict(environment),
         editor=get("VISUAL") or get("EDITOR") or None,
         timezone=(get("DONEWHEN_TIMEZONE") or "").strip() or None,
@@ -91,6 +99,25 @@ def _default_storage(state_home: str | None) -> str:
     from platformdirs import user_state_path
 
     return f"sqlite:///{user_state_path('donewhen', appauthor=False) / 'runs.db'}"
+
+
+def read_profile(path: str | Path) -> dict[str, Any]:
+    """The profile in a TOML file, fields at its top or in `[profile]`; {} for no path. ConfigError if it is none."""
+    if not str(path):
+        return {}
+    try:
+        found = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the profile {str(path)!r} cannot be read as TOML: {error}") from error
+    profile = found.get("profile", found)
+    return read_settings({"profile": profile}).profile.model_dump(exclude_unset=True)
+
+
+def _executor(text: str) -> tuple[str, str]:
+    name, _, address = text.partition("=")
+    if not name.strip() or not address.strip():
+        raise ConfigError(f"DONEWHEN_EXECUTORS must be name=a2a:https://… pairs separated by commas; {text!r} is none")
+    return name.strip(), address.strip()
 
 
 def _items(text: str | None) -> list[str]:

@@ -4,7 +4,7 @@ The graph works with the workspace tools on DONEWHEN_DIR (default: the current f
 (`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own
 folder below DONEWHEN_DIR. Without, the server is for one person on one machine: it answers programs, and pages of this
 machine and of LangGraph Studio. What DONEWHEN_SETTINGS names, a JSON file of settings, no client can widen; nor can one
-lower `confirm` and `approvals`.
+lower `confirm` and `approvals`. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are as for every agent.
 """
 
 import hmac
@@ -20,15 +20,17 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph_sdk import Auth
 
+from donewhen.agent.a2a import connected
 from donewhen.agent.config import DEMO, read_config
 from donewhen.agent.models import ModelSource, Prices
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
+from donewhen.graph.executors.executor import Executors
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings import confined, read_settings
+from donewhen.state.settings import confined, merged, read_settings
 
 _config = read_config()
-_pinned = read_settings(_config.settings)
+_pinned = merged(read_settings({"profile": _config.profile} if _config.profile else {}), _config.settings)
 _models = ModelSource(_config.model or DEMO, config=_config)
 _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
@@ -42,7 +44,8 @@ def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     """The graph whose tools work in `folder`; None: one without tools, to be looked at."""
     tools = [] if folder is None else workspace_tools(folder, commands=_config.commands)
     prices, secrets = Prices(_config.prices).cost, _config.secrets
-    return build_graph(_models, tools, prices=prices, secrets=secrets).compile()
+    executors = Executors(_config.executors, tools=tools, connect=connected)
+    return build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
 
 
 def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:

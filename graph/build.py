@@ -11,7 +11,7 @@ from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
 from donewhen.graph.binding import Route, bound
 from donewhen.graph.confirm import confirm
-from donewhen.graph.context import Deps, ModelOf, PriceOf
+from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
 from donewhen.graph.execute import build_execute
 from donewhen.graph.executors.executor import ExecutorInput, Executors
@@ -33,6 +33,8 @@ def build_graph(
     prices: PriceOf | None = None,
     secrets: Sequence[str] = (),
     repeats: bool = False,
+    context: Background | None = None,
+    memory: Background | None = None,
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
@@ -42,13 +44,16 @@ def build_graph(
     not be given here, may be changed while the graph lives.
     `secrets` become `[redacted]` in whatever tools return, as certain credentials do anyway.
     `repeats`: whoever runs the graph carries out the schedules of its outcomes; else plans can have none.
+    `context` and `memory`: texts that every request is given as data beside the goal, at most 8,000 characters of each,
+    or functions of the goal and the thread's id, async or not, that give one; what fails or is empty is left out.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_given(tools), effects=effects)
-    deps = Deps(_source(model, models or {}), executors, prices, tuple(secrets), repeats)
+    given = {name: source for name, source in (("context", context), ("memory", memory)) if source}
+    deps = Deps(_source(model, models or {}), executors, prices, tuple(secrets), repeats, background=given)
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))

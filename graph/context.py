@@ -1,6 +1,6 @@
 """What nodes need and do not own: models, tools, executors, prices. Built once by `build_graph`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from langchain_core.language_models import BaseChatModel
@@ -17,6 +17,10 @@ PriceOf = Callable[[str, Mapping[str, float]], float | None]
 """(model name, usage) → US dollars, or None if the price is unknown."""
 
 
+Background = str | Callable[[str, str], str | Awaitable[str]]
+"""A text, or a function, async or not, of the goal and the thread's id that gives one."""
+
+
 @dataclass(frozen=True)
 class Deps:
     """The dependencies of all nodes."""
@@ -31,6 +35,8 @@ class Deps:
     """Whether whoever runs the graph carries out schedules."""
     adapter: Adapter = field(default_factory=Adapter)
     """How models are asked, and what was learnt about them."""
+    background: Mapping[str, Background] = field(default_factory=dict)
+    """`context` and `memory`: what every request is given beside the goal."""
 
     @property
     def toolbox(self) -> Toolbox:

@@ -228,7 +228,7 @@ async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text:
 def _question(delivery: Delivery) -> Question:
     site, values = delivery.site, delivery.values
     settings, fence = settings_of(site.runtime), values.get("fence", "")
-    profile = profile_text(settings.profile, language=settings.language)
+    profile = profile_text(settings.profile, language=settings.speaks)
     told = delivery_brief(values, delivery.draft, settings, delivery.ending["reason"], fence)
     return Question(
         "deliver",

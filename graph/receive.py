@@ -1,5 +1,6 @@
 """Where a request enters: the goal is read from the conversation, and everything about the last request is put away."""
 
+import inspect
 import secrets
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.calls.attached import attach, attachment_problem, blocks_of
+from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.executors.executor import missing
@@ -28,6 +30,8 @@ from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
 GOAL_CHARS = 100_000
+BACKGROUND_CHARS = 8_000
+"""Of the context, and of the memory, that a request is given."""
 GIVEN = "donewhen_plan_given"
 """In the `additional_kwargs` of a message that comes with a plan."""
 FENCE_BYTES = 3
@@ -45,6 +49,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     if problem := unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}
     update["attachments"] = await attach(messages, runtime)
+    update["background"] = await _background(goal, runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
@@ -57,6 +62,21 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole(goal, settings, deps)}
     return update
+
+
+async def _background(goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
+    """What the application hands in for this request. One that fails is gone without, and people are told."""
+    found: Json = {}
+    for name, given in deps.background.items():
+        try:
+            text = given if isinstance(given, str) else given(goal, thread_of(runtime))
+            text = await text if inspect.isawaitable(text) else text
+        except Exception as error:
+            emit(runtime, "note", text=f"Going on without the {name}: {type(error).__name__}: {error}"[:500])
+            continue
+        if shown := whole(str(text or "")).strip():
+            found[name] = shown if len(shown) <= BACKGROUND_CHARS else f"{shown[:BACKGROUND_CHARS]} …"
+    return found
 
 
 def given_space(thread_id: str) -> tuple[str, ...]:
@@ -84,12 +104,13 @@ def _as_given(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) ->
     planned: Json = {"planning": fresh_planning(1, open=False)}
     if saved.get("approved") == plan["revision"]:
         return {**planned, "plan": plan, "approval": consent(plan, "user")}
-    return {**planned, **propose(plan, None, settings, deps, spoken(goal, settings.language))}
+    return {**planned, **propose(plan, None, settings, deps, spoken(goal, settings.speaks))}
 
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
+    lists["background"] = {}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
@@ -98,7 +119,7 @@ def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
         "fence": fence,
         "goal": goal,
         "output_schema": settings.output_schema,
-        "language": spoken(goal, settings.language),
+        "language": spoken(goal, settings.speaks),
         "conversation": before,
         "version": VERSION,
         "turn": turn,
@@ -135,6 +156,6 @@ def _whole(goal: str, settings: Settings, deps: Deps) -> Json:
     plan = read_plan({"complexity": "simple", "steps": [step]}, rules)
     assert isinstance(plan, dict), plan
     return {
-        **propose(plan, None, settings, deps, spoken(goal, settings.language)),
+        **propose(plan, None, settings, deps, spoken(goal, settings.speaks)),
         "planning": fresh_planning(1, open=False),
     }

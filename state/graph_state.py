@@ -66,6 +66,8 @@ class RunState(TypedDict, total=False):
     """Images and files of the conversation, `{key, type, chars}`; their data stands in the store, if there is one."""
     conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
+    background: SeldomDict
+    """What the application handed in for the request: `context` and `memory`, as texts."""
     plan: SeldomDict
     planning: SeldomDict
     """The planner's record: phase, rounds, corrections, proposal, feedback and failure it works from."""

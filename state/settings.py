@@ -30,10 +30,14 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    name: str = Field(default="", description="what the agent calls itself")
     role: str = Field(default="", description="one sentence: who the agent is")
+    backstory: str = Field(default="", description="where it comes from and what it knows, in a few sentences")
     instructions: str = Field(default="", description="how to work, in your own words and of any length")
     goals: list[str] = []
+    tasks: list[str] = Field(default=[], description="what it is usually asked to do")
     tone: str = ""
+    language: str = Field(default="", description="hard: of plan and speech, whatever `Settings.language` says")
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
     forbidden_tools: list[str] = Field(default=[], description="hard: never offered, never accepted in a plan")
     allowed_paths: list[str] = Field(
@@ -157,6 +161,11 @@ class Settings(BaseModel):
         return given
 
     @property
+    def speaks(self) -> str | None:
+        """The language of plan and speech; None: the user's."""
+        return self.profile.language or self.language or None
+
+    @property
     def alone(self) -> bool:
         """Whether nobody is there to be asked: the settings answer questions, and give nobody time to."""
         return self.on_question != "wait" and self.question_seconds is None
@@ -211,7 +220,8 @@ def read_settings(given: SettingsLike) -> Settings:
 def merged(base: Settings, given: SettingsLike) -> Settings:
     """`base` with what `given` sets, field by field; limits, the profile and models by their own fields.
 
-    Hard constraints only grow: tools that `base` forbids stay forbidden, and paths stay within those it allows.
+    Hard constraints only grow: tools that `base` forbids stay forbidden, paths stay within those it allows, and the
+    language of its profile stays.
     Raises ConfigError as `read_settings`, and for paths outside.
     """
     if not given or not base.model_fields_set:
@@ -226,7 +236,8 @@ def merged(base: Settings, given: SettingsLike) -> Settings:
         said = Profile.model_validate(change["profile"])
         forbidden = dict.fromkeys([*base.profile.forbidden_tools, *said.forbidden_tools])
         within = _within(base.profile.allowed_paths, said.allowed_paths)
-        whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within}
+        kept = {"language": base.profile.language} if base.profile.language else {}
+        whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within, **kept}
     return read_settings(whole)
 
 

@@ -100,6 +100,10 @@ def run(
         list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A TOML file: who the agent is and what it may not do. [+ DONEWHEN_PROFILE]"),
+    ] = None,
     output_schema: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A JSON Schema: the result is wanted as such data too, `output` of --json."),
@@ -126,7 +130,7 @@ def run(
             "default_answer": default_answer,
             "deadline": deadline,
         }
-        files = (mcp, output_schema, image or [])
+        files = (mcp, output_schema, image or [], profile)
         request = RunOptions(goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files)
         return run_goal(request, OutputOptions(storage, yes, json, events, quiet, once))
 

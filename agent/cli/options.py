@@ -9,7 +9,7 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.config import DEMO, Config
+from donewhen.agent.config import DEMO, Config, read_profile
 from donewhen.graph.models.output import Form
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import KEYS, Limits
@@ -53,6 +53,7 @@ class RunOptions:
     mcp: Path | None = None
     output_schema: Path | None = None
     images: Sequence[Path] = ()
+    profile: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ def chosen(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
         raise ConfigError("--question-seconds needs --on-question: say what answers after that time")
     if request.output_schema is not None:
         settings["output_schema"] = _schema(request.output_schema)
+    if request.profile is not None:
+        settings["profile"] = read_profile(request.profile)
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(absolute(request.folder), model, request.commands, mcp, settings)

@@ -79,7 +79,7 @@ async def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, step = settings_of(runtime), state["step"]
     named = deps.executors.get(step.get("executor") or "")
-    profile = profile_text(settings.profile, named.profile if named else "", settings.language)
+    profile = profile_text(settings.profile, named.profile if named else "", settings.speaks)
     prompt = instructions("execute", profile)
     model = partial(deps.model, "execute", settings, step.get("executor"))
     brief = await brief_message(state["brief"], state.get("attachments", ()), runtime, model)

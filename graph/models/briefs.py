@@ -46,7 +46,8 @@ SEEN_CHARS = 300
 
 def profile_text(profile: Profile, extra: str = "", language: str | None = None) -> str:
     """The profile as the end of a system prompt; "" if there is none. `extra` is an executor's own."""
-    parts = [extra, profile.role, *(f"Goal: {goal}" for goal in profile.goals)]
+    parts = [extra, f"Your name: {profile.name}" if profile.name else "", profile.role, profile.backstory]
+    parts += [*(f"Goal: {goal}" for goal in profile.goals), *(f"Task: {task}" for task in profile.tasks)]
     parts += [f"Tone: {profile.tone}"] if profile.tone else []
     parts += list(profile.soft)
     parts += [f"Never touch paths outside of: {', '.join(profile.allowed_paths)}"] if profile.allowed_paths else []
@@ -88,10 +89,11 @@ def planning_brief(
         section("executors", _executors(facts.get("cards") or {}, deps, settings)),
         section("limits", f"at most {settings.max_steps} steps"),
         section("mode", facts.get("mode") or ""),
-        section("language", settings.language or ""),
+        section("language", settings.speaks or ""),
         section("fence", fence),
         section("today", facts.get("today") or ""),
         section("conversation", facts.get("conversation") or ""),
+        *_background(facts, fence),
         section("goal", facts["goal"]),
         section("seen", facts.get("seen") or "", fence),
         section("finished", _json(facts.get("finished")), fence),
@@ -171,6 +173,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("fence", fence),
         section("today", today),
         section("conversation", values.get("conversation") or ""),
+        *_background(values, fence),
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
         section("step", step["content"], id=step["id"]),
@@ -185,6 +188,11 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
 def only_step(schema: Mapping[str, Any] | None) -> str:
     """What the executor of a plan's only step is told about its result."""
     return f"{ONLY_STEP} {AS_DATA}{_json(schema)}" if schema else ONLY_STEP
+
+
+def _background(values: Mapping[str, Any], fence: str) -> list[str]:
+    """What the application handed in for this request: `context` and `memory`."""
+    return [section(name, text, fence) for name, text in (values.get("background") or {}).items()]
 
 
 def user_said(said: Sequence[Mapping[str, str]]) -> str:
@@ -255,7 +263,7 @@ def delivery_brief(
         user_said(said_by_user(values)),
         section("done_when", "\n".join(_criterion_line(number, criterion) for number, criterion in criteria)),
         section("receipt", "\n".join(lines)),
-        section("language", settings.language or ""),
+        section("language", settings.speaks or ""),
     )
 
 

@@ -103,7 +103,7 @@ async def _question(
     settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
     facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": settings.today}
     facts["cards"] = cards
-    profile = profile_text(settings.profile, language=settings.language)
+    profile = profile_text(settings.profile, language=settings.speaks)
     bound = relevant(toolbox, facts["goal"], settings)
     brief = planning_brief(deps, settings, facts, bound, full=phase.role == "plan")
     messages = [
@@ -152,7 +152,7 @@ def _acted(
         state = {**state, "planning": {**state["planning"], "reason": why}}
         outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
     if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
-        outcome = Unusable([f"write what the user reads in this language: {settings.language}"])
+        outcome = Unusable([f"write what the user reads in this language: {settings.speaks}"])
         state = {**state, "planning": {**state["planning"], "language_told": True}}
     taken = outcome if isinstance(outcome, Decision) else Decision("speak")
     if reply.speech:
@@ -192,4 +192,4 @@ def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:
         return False
     texts = [said.get(key) for key in ("title", "speak", "text", "question", "guidance")]
     texts += [step["content"] for step in said.get("steps") or ()]
-    return other_script(" ".join(text for text in texts if isinstance(text, str)), settings.language)
+    return other_script(" ".join(text for text in texts if isinstance(text, str)), settings.speaks)

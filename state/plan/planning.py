@@ -45,6 +45,7 @@ def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
             "goal": values["goal"],
             "output_schema": values.get("output_schema"),
             "conversation": values.get("conversation") or "",
+            "background": values.get("background") or {},
             "language": values.get("language", "en"),
             "said": said_by_user(values, planning["transcript"]),
             "feedback": planning.get("feedback"),

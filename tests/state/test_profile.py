@@ -1,12 +1,16 @@
 """A profile's hard constraints are held by code, at planning and at work; users read their own language."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from donewhen import Profile, Settings
+from donewhen import Agent, ConfigError, Profile, Settings
+from donewhen.agent.config import read_config, read_profile
+from donewhen.state.settings import merged
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
-from tests.flows import one_step, play, requests, steps
+from tests.flows import one_step, play, requests, steps, unfenced
 
 CHINESE = Settings(confirm="never", language="zh-CN")
 OPENED: list[str] = []
@@ -108,3 +112,92 @@ async def test_the_language_stands_in_every_prompt() -> None:
         ("triage", True),
         ("execute", True),
     ]
+
+
+PROFILE_FILE = """
+name = "小明"
+role = "你是一家小店的会计。"
+backstory = "你在店里工作了十年。"
+goals = ["一分钱都不能丢"]
+tasks = ["对账", "写报告"]
+tone = "友好而简短"
+language = "zh"
+forbidden_tools = ["remove"]
+"""
+
+
+def test_a_profile_in_a_file_is_read_or_refused(tmp_path: Path) -> None:
+    """P14, M8: TOML, at the top or in [profile]; a field that there is not is named with a near match."""
+    file = tmp_path / "profile.toml"
+    file.write_text(PROFILE_FILE)
+    assert read_profile(file)["tasks"] == ["对账", "写报告"]
+    file.write_text('[profile]\nname = "Ann"')
+    assert read_config({"DONEWHEN_PROFILE": str(file)}).profile == {"name": "Ann"}
+    for text, said in (('nam = "Ann"', "did you mean name"), ("name = ", "cannot be read"), ("name = 7", "name")):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=said):
+            read_profile(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_profile(tmp_path / "none.toml")
+
+
+async def test_every_prompt_is_told_who_the_agent_is() -> None:
+    """P14, M8: name, backstory and tasks beside role, goals and tone, for planning and work alike."""
+    profile = Profile(name="Ann", role="You keep books.", backstory="Ten years in the shop.", tasks=["count"])
+    model = one_step([finish_step("x", "s1.result")], tools=[])
+    await play(model, settings=Settings(confirm="never", profile=profile))
+    for request in model.requests:
+        told = request.messages[0].text
+        assert "- Your name: Ann\n- You keep books.\n- Ten years in the shop.\n- Task: count" in told
+
+
+def test_settings_merge_and_hard_constraints_only_grow() -> None:
+    """M1, P14: field by field, also within the profile; immutable; forbidden tools, paths and language stay."""
+    base = Settings(
+        language="en",
+        profile=Profile(name="Ann", tone="dry", forbidden_tools=["a"], allowed_paths=["data"], language="zh"),
+    )
+    both = merged(base, {"profile": {"tone": "warm", "forbidden_tools": ["b"], "allowed_paths": ["data/x"]}})
+    assert (both.profile.name, both.profile.tone) == ("Ann", "warm")
+    assert both.profile.forbidden_tools == ["a", "b"]
+    assert both.profile.allowed_paths == ["data/x"]
+    assert merged(base, {"profile": {"language": "en"}, "language": "de"}).speaks == "zh"
+    assert base.profile.forbidden_tools == ["a"]
+    with pytest.raises(ValidationError):
+        base.profile.tone = "new"  # type: ignore[misc]
+    with pytest.raises(ConfigError, match="lie outside"):
+        merged(base, {"profile": {"allowed_paths": ["/etc"]}})
+
+
+async def test_what_an_agent_forbids_no_call_allows() -> None:
+    """M1: `start(settings=…)` adds to the agent's settings and takes nothing back."""
+    OPENED.clear()
+    model = one_step([call("remove", path="a"), finish_step("x", "s1.result")], tools=[])
+    agent = Agent(model, TOOLS, storage="memory:", settings={"profile": {"forbidden_tools": ["remove"]}})
+    run = await agent.start("Work", settings={"confirm": "never", "profile": {"forbidden_tools": []}})
+    assert OPENED == []
+    assert run.status == "completed"
+
+
+async def test_context_and_memory_are_handed_in() -> None:
+    """P14, M8: a text, or a function of goal and thread, async or not; as data, in planning and at work;
+    asked once a request; what fails is gone without and said; what is empty is not there."""
+    asked: list[tuple[str, str]] = []
+
+    async def remembers(goal: str, thread_id: str) -> str:
+        asked.append((goal, thread_id))
+        return "The user likes tables." + "x" * 9_000
+
+    model = one_step([finish_step("x", "s1.result")], tools=[])
+    flow = await play(model, goal="Count", context="The shop is in Berlin.", memory=remembers)
+    assert asked == [("Count", flow.run.thread_id)]
+    for request in model.requests[:2]:
+        prompt = unfenced(request.messages[1].text)
+        assert "<context>\nThe shop is in Berlin.\n</context>" in prompt
+        assert "<memory>\nThe user likes tables.xxx" in prompt
+        assert prompt.index("</memory>") < 9_000
+    model = one_step([finish_step("x", "s1.result")], tools=[])
+    flow = await play(model, context=lambda goal, thread: 1 / 0, memory=lambda goal, thread: " ")
+    assert flow.status == "completed"
+    assert "ZeroDivisionError" in " ".join(event["text"] for event in flow.told("note"))
+    assert "<memory" not in model.requests[0].text

@@ -461,3 +461,34 @@ def test_a_schema_and_an_image_come_with_the_goal(shell: Shell, tmp_path: Path) 
         result = shell.run(option, str(bad))
         assert result.exit_code == Exit.USAGE
         assert option in result.stderr
+
+
+def test_a_profile_from_a_file_and_from_the_environment(shell: Shell) -> None:
+    """M8, P14: --profile goes over DONEWHEN_PROFILE, what either forbids stays forbidden, also when it is resumed."""
+    mine, house = shell.home / "mine.toml", shell.home / "house.toml"
+    house.write_text('name = "Ann"\ntone = "dry"\nforbidden_tools = ["write_file"]')
+    mine.write_text('[profile]\ntone = "warm"\nforbidden_tools = ["edit_file"]')
+    said = [submit_plan([COUNT])]
+    with scripted(shell, triage=said, execute=[call("edit_file"), *COUNTING]) as model:
+        first = shell.run("--profile", str(mine), DONEWHEN_PROFILE=str(house))
+        assert first.exit_code == Exit.WAITING, first.stderr
+        second = shell("resume", "--approve", DONEWHEN_PROFILE=str(house))
+        assert second.exit_code == Exit.COMPLETED, second.stderr
+        assert "Your name: Ann" in model.requests[0].text
+        assert "Tone: warm" in model.requests[-1].text
+        for request in model.requests:
+            assert not {"write_file", "edit_file"} & set(request.tool_names)
+    bad = shell.run("--profile", str(shell.home / "none.toml"))
+    assert bad.exit_code == Exit.USAGE
+    assert "cannot be read" in bad.stderr
+
+
+def test_remote_agents_from_the_environment(shell: Shell) -> None:
+    """M5: DONEWHEN_EXECUTORS names them; one that cannot be reached is hidden; a wrong list is one clear line."""
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING) as model:
+        run = shell.run("--yes", DONEWHEN_EXECUTORS="far=a2a:http://127.0.0.1:9")
+        assert run.exit_code == Exit.COMPLETED, run.stderr
+        assert "<executors>" not in model.requests[0].text
+    bad = shell.run(DONEWHEN_EXECUTORS="far")
+    assert bad.exit_code == Exit.USAGE
+    assert "DONEWHEN_EXECUTORS" in bad.stderr

@@ -287,7 +287,7 @@ async def test_executors_come_and_go_while_the_agent_lives() -> None:
     run = await agent.resume(run, "approve")
     assert run.status == "failed"
     assert "no executor 'late'" in run.answer.lower()
-    for wrong in (7, "http://somewhere"):
+    for wrong in (7, "https://somewhere", "a2a:somewhere"):
         with pytest.raises(ConfigError):
             agent.executors["bad"] = wrong  # type: ignore[assignment]
     assert list(agent.executors) == []
