@@ -21,8 +21,10 @@ from donewhen.graph.people.budget import (
 )
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
+from donewhen.graph.people.tasks import checklist, closed, opened
+from donewhen.graph.voice import finished
 from donewhen.state.channels import merge_records
-from donewhen.state.graph_state import Json, RunState, changed_todos, todos
+from donewhen.state.graph_state import Json, RunState, changed_todos
 from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import add, exhausted, meter
 from donewhen.state.people.answers import Answer
@@ -89,11 +91,14 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
     for id, change in move.changes.items():
         emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
     update = _DO[move.kind]({**values, "steps": records}, move, settings, runtime)
-    steps = merge_records(records, update.get("steps"))
-    checklist = todos(plan, steps)
-    emit(runtime, "todos", todos=checklist)
+    steps, language = merge_records(records, update.get("steps")), values.get("language", "en")
+    results, shut = closed(steps, language)
+    rows = checklist(plan, steps, language, answered=False)
+    emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
-    return {**update, "steps": steps, "todos": changed_todos(values.get("todos") or (), checklist)}
+    said = [*results, *update.get("messages", ())]
+    written = changed_todos(values.get("todos") or (), rows)
+    return {**update, "steps": merge_records(steps, shut), "todos": written, "messages": said}
 
 
 def _now() -> str:
@@ -115,11 +120,12 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     changes = {}
+    shown, records = opened(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
     for id, allowance in zip(move.steps, move.allowances, strict=True):
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=step_of(values["plan"], id)["content"])
         changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}
-    return {"steps": changes}
+    return {"steps": merge_records(changes, records), "messages": shown}
 
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -158,7 +164,9 @@ def _one_question_more(values: Json, id: str, settings: Settings) -> Json:
 
 def _pause(values: Json, pending: Json) -> Json:
     pending = reopened(values["messages"], {"asked_at": _now(), **named(values, pending)})
-    return {"pending": pending, "messages": [opening(pending)]}
+    asked = opening(pending)
+    finished(asked, str(pending.get("question") or ""), inside=False)
+    return {"pending": pending, "messages": [asked]}
 
 
 def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

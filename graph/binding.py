@@ -13,6 +13,7 @@ from langgraph.runtime import get_runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.sync import wait
+from donewhen.state.channels import unheard
 from donewhen.state.graph_state import Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.updates import effective, persisting
@@ -68,7 +69,7 @@ class Inside(Node):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         own = migrated(input) if "version" in input else input
         update = effective(own, await self._called(_with_given(own, config), config))
-        return update if own is input else persisting(input, own, update)
+        return unheard(update if own is input else persisting(input, own, update))
 
 
 def _with_given(state: Json, config: RunnableConfig | None) -> Json:

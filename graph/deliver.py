@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.proving import Inquiry, decide, have_judged, origins, seen_by
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import answerer, emit, retracter
+from donewhen.graph.events import emit
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
@@ -19,8 +19,11 @@ from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.people.pauses import closing
+from donewhen.graph.people.tasks import checklist, closed
+from donewhen.graph.voice import Voice, finished
 from donewhen.prompts import instructions
-from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos, todos
+from donewhen.state.channels import merge_records
+from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.proof.claims import read_claims
@@ -80,6 +83,28 @@ class Delivery:
         self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
         return problems
 
+    said: str = ""
+    """The answer or its beginning, where a planner or a step said it already; `said_id`: in which message."""
+    said_id: str | None = None
+
+    def __post_init__(self) -> None:
+        self.voice = Voice(self.site.runtime, answer=True, inside=False)
+
+    def say(self, text: str) -> str:
+        """A text that nobody streamed as the answer."""
+        if self.said_id:
+            emit(self.site.runtime, "speech", step=None, text=text, id=self.said_id, answer=True)
+        else:
+            self.voice.say(text)
+        return text
+
+    def message(self, text: str) -> AIMessage:
+        """The answer as the message that was streamed, or the rest of it."""
+        message = AIMessage(text, id=self.said_id or self.voice.id("deliver.text", "answer.text", ""))
+        if self.said_id:
+            finished(message, self.said, inside=False)
+        return message
+
     @property
     def language(self) -> str:
         """Of the user."""
@@ -109,21 +134,22 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     row = delivery.draft["output"] or await _row(delivery)
     spent, values = site.spent, {**values, "verdicts": delivery.verdicts, "output_row": row}
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
-    checklist = todos(values["plan"], steps)
-    emit(runtime, "todos", todos=checklist)
+    rows = checklist(values["plan"], steps, delivery.language, answered=True)
+    emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=final["meter"])
     pending = state.get("pending")
-    closed = closing(state.get("messages") or (), pending, "Ended.") if pending else []
-    said: list[AnyMessage] = [*closed, AIMessage(text)]
+    results, shut = closed(steps, delivery.language)
+    shown = closing(state.get("messages") or (), pending, "Ended.") if pending else []
+    said: list[AnyMessage] = [*shown, *results, delivery.message(text)]
     data = {"output": delivery.data} if form and not delivery.flaw else {}
     return {
         "messages": said,
         "outcome": {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final},
-        "steps": steps,
+        "steps": merge_records(steps, shut),
         "pending": None,
         "spent": spent,
         "journal": delivery.checks,
-        "todos": changed_todos(state.get("todos") or (), checklist),
+        "todos": changed_todos(state.get("todos") or (), rows),
     }
 
 
@@ -165,21 +191,25 @@ async def _text(delivery: Delivery) -> str:
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed":
         result = done[0]["result"]
         if not delivery.take({}, result):
-            return _said(site.runtime, "\n".join([result, *await _unsaid(delivery)]))
+            delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
+            return delivery.say("\n".join([result, *await _unsaid(delivery)]))
     if ending["code"] == "answered":
         delivery.take(ending, ending["text"])
         draft["output"] = await _row(delivery)
         more = "".join(f"\n\n{line}" for line in (unproven(draft, language) if delivery.flaw else ()))
         if by_code != ending["text"]:
-            return _said(site.runtime, by_code + more)
-        return by_code + (_said(site.runtime, more) if more else "")  # what the model wrote was said already
+            return delivery.say(by_code + more)
+        delivery.said, delivery.said_id = by_code, ending.get("message_id")  # what the model wrote was said already
+        if more:
+            delivery.say(more)
+        return by_code + more
     if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(site.left(), ("model_calls",)):
-        return _said(site.runtime, by_code)
+        return delivery.say(by_code)
     if answer := await _asked(delivery):
         return answer
     emit(site.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
     draft["output"] = await _row(delivery)
-    return _said(site.runtime, _by_code(draft, ending, language))
+    return delivery.say(_by_code(draft, ending, language))
 
 
 async def _asked(delivery: Delivery) -> str:
@@ -201,7 +231,7 @@ async def _asked(delivery: Delivery) -> str:
         if not open_ones or not again or exhausted(site.left(), ("model_calls",)):
             answer = "\n".join([answer, *await _unsaid(delivery, criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
-                reply.speech.finish(answer)
+                reply.speech.come_to(answer)
             return answer
         if reply.speech:
             reply.speech.restart()
@@ -235,8 +265,8 @@ def _question(delivery: Delivery) -> Question:
         [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
         control_tools(DELIVER, delivery.form.tools if delivery.form else {}),
         allowance=site.left(),
-        say=answerer(site.runtime),
-        retract=retracter(site.runtime, None),
+        say=delivery.voice.say,
+        retract=delivery.voice.retract,
         must_call=True,
     )
 
@@ -269,12 +299,6 @@ def _by_code(draft: Receipt, ending: Json, language: str) -> str:
         reason = ""  # for the log; what users read is the guidance
     why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason
     return "" if ending.get("text") and not draft["steps"] else summary(draft, why, language)
-
-
-def _said(runtime: Runtime[Settings], text: str) -> str:
-    """A text that no model streamed reaches the listeners all the same."""
-    answerer(runtime)(text)
-    return text
 
 
 async def _unsaid(delivery: Delivery, criteria: list[CriterionRow] | None = None) -> list[str]:

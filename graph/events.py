@@ -1,6 +1,6 @@
 """What a run tells while it works: typed events on the custom stream. Nothing depends on anybody listening."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired
 
 from langgraph.runtime import Runtime
@@ -51,11 +51,13 @@ class Speech(TypedDict):
     type: Literal["speech"]
     step: str | None
     text: str
+    id: str
+    """Of the message that the piece belongs to, the same on `messages` and, if it stays, in state."""
     answer: NotRequired[bool]
     """A piece of the answer, which comes whole with the outcome too."""
     argument: NotRequired[str]
     """Of a text for people inside of a decision, where it stands: `answer.text`, `ask_user.question`,
-    `finish_step.result`, `finish_task.result`. What was decided is told by other events too."""
+    `submit_plan.speak`, `finish_step.result`, `finish_task.result`. What was decided is told by other events too."""
 
 
 class SpeechRestarted(TypedDict):
@@ -63,6 +65,8 @@ class SpeechRestarted(TypedDict):
 
     type: Literal["speech_restarted"]
     step: str | None
+    id: str
+    """Of the message that is void; what comes instead has another."""
     argument: NotRequired[str]
     """Only what was said as this argument is void; without, only what was said as prose."""
 
@@ -191,28 +195,6 @@ def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
 def mode_chosen(runtime: Runtime[Settings], row: ModeRow) -> None:
     """What is made of the request is decided."""
     emit(runtime, "mode", **row)
-
-
-def sayer(runtime: Runtime[Settings], step: str | None) -> Callable[..., None]:
-    """Speech of the planner (`None`) or of a step, as it is produced, in prose or in an argument."""
-
-    def say(text: str, argument: str = "") -> None:
-        where = {"argument": argument} if argument else {}
-        emit(runtime, "speech", step=step, text=text, **where, **({"answer": True} if argument == ANSWER else {}))
-
-    return say
-
-
-def answerer(runtime: Runtime[Settings]) -> Callable[..., None]:
-    """The run's answer, as it is written; marked `answer`, for it comes whole with the outcome too."""
-    return lambda text, argument="": emit(runtime, "speech", step=None, text=text, answer=True)
-
-
-def retracter(runtime: Runtime[Settings], step: str | None) -> Callable[..., None]:
-    """What was said of a reply, in prose or in an argument, is void; it may come again from the start."""
-    return lambda argument="": emit(
-        runtime, "speech_restarted", step=step, **({"argument": argument} if argument else {})
-    )
 
 
 def observed(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:

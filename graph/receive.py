@@ -17,7 +17,8 @@ from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
 from donewhen.graph.models.output import schema_form
 from donewhen.graph.people.consent import consent, plan_rules, propose
-from donewhen.graph.people.pauses import typed_reply
+from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
+from donewhen.graph.people.tasks import closed
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
@@ -116,6 +117,7 @@ def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
     before = conversation(state.get("messages") or (), fence)
     known: Json = {
+        "messages": closed(state.get("steps") or {}, spoken(goal, settings.language), PUT_AWAY)[0],
         "fence": fence,
         "goal": goal,
         "output_schema": settings.output_schema,

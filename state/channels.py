@@ -12,9 +12,17 @@ SNAPSHOT_EVERY = 500
 """Writes between two full copies; between them a checkpoint stores only what was appended."""
 
 
-def append(state: Sequence[Item] | None, writes: Sequence[Sequence[Item] | None]) -> list[Item]:
-    """Concatenate all writes; `Overwrite` starts anew."""
-    return [*(state or []), *(item for write in writes for item in write or [])]
+def append(state: Sequence[Item] | None, writes: Sequence[Any]) -> list[Item]:
+    """Concatenate all writes, lists or `{"add": list}`; `Overwrite` starts anew."""
+    lists = (write.get("add") if isinstance(write, Mapping) else write for write in writes)
+    return [*(state or []), *(item for each in lists for item in each or [])]
+
+
+def unheard(update: Any) -> Any:
+    """An update whose transcript LangGraph does not take for messages to be streamed to chat clients."""
+    if not isinstance(update, Mapping) or not isinstance(update.get("transcript"), list):
+        return update
+    return {**update, "transcript": {"add": update["transcript"]}}
 
 
 def append_by_key(

@@ -1,6 +1,6 @@
 """The shape of a run in checkpoints: JSON and messages. Every key, who writes it, and how writes combine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage
@@ -30,6 +30,10 @@ GOAL = "goal"
 """Stands for the step in what proves the goal itself, at delivery: `goal.1` …"""
 PLANNING = "p"
 """Stands for the step in the ids of what planning observed: `p.1`, `p.2` …"""
+
+
+SAID = "said_"
+"""How ids of messages begin in which planner and steps speak as they work; no model is shown them again."""
 
 
 class RunInput(TypedDict, total=False):
@@ -167,6 +171,8 @@ class StepStored(TypedDict, total=False):
     """Of the writes that the step has made since it was sent off, and whose outcome is known."""
     claims: Claims
     """What it leaves in the run when it is done."""
+    messages: Messages
+    """What the step said to people."""
     journal: Entries
     spent: Annotated[Amounts, add]
     steps: StepRecords
@@ -207,6 +213,7 @@ class StepOutput(TypedDict, total=False):
     """What `execute` leaves in the run."""
 
     claims: Claims
+    messages: Messages
     journal: Entries
     spent: Annotated[Amounts, add]
     steps: StepRecords
@@ -219,17 +226,3 @@ def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:
     if [row["id"] for row in before] != [row["id"] for row in rows]:
         return Overwrite(rows)
     return [row for row, old in zip(rows, before, strict=True) if row != old]
-
-
-TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
-
-
-def todos(plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]]) -> list[Json]:
-    """The checklist in the shape clients draw: pending, in_progress, completed; other ends are said in words."""
-    rows = []
-    for step in (plan or {}).get("steps", ()):
-        status = steps.get(step["id"], {}).get("status", "pending")
-        ended = status in ("failed", "blocked", "skipped", "exhausted")
-        content = f"{step['content']} ({status})" if ended else step["content"]
-        rows.append({"id": step["id"], "content": content, "status": TODO.get(status, "pending")})
-    return rows

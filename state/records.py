@@ -29,6 +29,8 @@ class Pause(TypedDict, total=False):
     """Of the tool call that stands for the pause in the conversation."""
     asked_at: str
     """ISO 8601; of the pause that is asked now."""
+    message_id: str | None
+    """Of the message in which the question was streamed; None where it was not."""
     interrupt_id: str
     """LangGraph's id; of the pause that is asked now."""
     problem: str
@@ -168,6 +170,12 @@ class StepRecord(TypedDict, total=False):
     """Worked on by an executor that works by itself."""
     waiting: Json | None
     """The `Pause` it waits for."""
+    task: str | None
+    """The tool call that stands for it in the conversation, while that is open."""
+    answers: bool
+    """Whether it is the only step, whose result is the answer."""
+    said: str | None
+    """The message in which its result was streamed."""
     handled: bool
     """Whether its failure has led to something already."""
     finished_task: str | None

@@ -117,6 +117,14 @@ async def values(agent: Agent, thread: str) -> dict[str, Any]:
     return dict((await agent.graph.aget_state(config(thread))).values)
 
 
+def calls_and_results(messages: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """Ids of the tool calls that stand for pauses, and of those that have a result; the cards of steps aside."""
+    calls = {c["id"]: c["name"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls}
+    opened = [id for m in messages if isinstance(m, AIMessage) for id in (c["id"] for c in m.tool_calls)]
+    answered = [m.tool_call_id for m in messages if m.type == "tool"]
+    return [id for id in opened if calls[id] != "task"], [id for id in answered if calls.get(id) != "task"]
+
+
 async def drawn(agent: Agent, run: Run) -> None:
     """Assert what clients need to draw the pause: the last message is its text and its tool call (CLIENTS 1.4)."""
     snapshot = await agent.graph.aget_state(config(run.thread_id))
@@ -128,7 +136,6 @@ async def drawn(agent: Agent, run: Run) -> None:
     (action,) = interrupt.value["action_requests"]
     assert tool_call["name"] == action["name"]
     assert tool_call["id"] == interrupt.value["tool_call_id"]
-    answered = [m.tool_call_id for m in snapshot.values["messages"] if m.type == "tool"]
-    opened = [c["id"] for m in snapshot.values["messages"] if isinstance(m, AIMessage) for c in m.tool_calls]
+    opened, answered = calls_and_results(snapshot.values["messages"])
     assert len(set(opened)) == len(opened)
     assert answered == opened[:-1]

@@ -9,7 +9,7 @@ from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.calls.observing import seen_before
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, retracter, sayer
+from donewhen.graph.events import charged
 from donewhen.graph.execute.leaving import corrected, leave, silence
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
@@ -18,6 +18,7 @@ from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add, exhausted
@@ -46,7 +47,9 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         reason = f"not done after {settings.promote_rounds} rounds"
         return leave(state, runtime, {"status": "failed", "code": f"{PROMOTED}rounds", "reason": reason})
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
-    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, left))
+    task = "" if state["record"].get("answers") else str(state["record"].get("task") or "")
+    voice = Voice(runtime, state["step"]["id"], task=task, inside=True)
+    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, left, voice))
     spent = add(reply.spent, {"rounds": 1})
     charged(runtime, state["step"]["id"], spent)
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
@@ -62,11 +65,11 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     if reply.speech:
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
-    message = kept(reply.message)
+    message, common = kept(reply.message), Step(spent=spent, messages=voice.spoken())
     if isinstance(outcome, Unusable):
         messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
-        return {"spent": spent, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
-    return {"spent": spent, **_decided(now, runtime, message, outcome, spent)}
+        return {**common, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
+    return {**common, **_decided(now, runtime, message, outcome, spent, voice)}
 
 
 def _too_long(state: Step, settings: Settings) -> bool:
@@ -75,7 +78,9 @@ def _too_long(state: Step, settings: Settings) -> bool:
     return most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most
 
 
-async def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts) -> Question:
+async def _question(
+    state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts, voice: Voice
+) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, step = settings_of(runtime), state["step"]
     named = deps.executors.get(step.get("executor") or "")
@@ -90,8 +95,8 @@ async def _question(state: Step, runtime: Runtime[Settings], deps: Deps, toolbox
         [*control_tools(EXECUTE), *toolbox.openai(offered(step, toolbox, settings))],
         step.get("executor"),
         left,
-        sayer(runtime, step["id"]),
-        retracter(runtime, step["id"]),
+        voice.say,
+        voice.retract,
     )
 
 
@@ -101,13 +106,15 @@ def _running_out(left: Amounts) -> list[HumanMessage]:
     return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")] if rounds <= FEW_ROUNDS else []
 
 
-def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
+def _decided(
+    state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts, voice: Voice
+) -> Step:
     """What a legal decision changes; calls and claims are left in state for the next node."""
     record, arguments = state["record"], decision.arguments
     if decision.kind == "speak":
         return _spoke(state, runtime, message)
     if decision.kind == "ask_user":
-        return _asks(state, runtime, message, decision, spent)
+        return _asks(state, runtime, message, decision, spent, voice)
     if decision.kind == "calls":
         native = bool(message.tool_calls or message.invalid_tool_calls)
         calls = [{**call, "native": native, "position": n} for n, call in enumerate(decision.calls)]
@@ -119,6 +126,7 @@ def _decided(state: Step, runtime: Runtime[Settings], message: AIMessage, decisi
         change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
         return leave(state, runtime, change, [message, *respond(message, GIVEN_UP)], spent)
     chosen: Json = {"kind": decision.kind, "arguments": arguments, "id": decision.id}
+    chosen["said"] = voice.id("finish_step.result", "finish_task.result")
     return {"record": record, "transcript": [message], "decision": chosen}
 
 
@@ -130,7 +138,9 @@ def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
     return {"record": record, "transcript": [message, said], "decision": None}
 
 
-def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts) -> Step:
+def _asks(
+    state: Step, runtime: Runtime[Settings], message: AIMessage, decision: Decision, spent: Amounts, voice: Voice
+) -> Step:
     """Leave with a question; the answer will be the result of this very call."""
     record, question = state["record"], decision.arguments["question"]
     asked, options, seen = state.get("asked", ()), decision.arguments.get("options"), seen_before(state)
@@ -147,6 +157,7 @@ def _asks(state: Step, runtime: Runtime[Settings], message: AIMessage, decision:
         "options": decision.arguments.get("options") or [],
         "step": id,
         "call": decision.id,
+        "message_id": voice.id("ask_user.question"),
     }
     change = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
     return {"spent": spent, **leave(state, runtime, change, [message], spent)}

@@ -115,7 +115,7 @@ def _cut_off(inquiry: Inquiry, needs: str) -> Step:
     """The budget ended in the middle of the proof: it goes on from there when there is more."""
     site = inquiry.site
     decided = {str(number): verdict for number, verdict in inquiry.verdicts.items()}
-    kept = {key: inquiry.claim[key] for key in ("kind", "arguments", "id")}
+    kept = {key: inquiry.claim[key] for key in ("kind", "arguments", "id", "said") if key in inquiry.claim}
     key = exhausted(site.left(), (needs,))
     change = {**_change(inquiry), "status": "ready", "code": f"allowance:{key}"}
     change["claim"] = {**kept, "decided": decided, "needs": needs}
@@ -131,6 +131,7 @@ async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
     entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
     early = arguments.get("reason") if inquiry.claim["kind"] == "finish_task" else None
     done = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
+    done["said"] = inquiry.claim.get("said")
     messages = [_answer(inquiry.claim, "Accepted.")]
     change = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}}
     left = leave(state, site.runtime, change, messages, site.spent)

@@ -12,6 +12,7 @@ from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
 
 from donewhen.graph.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
 from donewhen.graph.context import Deps
@@ -26,6 +27,8 @@ from donewhen.state.settings import Settings
 
 TAGS = ["nostream", "langsmith:nostream"]
 """Keeps raw decisions out of chat clients; speech reaches them as events."""
+METADATA = {"emit-tool-calls": False}
+"""The same for AG-UI, which heeds no tags: texts pass, arguments of decisions do not."""
 FIRST_WAIT, MOST_WAIT = 0.5, 20.0
 """Seconds before the second attempt, doubled for each further one, where the provider names no time."""
 LONGEST_WAIT = 120.0
@@ -161,7 +164,8 @@ class _Asking:
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         ends = time.monotonic() + seconds * LONGEST_STREAM
-        stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config={"tags": TAGS}))
+        config: RunnableConfig = {"tags": TAGS, "metadata": METADATA}
+        stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config=config))
         try:
             while size <= LONGEST_REPLY and (left := ends - time.monotonic()) > 0:
                 async with asyncio.timeout(min(seconds, left)):

@@ -11,7 +11,7 @@ from donewhen.graph.executors.executor import Card
 from donewhen.graph.tools.selection import most_relevant
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
-from donewhen.state.graph_state import PLANNING
+from donewhen.state.graph_state import PLANNING, SAID
 from donewhen.state.plan.plan import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
@@ -62,6 +62,8 @@ def conversation(messages: Sequence[BaseMessage], fence: str = "") -> str:
     said: list[str] = []
     for message in reversed(messages[:-1]):
         if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
+            continue
+        if str(message.id).startswith(SAID):
             continue
         user = isinstance(message, HumanMessage)
         said.insert(0, section("user" if user else "assistant", message.text[:SAID_CHARS], "" if user else fence))

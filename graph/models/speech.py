@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from donewhen.graph.models.forms import WORDING
 
+SPOKEN = {**WORDING, "submit_plan": "speak"}
+"""Decisions with a text for people among their arguments."""
+
 # Where something may begin that is no speech: an object, a list of values, a fence, a tag. `[s1.2]`, `a < b` and
 # `code` are prose; what stands at the very end may still become any of them.
 _OTHER = re.compile(
@@ -91,7 +94,7 @@ class SpeechStream:
         index, name = chunk.get("index"), chunk.get("name")
         if index not in self._written:
             first = not any(self._written.values())
-            self._written[index] = _Written(name, WORDING[name]) if first and name in WORDING else None
+            self._written[index] = _Written(name, SPOKEN[name]) if first and name in SPOKEN else None
         if (written := self._written[index]) and (piece := written.feed(chunk.get("args") or "")):
             self._emit(piece, written.argument)
 
@@ -103,8 +106,16 @@ class SpeechStream:
 
     def finish(self, speech: str, name: str = "", arguments: Mapping[str, Any] | None = None) -> None:
         """The reply is read: say what is left of its speech, and of the text in the decision `name` it came to."""
-        argument = f"{name}.{WORDING[name]}" if name in WORDING else ""
-        texts = {"": speech, **({argument: str((arguments or {}).get(WORDING[name]) or "")} if argument else {})}
+        argument = f"{name}.{SPOKEN[name]}" if name in SPOKEN else ""
+        self._come_to({"": speech, **({argument: str((arguments or {}).get(SPOKEN[name]) or "")} if argument else {})})
+
+    def come_to(self, text: str) -> None:
+        """The reply came to this one text, whichever way it was written: say what is left of it."""
+        written = next((each for each, said in self._said.items() if text.startswith("".join(said).strip())), "")
+        before = "".join(self._said.get(written, ()))
+        self._come_to({written: before + text[len(before.strip()) :]})
+
+    def _come_to(self, texts: Mapping[str, str]) -> None:
         for wrong in [each for each, said in self._said.items() if not texts.get(each, "").startswith("".join(said))]:
             self._retract(wrong)
             del self._said[wrong]

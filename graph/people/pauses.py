@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
+from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import Json, RunState
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, payload
 
@@ -16,6 +17,8 @@ PAUSE_ID = re.compile(
     r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
 )
 """What every id of a pause looks like: `s2.q1`; in the thread's third request `3:s2.q1`; asked once more `s2.q1~2`."""
+
+PUT_AWAY = "Put away for another request."
 
 
 def call_id() -> str:
@@ -27,7 +30,8 @@ def opening(pending: Mapping[str, Any]) -> AIMessage:
     """The message right before a pause: text, and a tool call named like the action (clients draw it there)."""
     action = payload(pending)["action_requests"][0]
     call = {"name": action_name(pending["kind"]), "args": action["args"], "id": pending["tool_call_id"]}
-    return AIMessage(action["description"], tool_calls=[{**call, "type": "tool_call"}])
+    text = action["description"]
+    return AIMessage(text, id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])
 
 
 def closing(messages: Sequence[BaseMessage], pending: Mapping[str, Any], text: str) -> list[AnyMessage]:
@@ -45,7 +49,12 @@ def reopened(messages: Sequence[BaseMessage], pending: Json) -> Json:
         if isinstance(message, AIMessage)
         for call in message.tool_calls
     )
-    return {**pending, "tool_call_id": call_id()} if used else pending
+    return {**pending, **_anew()} if used else pending
+
+
+def _anew() -> Json:
+    """What makes the message of a pause another one than before."""
+    return {"tool_call_id": call_id(), "message_id": None}
 
 
 def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
@@ -64,7 +73,7 @@ def asked_again(values: Mapping[str, Any], pending: Json, problem: str, draft: s
     if typed_reply(messages) is None and not problem:
         return {"pending": again}
     closed = closing(messages, pending, f"Not understood: {problem}" if problem else "Left open.")
-    again["tool_call_id"] = call_id()
+    again |= _anew()
     return {"pending": again, "messages": [*closed, opening(again)]}
 
 
@@ -116,4 +125,6 @@ def _bare(id: str) -> str:
 def put_away(values: Mapping[str, Any]) -> RunState:
     """The update that closes what is asked because another request takes its place."""
     pending, messages = values.get("pending"), values.get("messages") or ()
-    return {"pending": None, "messages": closing(messages, pending, "Put away for another request.") if pending else []}
+    results, shut = closed(values.get("steps") or {}, str(values.get("language") or "en"), PUT_AWAY)
+    shown = closing(messages, pending, PUT_AWAY) if pending else []
+    return {"pending": None, "messages": [*results, *shown], "steps": shut}

@@ -13,6 +13,7 @@ from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
+from donewhen.graph.voice import Voice, finished
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import Amounts, add
@@ -103,8 +104,6 @@ def planned(
     if work_of(plan, state.get("kept_steps") or {}) in tried:
         return _repeated(state, message, decision, runtime, deps)
     planning = {**state["planning"], "corrections": 0}
-    if plan.get("speak"):
-        emit(runtime, "speech", step=None, text=plan["speak"])
     if planning["phase"] == "triage" and plan["need_thinking"]:
         emit(runtime, "note", text="This deserves a careful plan; thinking it through.")
         return {"planning": {**planning, "phase": "draft", "proposal": plan, "sketched": True}}
@@ -164,7 +163,13 @@ def looks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
 
 
 def answered(
-    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps, form: Form | None
+    state: Planning,
+    message: AIMessage,
+    decision: Decision,
+    runtime: Runtime[Settings],
+    deps: Deps,
+    voice: Voice,
+    form: Form | None,
 ) -> Planning:
     """The goal is settled without a plan. What it cites must hold, and data be in its form: that is mended once."""
     planning, arguments = state["planning"], decision.arguments
@@ -177,6 +182,7 @@ def answered(
         wrong = Unusable([*problems, *flaws])
         return corrected(told, message, wrong, runtime, deps, legal_now("triage", settings_of(runtime)))
     ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True, "evidence": good}
+    ending["message_id"] = voice.id("answer.text")
     if form and not flaws:
         ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
@@ -185,7 +191,7 @@ def answered(
 
 
 def declined(
-    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps
+    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps, voice: Voice
 ) -> Planning:
     """It cannot be done here: the reason for the log, guidance for the user."""
     arguments = decision.arguments
@@ -193,7 +199,14 @@ def declined(
     return {"planning": {**state["planning"], "corrections": 0}, "ending": ending}
 
 
-def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps) -> Planning:
+def asks(
+    state: Planning,
+    message: AIMessage,
+    decision: Decision,
+    runtime: Runtime[Settings],
+    deps: Deps,
+    voice: Voice | None = None,
+) -> Planning:
     """Leave with a question; the answer will be the result of this very call."""
     planning, question = {**state["planning"], "corrections": 0}, decision.arguments["question"]
     told = ""
@@ -215,12 +228,15 @@ def asks(state: Planning, message: AIMessage, decision: Decision, runtime: Runti
         "options": decision.arguments.get("options") or [],
         "step": None,
         "call": decision.id,
+        "message_id": voice.id("ask_user.question") if voice else None,
         **spoken_in(_language(state)),
     }
+    asked = opening(pending)
+    finished(asked, question, inside=True)
     return {
         "planning": {**planning, "questions": number},
         "pending": pending,
-        "messages": [opening(pending)],
+        "messages": [asked],
         "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
         "spent": {"questions": 1},
     }

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, retracter, sayer
+from donewhen.graph.events import charged, emit
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
@@ -31,6 +31,7 @@ from donewhen.graph.plan.outcomes import (
     planned,
 )
 from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.scripts import other_script
@@ -77,8 +78,8 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
     if key := exhausted(left_of(state), ("model_calls",)):
         return out_of_budget(state, runtime, deps, key)
     toolbox = deps.reads(settings)
-    cards = await deps.executors.cards()
-    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, cards, form))
+    cards, voice = await deps.executors.cards(), Voice(runtime, inside=True)
+    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, cards, voice, form))
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
     now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
@@ -87,8 +88,9 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
             return {"planning": after, **out_of_budget(now, runtime, deps, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
-    update = _acted(now, reply, runtime, deps, toolbox, form)
-    return {"planning": after, **update, "spent": add(reply.spent, update.get("spent"))}
+    update = _acted(now, reply, runtime, deps, toolbox, voice, form)
+    messages = [*voice.spoken(), *update.get("messages", ())]
+    return {"planning": after, **update, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
 
 
 async def _question(
@@ -97,6 +99,7 @@ async def _question(
     deps: Deps,
     toolbox: Toolbox,
     cards: Mapping[str, Card],
+    voice: Voice,
     form: Form | None,
 ) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
@@ -114,7 +117,7 @@ async def _question(
     ]
     legal = legal_now(state["planning"]["phase"], settings)
     tools = [*control_tools(legal, form.tools if form else {}), *toolbox.openai(bound)]
-    say, retract = sayer(runtime, None), retracter(runtime, None)
+    say, retract = voice.say, voice.retract
     return Question(phase.role, messages, tools, allowance=left_of(state), say=say, retract=retract, must_call=True)
 
 
@@ -126,7 +129,13 @@ def _running_out(state: Planning, settings: Settings) -> list[HumanMessage]:
 
 
 def _acted(
-    state: Planning, reply: ModelReply, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, form: Form | None
+    state: Planning,
+    reply: ModelReply,
+    runtime: Runtime[Settings],
+    deps: Deps,
+    toolbox: Toolbox,
+    voice: Voice,
+    form: Form | None,
 ) -> Planning:
     """What the reply changes; `state` has this round counted."""
     settings, planning = settings_of(runtime), state["planning"]
@@ -164,12 +173,12 @@ def _acted(
     if outcome.kind == "calls":
         return looks(state, kept(reply.message), outcome)
     if outcome.kind == "answer":
-        update = answered(state, kept(reply.message), outcome, runtime, deps, form)
+        update = answered(state, kept(reply.message), outcome, runtime, deps, voice, form)
         if reply.speech and "ending" not in update:  # it is sent back, and said again
             reply.speech.restart()
         return update
     decided = {"ask_user": asks, "decline": declined}[outcome.kind]
-    return decided(state, kept(reply.message), outcome, runtime, deps)
+    return decided(state, kept(reply.message), outcome, runtime, deps, voice)
 
 
 def _read(state: Planning, written: Json, runtime: Runtime[Settings], deps: Deps) -> Json | list[str]:

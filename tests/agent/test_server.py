@@ -32,6 +32,7 @@ PLAN = submit_plan(
         {"content": "ask for the colour", "done_when": ["the colour is known"], "tools": []},
     ],
     title="Look around",
+    speak="I will look at what there is, and ask you for the colour.",
 )
 
 
@@ -196,17 +197,36 @@ async def test_a_typed_reply_answers_the_pause(client: LangGraphClient) -> None:
     assert (await client.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
 
 
-async def test_speech_streams_as_events(client: LangGraphClient) -> None:
-    """S02: the answer's pieces arrive on the custom stream and join to the exact text."""
+async def test_speech_streams_to_stock_clients(client: LangGraphClient) -> None:
+    """U1, S02, S05: through a whole conversation, `messages-tuple` gives what stays, in pieces, and nothing else.
+
+    The pieces join by id to the messages of the thread's state; `custom` tells the same texts.
+    """
     id = (await client.threads.create())["thread_id"]
-    pieces = []
-    hello = {"messages": [{"role": "user", "content": "hello"}]}
-    async for part in client.runs.stream(
-        id, "agent", input=hello, stream_mode=["custom", "values"], stream_subgraphs=True
+    for given in (
+        {"input": {"messages": [{"role": "user", "content": "look around"}]}},
+        {"command": {"resume": "approve"}},
+        {"command": {"resume": "green"}},
     ):
-        if part.event.startswith("custom") and part.data.get("type") == "speech":
-            pieces.append(part.data["text"])
-    assert "".join(pieces) == "Hello to you."
+        texts: dict[str, str] = {}
+        pieces: dict[str, int] = {}
+        spoken: dict[str, str] = {}
+        modes: Any = ["messages-tuple", "custom", "values"]
+        async for part in client.runs.stream(id, "agent", stream_mode=modes, stream_subgraphs=True, **given):  # type: ignore[arg-type]
+            if part.event.startswith("messages"):
+                message = part.data[0]
+                texts[message["id"]] = texts.get(message["id"], "") + message["content"]
+                pieces[message["id"]] = pieces.get(message["id"], 0) + 1
+            elif part.event.startswith("custom") and part.data["type"] == "speech":
+                spoken[part.data["id"]] = spoken.get(part.data["id"], "") + part.data["text"]
+        kept = {m["id"]: m["content"] for m in (await client.threads.get_state(id))["values"]["messages"]}
+        assert texts == {each: kept.get(each) for each in texts}
+        assert all(text.startswith(spoken[each].strip()) for each, text in texts.items() if each in spoken)
+        assert max(pieces.values()) > 3
+        assert "tool_output" not in str(texts)
+        assert "Accepted" not in str(texts)
+    streamed = [each for each, text in texts.items() if text == "There is one file, and the colour is green."]
+    assert [pieces[each] > 3 for each in streamed] == [True]
 
 
 async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, client: LangGraphClient) -> None:

@@ -125,7 +125,7 @@ async def test_cancel_at_a_question_ends_the_run() -> None:
     assert run.status == "cancelled"
     assert (run.receipt or {})["approvals"][-1]["decision"] == "cancel"
     messages = (await agent.graph.aget_state(config(run.thread_id))).values["messages"]
-    assert [m.type for m in messages] == ["human", "ai", "tool", "ai"]
+    assert [m.type for m in messages] == ["human", "ai", "ai", "tool", "tool", "ai"]
     model.assert_exhausted()
 
 

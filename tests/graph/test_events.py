@@ -66,11 +66,12 @@ async def test_a_run_is_told_in_order() -> None:
 
 
 async def test_the_checklist_follows_the_steps() -> None:
-    """S01: the todos told are those of the state, from pending to completed."""
+    """S01, U6: the todos told are those of the state, from pending to completed; the last one is the answer."""
     flow = await _whole_run()
     rows = [[todo["status"] for todo in event["todos"]] for event in flow.told("todos")]
-    assert rows[0] == ["in_progress", "pending"]
-    assert rows[-1] == ["completed", "completed"]
+    assert rows[0] == ["in_progress", "pending", "pending"]
+    assert rows[-2] == ["completed", "completed", "pending"]
+    assert rows[-1] == ["completed", "completed", "completed"]
     assert flow.told("todos")[-1]["todos"] == flow.values["todos"]
 
 

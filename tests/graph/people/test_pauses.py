@@ -7,7 +7,20 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from donewhen import Agent, Limits, Settings, StaleAnswer
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
-from tests.runs import Outbox, config, drawn, last_seen, one_step, said, scripted, sending, step, two_questions, values
+from tests.runs import (
+    Outbox,
+    calls_and_results,
+    config,
+    drawn,
+    last_seen,
+    one_step,
+    said,
+    scripted,
+    sending,
+    step,
+    two_questions,
+    values,
+)
 
 ALONE = Settings(confirm="never")
 
@@ -201,7 +214,7 @@ async def test_a_client_that_closes_the_call_itself() -> None:
     blocks = HumanMessage([{"type": "text", "text": "approve"}])
     out = await agent.graph.ainvoke({"messages": [closed, blocks]}, config("t"))
     assert out["outcome"]["status"] == "completed"
-    assert [m.tool_call_id for m in out["messages"] if isinstance(m, ToolMessage)] == [id]
+    assert calls_and_results(out["messages"]) == ([id], [id])
 
 
 async def test_a_new_request_after_the_end_starts_anew() -> None:

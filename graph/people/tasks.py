@@ -1,0 +1,81 @@
+"""How a run's progress stands in the conversation and in `todos`, in shapes that chat clients draw. Pure.
+
+A step is a tool call named `task`, as sub-agents are, and its result: clients draw a card of it.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+
+from donewhen.state.graph_state import Json
+from donewhen.state.language.texts import catalogue, say
+from donewhen.state.proof.outcome import FINAL
+
+TASK = "task"
+TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
+REASON_CHARS = 500
+
+
+def opened(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessage], Json]:
+    """A call for each of these steps, and what to remember of it in their records.
+
+    The result of a plan's only step is the answer of the run, so it does not stand there as well.
+    """
+    numbers = {step["id"]: (number, step["content"]) for number, step in enumerate(plan["steps"], 1)}
+    calls: Json = {id: {"task": f"step_{uuid4().hex[:16]}", "answers": len(numbers) == 1} for id in ids}
+    messages: list[AnyMessage] = []
+    for id in ids:
+        arguments = {"description": numbers[id][1], "subagent_type": f"Step {numbers[id][0]}"}
+        call: Any = {"name": TASK, "args": arguments, "id": calls[id]["task"], "type": "tool_call"}
+        messages.append(AIMessage("", tool_calls=[call]))
+    return messages, calls
+
+
+def closed(records: Mapping[str, Mapping[str, Any]], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
+    """The results of the calls whose steps have ended, and what changes in their records; with `why`, of all calls."""
+    messages: list[AnyMessage] = []
+    over = {id: row for id, row in records.items() if row.get("task") and (why or row.get("status") in FINAL)}
+    for row in over.values():
+        done = row.get("status") == "done"
+        whole = done and not row.get("answers")
+        text = str(row.get("result") or "") if whole else ""
+        messages.append(
+            ToolMessage(
+                text or why or _ended(row, language),
+                tool_call_id=row["task"],
+                name=TASK,
+                id=row.get("said") if text else None,
+                status="success" if done or why else "error",
+            )
+        )
+    return messages, {id: {"task": None} for id in over}
+
+
+def _ended(record: Mapping[str, Any], language: str) -> str:
+    status = str(record.get("status"))
+    word = str(catalogue(language)["summary"].get(status, status)).capitalize()
+    reason = str(record.get("reason") or "")[:REASON_CHARS]
+    return f"{word}: {reason}" if reason and status != "done" else f"{word}."
+
+
+def checklist(
+    plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]], language: str, *, answered: bool
+) -> list[Json]:
+    """The steps and, as the last row, the answer; without that a client says “all done” while the last step works.
+
+    A row is pending, in_progress or completed; other ends of a step are said in words.
+    """
+    rows = []
+    for step in (plan or {}).get("steps", ()):
+        status = steps.get(step["id"], {}).get("status", "pending")
+        ended = status in ("failed", "blocked", "skipped", "exhausted")
+        content = f"{step['content']} ({status})" if ended else step["content"]
+        rows.append({"id": step["id"], "content": content, "status": TODO.get(status, "pending")})
+    last = {
+        "id": "answer",
+        "content": say(language, "plan", "answer"),
+        "status": "completed" if answered else "pending",
+    }
+    return [*rows, last] if rows else []

@@ -1,0 +1,130 @@
+"""What is said to people while it is written: events on `custom`, and on `messages` the pieces of messages that stay.
+
+A message streams under the id that it has in state, so that clients which know both show it once.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessageChunk, ToolMessageChunk
+from langchain_core.runnables.config import set_config_context, var_child_runnable_config
+from langgraph.graph.message import push_message
+from langgraph.pregel._messages import StreamMessagesHandler
+from langgraph.runtime import Runtime
+
+from donewhen.graph.events import ANSWER, emit
+from donewhen.state.graph_state import SAID
+from donewhen.state.settings import Settings
+
+STAYS = ("", "submit_plan.speak")
+"""Prose, and what is said beside a plan: messages of their own. Any other text is part of a message made later."""
+
+
+class Voice:
+    """What the planner (`step` None), a step or the delivery says in one reply.
+
+    `task`: the tool call that stands for the step in the conversation, whose result its `result` is; "" where that is
+    the answer of the run. `answer`: all that is said is. `inside`: it speaks from a subgraph.
+    """
+
+    def __init__(
+        self, runtime: Runtime[Settings], step: str | None = None, *, task: str = "", answer: bool = False, inside: bool
+    ) -> None:
+        self._runtime = runtime
+        self._step = step
+        self._task = task
+        self._answer = answer
+        self._inside = inside
+        self._said: dict[str, _Saying] = {}
+
+    def say(self, text: str, argument: str = "") -> None:
+        """A piece of prose, or of the text of an argument."""
+        if (saying := self._said.get(argument)) is None:
+            task = self._task if argument in ("finish_step.result", "finish_task.result") else ""
+            saying = self._said[argument] = _Saying(f"{SAID if argument in STAYS else ''}{uuid4().hex}", task)
+        where = {"argument": argument} if argument else {}
+        marked = {"answer": True} if self._answer or argument == ANSWER else {}
+        emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)
+        if piece := saying.add(text):
+            push(saying.chunk(piece), inside=self._inside)
+
+    def retract(self, argument: str = "") -> None:
+        """What was said of a reply, in prose or in an argument, is void; it may come again under another id."""
+        if saying := self._said.pop(argument, None):
+            where = {"argument": argument} if argument else {}
+            emit(self._runtime, "speech_restarted", step=self._step, id=saying.id, **where)
+
+    def id(self, *arguments: str) -> str | None:
+        """The id of the message that was said as one of these arguments."""
+        return next((self._said[each].id for each in arguments if each in self._said), None)
+
+    def spoken(self) -> list[AnyMessage]:
+        """What was said and is a message of its own."""
+        said = (self._said[argument] for argument in STAYS if argument in self._said)
+        return [AIMessage(saying.text, id=saying.id) for saying in said if saying.text]
+
+
+class _Saying:
+    """A message as far as it is said, without white space around it."""
+
+    def __init__(self, id: str, task: str) -> None:
+        self.id = id
+        self._task = task
+        self._pieces: list[str] = []
+        self._held = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._pieces)
+
+    def add(self, text: str) -> str:
+        """What may be shown now: white space waits until something follows it."""
+        whole = self._held + text if self._pieces else text.lstrip()
+        piece = whole.rstrip()
+        self._held = whole[len(piece) :]
+        if piece:
+            self._pieces.append(piece)
+        return piece
+
+    def chunk(self, piece: str) -> BaseMessageChunk:
+        if self._task:
+            return ToolMessageChunk(content=piece, tool_call_id=self._task, id=self.id)
+        return AIMessageChunk(content=piece, id=self.id)
+
+
+def finished(message: AIMessage, said: str, *, inside: bool) -> None:
+    """The rest of a message, its calls included, of which `said` was streamed before it was made.
+
+    Where it was not (in another process), LangGraph streams the message whole when its node ends.
+    """
+    if message.id is None or not any(message.id in listener.seen for listener in _listeners()):
+        return
+    calls: Sequence[Any] = [
+        {"type": "tool_call_chunk", "index": number, **{**call, "args": json.dumps(call["args"], ensure_ascii=False)}}
+        for number, call in enumerate(message.tool_calls)
+    ]
+    rest = message.text[len(said.strip()) :]
+    if rest or calls:
+        push(AIMessageChunk(content=rest, id=message.id, tool_call_chunks=list(calls)), inside=inside)
+
+
+def push(message: BaseMessageChunk, *, inside: bool) -> None:
+    """Send a piece to whoever streams `messages`, as a piece of this graph, not of a subgraph of it (`inside`)."""
+    config = var_child_runnable_config.get()
+    if not config or not _listeners():
+        return
+    if inside:
+        metadata = config.get("metadata") or {}
+        here = str(metadata.get("langgraph_checkpoint_ns", ""))
+        config = {**config, "metadata": {**metadata, "langgraph_checkpoint_ns": here.rpartition("|")[0]}}
+    with set_config_context(config) as context:
+        context.run(push_message, message, state_key=None)
+
+
+def _listeners() -> list[StreamMessagesHandler]:
+    config = var_child_runnable_config.get() or {}
+    callbacks = config.get("callbacks")
+    handlers = callbacks if isinstance(callbacks, list) else getattr(callbacks, "handlers", ())
+    return [handler for handler in handlers if isinstance(handler, StreamMessagesHandler)]
