@@ -43,7 +43,9 @@ class Voice:
         """A piece of prose, or of the text of an argument."""
         if (saying := self._said.get(argument)) is None:
             task = self._task if argument in ("finish_step.result", "finish_task.result") else ""
-            saying = self._said[argument] = _Saying(f"{SAID if argument in STAYS else ''}{uuid4().hex}", task)
+            saying = self._said[argument] = _Saying(
+                f"{'' if self._answer or argument not in STAYS else SAID}{uuid4().hex}", task
+            )
         where = {"argument": argument} if argument else {}
         marked = {"answer": True} if self._answer or argument == ANSWER else {}
         emit(self._runtime, "speech", step=self._step, text=text, id=saying.id, **where, **marked)
