@@ -22,7 +22,6 @@ from donewhen.graph.calls.invoking import EFFECT, Site, left_of
 from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.calls.observing import whole as kept_whole
 from donewhen.graph.context import Deps
-from donewhen.graph.events import emit
 from donewhen.graph.execute.act import carry_out
 from donewhen.graph.execute.gates import relayed
 from donewhen.graph.execute.leaving import leave
@@ -32,6 +31,7 @@ from donewhen.graph.executors.leg import Leg, Report, transcript
 from donewhen.graph.executors.relay import asks_of, open_ask, resumes
 from donewhen.graph.models.metering import meter_of
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.graph.voice import Voice
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.settings import Settings
 
@@ -76,7 +76,11 @@ def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableCo
         answers=resumes(call),
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
+<<<<<<< HEAD
         tell=tell,
+=======
+        tell=Voice(runtime, id, inside=True).say,
+>>>>>>> 6f6390e (What a remote executor says has a message id)
     )
 
 
