@@ -61,10 +61,10 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
 def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
     """What the executor gets; the keys are put in where the call is made."""
     saver = (config.get("configurable") or {}).get("__pregel_checkpointer")
-    id, here = state["step"]["id"], copy_context()
+    voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
 
     def tell(text: str) -> None:
-        here.copy().run(emit, runtime, "speech", step=id, text=text)
+        here.copy().run(voice.say, text)
 
     return Leg(
         brief="",
@@ -76,11 +76,7 @@ def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableCo
         answers=resumes(call),
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
-<<<<<<< HEAD
         tell=tell,
-=======
-        tell=Voice(runtime, id, inside=True).say,
->>>>>>> 6f6390e (What a remote executor says has a message id)
     )
 
 
