@@ -1,7 +1,7 @@
 """The public face: an Agent starts runs, resumes them, streams them, and reads what became of them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
+from langgraph.types import StateSnapshot
 
 from donewhen.agent.a2a import connected
 from donewhen.agent.config import Config, read_config
@@ -23,7 +24,8 @@ from donewhen.agent.tools import Tools, as_tools
 from donewhen.agent.work.engine import QUEUE, Engine, Start, with_plan
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.threads import ThreadInfo, last_answered, list_threads, read_row, thread_info
-from donewhen.agent.work.worker import Worker
+from donewhen.agent.work.watching import watched
+from donewhen.agent.work.worker import Worker, status_of
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors
@@ -288,6 +290,19 @@ class Agent:
                 return replace(run_of(thread_id, snapshot, settings), status="queued", goal=row["goal"])
             return run_of(thread_id, known(thread_id, snapshot), settings, form)
 
+    async def watch(self, thread_id: str, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
+        """Follow a run from anywhere: `(event, cursor)` until its outcome; with a cursor, what came after that event.
+
+        The events are read off the checkpoints: none is missed when workers die or restart. Raises UnknownThread.
+        """
+
+        async def look() -> tuple[Run, StateSnapshot]:
+            run = await self.get(thread_id)
+            return run, await self.graph.aget_state(configured_for(thread_id, None), subgraphs=True)
+
+        async for event, after in watched(look, cursor):
+            yield event, after
+
     async def receipt(self, thread_id: str) -> Receipt | None:
         """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
         return (await self.get(thread_id)).receipt
@@ -304,6 +319,10 @@ class Agent:
         states = [status] if isinstance(status, str) else status
         until = before.astimezone(UTC).isoformat(timespec="milliseconds") if before else None
         return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
+
+    async def status(self) -> Json:
+        """How many `threads` there are by status, which `workers` are alive, since when the `oldest` waits and runs."""
+        return await status_of(self.storage)
 
     async def info(self, thread_id: str) -> ThreadInfo:
         """What is remembered about a thread. Raises UnknownThread."""

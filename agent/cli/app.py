@@ -1,10 +1,12 @@
 """The commands and their options. What they do is loaded when one is run, so that `--help` is quick."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from donewhen.agent.cli.background import add_commands
+from donewhen.agent.cli.flags import AsJson, Detach, StorageUrl, Thread, end
 
 app = typer.Typer(
     name="donewhen",
@@ -19,13 +21,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
-StorageUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--storage", metavar="URL", help="sqlite:///runs.db, a path, or postgresql://… [default: DONEWHEN_STORAGE]"
-    ),
-]
 Yes = Annotated[
     bool,
     typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
@@ -50,7 +45,6 @@ Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
 Mode = Literal["auto", "answer", "step", "plan"]
 Proof = Literal["claimed", "grounded", "judged"]
-Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id, or its beginning.")]
 
 
 @app.command()
@@ -112,6 +106,10 @@ def run(
         list[Path] | None,
         typer.Option(metavar="FILE", help="An image or PDF that belongs to the goal; repeat for more."),
     ] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Yours, such as Europe/Berlin. [default: DONEWHEN_TIMEZONE]")
+    ] = None,
+    detach: Detach = False,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
@@ -129,12 +127,13 @@ def run(
             "question_seconds": question_seconds,
             "default_answer": default_answer,
             "deadline": deadline,
+            "timezone": timezone,
         }
         files = (mcp, output_schema, image or [], profile)
-        request = RunOptions(goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files)
+        request = RunOptions(goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files, detach)
         return run_goal(request, OutputOptions(storage, yes, json, events, quiet, once))
 
-    _end(command, json or events)
+    end(command, json or events)
 
 
 @app.command()
@@ -162,6 +161,7 @@ def resume(
     events: Events = False,
     quiet: Quiet = False,
     once: Once = False,
+    detach: Detach = False,
 ) -> None:
     """Answer what a run waits for, or go on with one that was interrupted."""
 
@@ -171,9 +171,9 @@ def resume(
 
         reply = AnswerOptions(answer, approve, reject, cancel, answer_file, id)
         output = OutputOptions(storage, yes, json, events, quiet, once)
-        return resume_thread(thread, reply, output, model=model, dir=dir)
+        return resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
 
-    _end(command, json or events)
+    end(command, json or events)
 
 
 @app.command()
@@ -185,7 +185,7 @@ def threads(storage: StorageUrl = None, json: AsJson = False) -> None:
 
         return list_threads(storage=storage, json=json)
 
-    _end(command, json)
+    end(command, json)
 
 
 @app.command()
@@ -197,7 +197,7 @@ def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> No
 
         return show_thread(thread, storage=storage, json=json)
 
-    _end(command, json)
+    end(command, json)
 
 
 @app.command()
@@ -209,7 +209,7 @@ def graph() -> None:
 
         return print_graph()
 
-    _end(command, json=False)
+    end(command, json=False)
 
 
 @app.command()
@@ -221,10 +221,7 @@ def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
 
         return run_doctor(storage=storage, json=json)
 
-    _end(command, json)
+    end(command, json)
 
 
-def _end(command: Callable[[], int], json: bool) -> None:
-    from donewhen.agent.cli.result import guarded
-
-    raise typer.Exit(guarded(command, json=json))
+add_commands(app)

@@ -54,6 +54,8 @@ class RunOptions:
     output_schema: Path | None = None
     images: Sequence[Path] = ()
     profile: Path | None = None
+    detach: bool = False
+    """Leave it to a worker."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,8 @@ def chosen(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
     settings["limits"] = dict(_limits(settings.get("limits") or ()))
     if unattended:
         settings.setdefault("on_exhausted", "deliver")
+    if config.timezone:
+        settings.setdefault("timezone", config.timezone)
     if "default_answer" in settings:  # a default answer is a policy of its own; a time, or `default`, alone is none
         settings.setdefault("on_question", "default")
     elif settings.get("on_question") == "default":

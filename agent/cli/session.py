@@ -5,6 +5,7 @@ The thread keeps its choices, so that resuming needs only the id.
 
 import asyncio
 import sys
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -13,19 +14,23 @@ from typing import Any
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.asking import PROMPT
 from donewhen.agent.cli.options import NO_ANSWER, AnswerOptions, Choices, RunOptions, absolute, attached, chosen
+from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.running import Desk, ReadyAgent, work
 from donewhen.agent.cli.terminal import Terminal, open_terminal
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
+from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.stream import RunStream
-from donewhen.agent.work.threads import ThreadInfo
+from donewhen.agent.work.threads import ThreadInfo, list_threads
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.errors import ConfigError, GoalError, UnknownThread
 from donewhen.state.language.scripts import spoken
 
-SOME, ALL = 100, 1_000_000
-"""Threads looked at for the latest one; all of them only where it is not among the first."""
+QUEUE = "command"
+"""Whose workers carry out what the command detaches and schedules: `donewhen worker`."""
+SEVERAL = 6
+"""Threads that are named where the beginning of an id fits them all."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +77,23 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         hint = "" if config.model else f" {terminal.say('real')}"
         terminal.line(f"{terminal.say('demo')}{hint}", "dim")
 
+    given: Any = [{"type": "text", "text": goal}, *images] if images else goal
+    if request.detach:
+        if output.yes:
+            choices.settings.setdefault("confirm", "never")
+        return _detached(
+            choices, config, output, lambda agent: agent.submit(given, thread_id=thread, metadata=asdict(choices))
+        )
+
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        given: Any = [{"type": "text", "text": goal}, *images] if images else goal
         return agent.stream(given, thread_id=thread, metadata=asdict(choices))
 
     return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))
 
 
 def resume_thread(
-    thread: str, reply: AnswerOptions, output: OutputOptions, *, model: str | None, dir: Path | None
+    thread: str, reply: AnswerOptions, output: OutputOptions, *, model: str | None, dir: Path | None, detach: bool
 ) -> int:
     """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
     value, config = reply.value(), configured(output.storage)
@@ -89,6 +101,11 @@ def resume_thread(
     terminal = output.terminal(config, info.goal)
     choices = Choices.read(info.metadata)
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
+
+    if detach:
+        if value is NO_ANSWER:
+            raise ConfigError("--detach leaves an answer to a worker: give one, such as --approve")
+        return _detached(choices, config, output, lambda agent: agent.submit_answer(info.thread_id, value))
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)
@@ -100,6 +117,26 @@ def resume_thread(
         return agent.stream_resume(info.thread_id) if goes_on else run
 
     return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))
+
+
+def _detached(
+    choices: Choices, config: Config, output: OutputOptions, submit: Callable[[Agent], Coroutine[Any, Any, str]]
+) -> int:
+    """Write down what a worker is to do, and print the thread's id."""
+
+    async def write() -> str:
+        async with Agent(
+            choices.model, storage=config.storage, settings=choices.settings, queue=QUEUE, config=config
+        ) as agent:
+            agent.models("triage")
+            return await submit(agent)
+
+    thread = asyncio.run(write())
+    if output.json:
+        print_json({"schema_version": SCHEMA_VERSION, "thread_id": thread, "status": "queued"})
+    else:
+        print(thread)
+    return Exit.COMPLETED
 
 
 # --- threads
@@ -132,16 +169,11 @@ def remembered(thread: str, config: Config, storage: str | None, *, ended: bool 
     """
 
     async def find() -> ThreadInfo:
-        async with reader(config) as agent:
-            for limit in (SOME, ALL):
-                infos = await agent.threads(limit)
-                found = [info for info in infos if ended or _meant(info, thread)]
-                if exact := [info for info in found if info.thread_id == thread]:
-                    return exact[0]
-                if found and not thread:
-                    return found[0]
-                if len(infos) < limit:
-                    break
+        states = () if thread or ended else ("waiting", "running")
+        async with open_storage(config.storage, key=config.key) as opened:
+            found = await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread)
+        if exact := [info for info in found if info.thread_id == thread] or found[: not thread]:
+            return exact[0]
         if len(found) > 1:
             raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in found[:5])}")
         if not found and not thread:
@@ -155,10 +187,6 @@ def remembered(thread: str, config: Config, storage: str | None, *, ended: bool 
     return asyncio.run(find())
 
 
-def _meant(info: ThreadInfo, thread: str) -> bool:
-    return info.thread_id.startswith(thread) if thread else info.status in ("waiting", "running")
-
-
 async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) -> ReadyAgent:
     """The agent for these choices; MCP servers stay up until `stack` closes."""
     tools = workspace_tools(choices.dir, commands=choices.allow_commands)
@@ -169,7 +197,7 @@ async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) ->
         names = [tool.name for tool in tools]
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names)
         tools = [*tools, *(await stack.enter_async_context(servers)).tools]
-    agent = Agent(choices.model, tools, storage=config.storage, settings=choices.settings, config=config)
+    agent = Agent(choices.model, tools, storage=config.storage, settings=choices.settings, queue=QUEUE, config=config)
     return ReadyAgent(await stack.enter_async_context(agent), confined)
 
 

@@ -100,6 +100,14 @@ class ThreadTable:
         rows = await self.execute("SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", [])
         return {(queue, status): int(count) for queue, status, count in rows}
 
+    async def oldest(self, statuses: Sequence[str]) -> dict[str, str]:
+        """Since when the thread stands that has not changed for longest, by status."""
+        marks = ", ".join("?" * len(statuses))
+        rows = await self.execute(
+            f"SELECT status, min(updated) FROM donewhen_threads WHERE status IN ({marks}) GROUP BY status", [*statuses]
+        )
+        return dict(rows)
+
     def _sealed(self, thread_id: str, info: Json) -> str:
         text = json.dumps(info, ensure_ascii=True, default=str)
         if self._cipher is None:

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any, Protocol, Self
 from uuid import uuid4
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.work.engine import TRIES
+from donewhen.agent.work.engine import OPEN, TRIES
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.threads import ThreadInfo, info_of, note_thread, now_text, read_row
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
@@ -26,8 +27,12 @@ POLL = 0.5
 """Seconds between two looks at the queue."""
 SWEEP = 10.0
 """Seconds between two looks at what others are at work on, to take over what they left."""
+LINE = 256
+"""Of what waits, what is looked at: the first of so many owners."""
 SWEPT = 1000
 """Of the threads that are said to run, those looked at in one sweep."""
+GRACE = 15.0
+"""Seconds that what is at work has to end after a drain, before it is cut off."""
 BEAT = 10.0
 """Seconds between two signs of life."""
 SPACE = ("donewhen_workers",)
@@ -51,18 +56,30 @@ class Worker:
     `await run()` works until `drain()`; `async with` works beside the block and drains at its end. Owners take turns:
     each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying, is taken up
     by the next worker that looks. One that fails by an error is tried again later, five times, then left to a person
-    (`donewhen resume`), with the reason in `ThreadInfo.metadata["problem"]`.
+    (`donewhen resume`), with the reason in `ThreadInfo.metadata["problem"]`. `tell` hears, by thread, what happens.
     """
 
     def __init__(
-        self, storage: Storage, queue: str, open_agent: OpenAgent, *, concurrency: int = 4, poll: float = POLL
+        self,
+        storage: Storage,
+        queue: str,
+        open_agent: OpenAgent,
+        *,
+        concurrency: int = 4,
+        poll: float = POLL,
+        tell: Callable[[str, str], None] = lambda thread_id, said: None,
     ) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
         self.concurrency = concurrency
         self.schedules = Schedules(storage)
-        self._storage, self._queue, self._open, self._poll = storage, queue, open_agent, poll
+        self.storage = storage
+        self._queue, self._open, self._poll = queue, open_agent, poll
+        self._tell = tell
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
+        self._served: dict[str, int] = {}
+        """When each owner had a turn last."""
+        self._turns = count(1)
         self._carriers: list[Carrier] = []
         self._wake = asyncio.Event()
         self._draining = False
@@ -113,10 +130,13 @@ class Worker:
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), pause)
         finally:
-            if self._active:
-                await asyncio.gather(*self._active.values(), return_exceptions=True)
+            if at_work := list(self._active.values()):
+                _, late = await asyncio.wait(at_work, timeout=GRACE)
+                for task in late:
+                    task.cancel()
+                await asyncio.gather(*late, return_exceptions=True)
             with suppress(StorageError):
-                async with self._storage.unlocked() as (_, store):
+                async with self.storage.unlocked() as (_, store):
                     await store.adelete(SPACE, self.id)
 
     async def _look(self) -> None:
@@ -126,28 +146,31 @@ class Worker:
         if now - self._swept >= SWEEP:
             self._swept = now
             await self._sweep()
-        if (room := self.concurrency - len(self._active)) > 0:
-            async with self._storage.reader() as (_, store):
-                line = await store.threads.line(self._queue, now_text(), room + len(self._active))
-            mine = Counter(self._owners.values())
+        if len(self._active) < self.concurrency:
+            async with self.storage.reader() as (_, store):
+                line = await store.threads.line(self._queue, now_text(), LINE + len(self._active))
             free = [(thread_id, owner) for thread_id, owner in line if thread_id not in self._active]
-            for thread_id, owner in sorted(free, key=lambda row: mine[row[1]])[:room]:
+            while free and len(self._active) < self.concurrency:
+                mine = Counter(self._owners.values())
+                thread_id, owner = min(free, key=lambda row: (mine[row[1]], self._served.get(row[1], 0)))
+                free.remove((thread_id, owner))
+                self._served[owner] = next(self._turns)
                 self._owners[thread_id] = owner
                 self._active[thread_id] = asyncio.create_task(self._take(thread_id), name=f"donewhen {thread_id}")
         if now - self._beaten >= BEAT:
             self._beaten = now
-            async with self._storage.unlocked() as (_, store):
+            async with self.storage.unlocked() as (_, store):
                 await store.aput(SPACE, self.id, self._life(), index=False)
 
     async def _sweep(self) -> None:
         """Put back into the queue what is said to run and nobody works on: who did has died."""
-        async with self._storage.reader() as (_, store):
+        async with self.storage.reader() as (_, store):
             rows = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
         for thread_id, _ in rows:
             if thread_id in self._active:
                 continue
             with suppress(ThreadBusy):
-                async with self._storage.session(thread_id) as (_, store):
+                async with self.storage.session(thread_id) as (_, store):
                     row = await read_row(store, thread_id) or {}
                     tries = int(row.get("tries") or 0) + 1
                     if row.get("status") != "running" or row.get("queue") != self._queue:
@@ -164,17 +187,20 @@ class Worker:
 
     async def _take(self, thread_id: str) -> None:
         try:
-            async with self._storage.reader() as (_, store):
+            async with self.storage.reader() as (_, store):
                 row = await read_row(store, thread_id) or {}
             if row.get("queue") != self._queue or self._draining:
                 return
             carrier = await self._open(info_of(thread_id, row))
             if carrier not in self._carriers:
                 self._carriers.append(carrier)
-            await carrier.carry(thread_id)
+            if not self._draining:
+                self._tell(thread_id, "taken up")
+                self._tell(thread_id, (await carrier.carry(thread_id)).status)
         except (ThreadBusy, UnknownThread):
             pass  # another worker is at it, or it was deleted
         except Exception as error:
+            self._tell(thread_id, f"{type(error).__name__}: {error}")
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again
                 await self._failed(thread_id, error)
         finally:
@@ -184,7 +210,7 @@ class Worker:
 
     async def _failed(self, thread_id: str, error: Exception) -> None:
         """Try it again later; after five times, or where it can never work, leave it to a person."""
-        async with self._storage.session(thread_id) as (_, store):
+        async with self.storage.session(thread_id) as (_, store):
             row = await read_row(store, thread_id) or {}
             tries = int(row.get("tries") or 0) + 1
             known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
@@ -194,3 +220,16 @@ class Worker:
             metadata = {**(row.get("metadata") or {}), "problem": problem}
             status = "queued" if row.get("request") else "running"
             await note_thread(store, thread_id, status=status, tries=tries, due=due, metadata=metadata, **change)
+
+
+async def status_of(storage: Storage) -> Json:
+    """Threads by status, the workers that showed signs of life lately, and the oldest of each open status."""
+    lately = (datetime.now(UTC) - timedelta(seconds=3 * BEAT)).isoformat(timespec="milliseconds")
+    async with storage.reader() as (_, store):
+        counts: Counter[str] = Counter()
+        for (_, status), number in (await store.threads.counts()).items():
+            counts[status] += number
+        workers = [dict(item.value) for item in await store.asearch(SPACE, limit=1000)]
+        oldest = await store.threads.oldest(OPEN)
+    alive = [worker for worker in workers if worker["seen"] >= lately]
+    return {"threads": dict(sorted(counts.items())), "workers": alive, "oldest": oldest}

@@ -1,0 +1,153 @@
+"""What the commands for work in the background do: the worker at its storage, and answers about what there is."""
+
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack
+from json import dumps
+from typing import Any
+
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.options import Choices
+from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, short_id
+from donewhen.agent.cli.session import QUEUE, configured, open_agent, reader, stored
+from donewhen.agent.cli.terminal import clean, open_terminal, shorten
+from donewhen.agent.config import Config
+from donewhen.agent.storage import open_storage
+from donewhen.agent.work.schedules import ScheduleInfo
+from donewhen.agent.work.threads import ThreadInfo
+from donewhen.agent.work.worker import Worker
+from donewhen.state.errors import ConfigError
+from donewhen.state.plan.text import moments_text
+
+
+def run_worker(*, storage: str | None, concurrency: int) -> Exit:
+    """Work until a signal; what is at work then stops at a clean point, and the next worker goes on with it."""
+    config = configured(storage)
+    terminal = open_terminal(plain=config.plain, may_ask=False)
+    if config.storage.startswith("memory:"):
+        raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
+
+    async def work() -> Worker:
+        async with AsyncExitStack() as stack:
+            agents = _Agents(stack, config)
+            worker = Worker(
+                open_storage(config.storage, key=config.key),
+                QUEUE,
+                agents.of,
+                concurrency=concurrency,
+                tell=lambda thread, said: terminal.line(f"{thread}: {said}"),
+            )
+            loop, came = asyncio.get_running_loop(), list[int]()
+            task = asyncio.ensure_future(worker.run())
+
+            def stop(number: int) -> None:
+                came.append(number)
+                if len(came) == 1:
+                    terminal.line("Draining; once more stops at once.", "yellow")
+                    worker.drain()
+                else:
+                    task.cancel()
+
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, stop, number)
+            terminal.line(f"Worker {worker.id} on {worker.storage.url_for_display}, {concurrency} runs at once.", "dim")
+            await task
+            return worker
+
+    try:
+        asyncio.run(work())
+    except asyncio.CancelledError:
+        return Exit.TERMINATED
+    return Exit.COMPLETED
+
+
+class _Agents:
+    """An agent per choices, opened when first needed; MCP servers stay up with it."""
+
+    def __init__(self, stack: AsyncExitStack, config: Config) -> None:
+        self._stack, self._config = stack, config
+        self._known: dict[str, Agent] = {}
+        self._lock = asyncio.Lock()
+
+    async def of(self, info: ThreadInfo) -> Agent:
+        choices = Choices.read(info.metadata)
+        key = dumps(vars(choices), sort_keys=True)
+        async with self._lock:
+            if key not in self._known:
+                self._known[key] = (await open_agent(self._stack, choices, self._config)).agent
+            return self._known[key]
+
+
+def show_status(*, storage: str | None, json: bool) -> Exit:
+    """Queue, workers, and the oldest of what waits."""
+    config = configured(storage)
+    found = _with(config, storage, lambda agent: agent.status()) or {}
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, **found})
+        return Exit.COMPLETED
+    for name, count in (found.get("threads") or {}).items():
+        print(f"{name:10} {count}")
+    for each in found.get("workers") or ():
+        print(f"worker     {each['id']}  {each['active']}/{each['concurrency']} runs  seen {each['seen'][:19]}")
+    for name, since in (found.get("oldest") or {}).items():
+        print(f"oldest     {name} since {since[:19]}")
+    if not found.get("workers"):
+        print("No worker is running; start one with: donewhen worker", file=sys.stderr)
+    return Exit.COMPLETED
+
+
+def on_schedule(verb: str, id: str, *, storage: str | None, json: bool) -> Exit:
+    """One of the verbs of `Agent.schedules`, and what came of it."""
+    config = configured(storage)
+    found: Any = _with(config, storage, lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
+    if isinstance(found, str):
+        said: dict[str, Any] = {"thread_id": found}
+    elif isinstance(found, ScheduleInfo):
+        said = {"schedule": found.to_dict()}
+    else:
+        said = {"schedules": [each.to_dict() for each in found or ()]} if verb == "list" else {"deleted": id}
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, **said})
+    elif "thread_id" in said:
+        print(found)
+    elif isinstance(found, ScheduleInfo):
+        _print_schedule(found)
+    else:
+        for each in found or ():
+            following = moments_text(each.next_runs[:1]) or each.status
+            print(f"{each.id}  {each.when:40}  {following:23}  {shorten(each.title, 50)}")
+        if verb == "list" and not found:
+            print("No schedules yet.", file=sys.stderr)
+    return Exit.COMPLETED
+
+
+def _print_schedule(schedule: ScheduleInfo) -> None:
+    rows = {
+        "id": schedule.id,
+        "title": schedule.title,
+        "goal": schedule.goal,
+        "when": schedule.when,
+        "missed": schedule.schedule.get("missed") or "once",
+        "status": schedule.status,
+        "next": moments_text(schedule.next_runs),
+        "confirmed": f"{schedule.confirmed[:19]} in thread {short_id(schedule.thread_id)}",
+        "last run": f"{schedule.last['at']} in thread {schedule.last['thread_id']}" if schedule.last else "",
+    }
+    for name, text in rows.items():
+        if text:
+            print(f"{name:10} {clean(str(text))}")
+    for each in schedule.skipped:
+        print(f"{'not run':10} {each['at']}: {each['why']}")
+    for number, step in enumerate(schedule.plan.get("steps") or (), 1):
+        print(f"{number:>10}. {clean(step['content'])}")
+
+
+def _with(config: Config, storage: str | None, ask: Any) -> Any:
+    """What an agent that only reads says; None where there is no database yet."""
+
+    async def read() -> Any:
+        async with reader(config) as agent:
+            return await ask(agent)
+
+    return asyncio.run(read()) if stored(config, storage) else None

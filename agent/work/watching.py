@@ -1,0 +1,100 @@
+"""A run followed from anywhere: events read off its checkpoints, so none is missed, whoever works on it and dies.
+
+They are the events of a stream that the state tells of: plan, steps, observations, what is waited for, the outcome.
+Speech and meters are for those who sit beside the run.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from langgraph.types import StateSnapshot
+
+from donewhen.agent.run import Run
+from donewhen.agent.stream import terminal
+from donewhen.state.errors import ConfigError
+from donewhen.state.graph_state import Json
+
+POLL = 0.5
+"""Seconds between two looks."""
+STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
+ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
+Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
+
+
+async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
+    """(event, cursor after it), until the outcome. Raises ConfigError for a cursor that is none."""
+    seen = _read(cursor)
+    while True:
+        run, snapshot = await look()
+        for event in _news(run, snapshot, seen):
+            yield event, json.dumps(seen, separators=(",", ":"))
+            if event["type"] == "outcome":
+                return
+        await asyncio.sleep(poll)
+
+
+def _read(cursor: str | None) -> Json:
+    try:
+        seen = json.loads(cursor) if cursor else {}
+    except ValueError:
+        seen = None
+    if not isinstance(seen, dict):
+        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of a watched run: give one that came with an event")
+    return seen
+
+
+def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
+    """What the state tells that was not seen yet; `seen` has each event when it is given."""
+    values = snapshot.values
+    turn = int(values.get("turn") or 0)
+    if run.status == "queued" or not turn:
+        return
+    if seen.get("turn") != turn:
+        seen.clear()
+        seen.update(turn=turn, plan="", observed={}, steps={}, asked="")
+        yield {"type": "started", "thread_id": run.thread_id, "goal": run.goal}
+    plan = (values.get("approval") or {}).get("plan") or run.plan
+    if plan and seen["plan"] != plan["revision"]:
+        seen["plan"] = plan["revision"]
+        yield {"type": "plan", "plan": plan}
+    for entry in _journal(snapshot):
+        name, _, number = str(entry["id"]).rpartition(".")
+        if number.isdecimal() and int(number) > seen["observed"].get(name, 0):
+            yield from _begun(entry["step"], plan, seen)
+            seen["observed"][name] = int(number)
+            yield _observed(entry)
+    for id, record in run.steps.items():
+        if record.get("status") in STARTED:
+            yield from _begun(id, plan, seen)
+        if record.get("status") in ENDED and seen["steps"].get(id) != record["status"]:
+            seen["steps"][id] = record["status"]
+            told = {"result": record.get("result", ""), "reason": record.get("reason", "")}
+            yield {"type": "step_finished", "step": id, "status": record["status"], **told}
+    if run.status == "waiting" and seen["asked"] != run.pending[0]["id"] + (run.problem or ""):
+        seen["asked"] = run.pending[0]["id"] + (run.problem or "")
+        yield dict(terminal(run))
+    if run.outcome is not None:
+        yield dict(terminal(run))
+
+
+def _begun(id: str, plan: Mapping[str, Any] | None, seen: Json) -> Iterator[Json]:
+    found = next((step for step in (plan or {}).get("steps", ()) if step["id"] == id), None)
+    if found and id not in seen["steps"]:
+        seen["steps"][id] = "running"
+        yield {"type": "step_started", "step": id, "content": found["content"]}
+
+
+def _journal(snapshot: StateSnapshot) -> list[Json]:
+    """All observations, those of steps at work too, in the order of their numbers."""
+    entries = list(snapshot.values.get("journal") or ())
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            entries += task.state.values.get("journal") or ()
+    return sorted(entries, key=lambda entry: entry["at"] or "")
+
+
+def _observed(entry: Mapping[str, Any]) -> Json:
+    fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
+    return {"type": "observation", **fields, "text": entry["text"][:300]}

@@ -1,0 +1,194 @@
+"""Workers: what is submitted is carried out once, by whoever is there; nothing is lost when one of them goes."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, ConfigError, StaleAnswer, StorageError, UnknownThread
+from donewhen.agent.storage import open_storage
+from donewhen.agent.work.engine import QUEUE
+from donewhen.agent.work.worker import Worker
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.places import ROOT
+from tests.storage_cases import STORAGES, fresh_url, key_of
+
+FREE: dict[str, Any] = {"confirm": "never"}
+
+
+@pytest.fixture(params=STORAGES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
+
+
+def send(text: str) -> str:
+    """Send a letter."""
+    return f"sent {text}"
+
+
+def writing(runs: int = 1) -> ScriptedModel:
+    """Plans a letter and sends it, in so many runs."""
+    work = [reply for _ in range(runs) for reply in (call("send", text="hi"), finish_step("sent", "s1.1"))]
+    return ScriptedModel(
+        roles={"triage": [submit_plan([{"content": "write", "tools": ["send"]}])] * runs, "execute": work}
+    )
+
+
+async def told(agent: Agent, thread: str, cursor: str | None = None) -> list[tuple[dict[str, Any], str]]:
+    """All that is watched of a run, to its outcome."""
+    return [(dict(event), after) async for event, after in agent.watch(thread, cursor)]
+
+
+async def test_submitted_watched_done(storage: Any) -> None:
+    """M11, R04: a goal is written down at once, a worker carries it out, and it is followed, gap-free."""
+    async with Agent(writing(), [send], storage=storage, settings={**FREE, "approvals": "never"}) as agent:
+        thread = await agent.submit("write a letter", owner="ann", metadata={"n": 1})
+        run, info = await agent.get(thread), await agent.info(thread)
+        assert (run.status, run.goal, info.status, info.owner) == ("queued", "write a letter", "queued", "ann")
+        async with agent.worker():
+            events = await told(agent, thread)
+        kinds = [event["type"] for event, _ in events]
+        assert kinds == ["started", "plan", "step_started", "observation", "step_finished", "outcome"]
+        assert (await agent.get(thread)).status == "completed"
+        again = await told(agent, thread, events[3][1])
+        assert [event["type"] for event, _ in again] == ["step_finished", "outcome"]
+        status = await agent.status()
+        assert (status["threads"], status["workers"]) == ({"completed": 1}, [])
+        with pytest.raises(ConfigError, match="no cursor"):
+            await told(agent, thread, "12")
+        with pytest.raises(UnknownThread):
+            await told(agent, "nobody")
+
+
+async def test_an_answer_is_submitted_and_the_run_goes_on(storage: Any) -> None:
+    """M11, C04: an answer is held against what is asked at once, and taken up by a worker; twice is refused."""
+    model = ScriptedModel(roles={"triage": [ask_user("Which month?"), answer("May.")]})
+    async with Agent(model, storage=storage) as agent, agent.worker():
+        thread = await agent.submit("report")
+        async for event, _ in agent.watch(thread):
+            if event["type"] == "waiting":
+                with pytest.raises(StaleAnswer):
+                    await agent.submit_answer(thread, {"s9.q9": "May"})
+                await agent.submit_answer(thread, "May")
+        assert (await agent.get(thread)).answer == "May."
+        with pytest.raises(StaleAnswer):
+            await agent.submit_answer(thread, "May")
+
+
+async def test_a_question_nobody_answers_is_answered_by_policy(storage: Any) -> None:
+    """M11: a worker looks again when the settings answer; nobody has to resume it."""
+    settings = {"on_question": "default", "default_answer": "June", "question_seconds": 0.0}
+    model = ScriptedModel(roles={"triage": [ask_user("Which month?"), answer("June.")]})
+    async with Agent(model, storage=storage, settings=settings) as agent, agent.worker():
+        thread = await agent.submit("report")
+        assert (await told(agent, thread))[-1][0]["text"].startswith("June.")
+
+
+async def test_owners_take_turns(storage: Any) -> None:
+    """M11: a burst of one owner does not starve another: each one's first comes before anybody's second."""
+    order: list[str] = []
+    model = ScriptedModel(roles={"triage": lambda messages, _: order.append(str(messages)) or answer("ok")})
+    async with Agent(model, storage=storage) as agent:
+        for number in range(6):
+            await agent.submit(f"ann-{number}", owner="ann")
+        threads = [await agent.submit(f"bob-{number}", owner="bob") for number in range(2)]
+        threads += [await agent.submit("cy-0", owner="cy")]
+        async with agent.worker(concurrency=1):
+            for thread in threads:
+                await told(agent, thread)
+    firsts = [next(name for name in ("ann", "bob", "cy") if f"{name}-" in text) for text in order]
+    assert Counter(firsts[:3]) == Counter(["ann", "bob", "cy"])
+    assert Counter(firsts[3:5]) == Counter(["ann", "bob"])
+
+
+async def test_later_is_later(storage: Any) -> None:
+    """P18: what is submitted for a moment is not taken up before it."""
+    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
+        thread = await agent.submit("report", at=datetime.now(UTC) + timedelta(hours=1))
+        async with storage.reader() as (_, store):
+            soon = (datetime.now(UTC) + timedelta(minutes=59)).isoformat(timespec="milliseconds")
+            late = (datetime.now(UTC) + timedelta(minutes=61)).isoformat(timespec="milliseconds")
+            assert await store.threads.line(QUEUE, soon, 9) == []
+            assert await store.threads.line(QUEUE, late, 9) == [(thread, "")]
+
+
+async def test_what_a_dead_worker_left_is_taken_over(storage: Any) -> None:
+    """R02, R04: a thread that is said to run and that nobody holds goes back into the queue, and on."""
+    async with Agent(writing(), [send], storage=storage, settings={**FREE, "approvals": "never"}) as agent:
+        thread = await agent.submit("write a letter")
+        async with storage.session(thread) as (_, store):  # as a worker leaves it that dies between two rounds
+            row = await store.threads.get(thread)
+            await store.threads.put(thread, {**(row or {}), "status": "running"})
+            sweeper = Worker(storage, QUEUE, lambda info: _never())
+            await sweeper._sweep()
+            assert (await agent.info(thread)).status == "running"
+        await sweeper._sweep()
+        assert (await agent.info(thread)).status == "queued"
+        assert (await agent.carry(thread)).status == "completed"
+
+
+async def _never() -> Any:
+    raise AssertionError("nothing is opened by a sweep")
+
+
+async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -> None:
+    """R04: a worker tries what fails later again; what can never work it leaves at once, with the reason."""
+    failing = StorageError("the disk is full")
+
+    class Broken:
+        async def carry(self, thread_id: str) -> Any:
+            raise failing
+
+        def drain(self) -> None: ...
+
+    async def broken(_: Any) -> Broken:
+        return Broken()
+
+    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        worker = Worker(storage, QUEUE, broken)
+        await worker._take(thread)
+        async with storage.reader() as (_, store):
+            row = await store.threads.get(thread)
+        assert row is not None
+        assert (row["status"], row["tries"], row["queue"]) == ("queued", 1, QUEUE)
+        assert row["due"] > datetime.now(UTC).isoformat()
+        failing = ConfigError("there is no model")  # type: ignore[assignment]
+        await worker._take(thread)
+        info = await agent.info(thread)
+        assert (info.queue, info.metadata["problem"]) == ("", "ConfigError: there is no model")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
+def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop: signal.Signals) -> None:
+    """R02, P18: detached goals are carried out by `donewhen worker`; drained or killed, the next one finishes them."""
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+    env = {key: text for key, text in env.items() if key not in ("OPENAI_API_KEY", "OPENAI_BASE_URL")}
+    words = [sys.executable, "-c", "from donewhen.agent.cli import main; main()"]
+
+    def command(*more: str) -> str:
+        return subprocess.run([*words, *more], env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    (tmp_path / "a.txt").touch()
+    thread = command("run", "--detach", "--yes", "how many files are there?").strip()
+    for signum, said in ((stop, "taken up"), (signal.SIGTERM, "completed")):
+        if " completed " in command("threads"):
+            break
+        with subprocess.Popen([*words, "worker"], env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as worker:
+            assert worker.stderr is not None
+            lines = []
+            for line in worker.stderr:
+                lines.append(line)
+                if line.strip() == f"{thread}: {said}":
+                    break
+            worker.send_signal(signum)
+            lines += worker.stderr.readlines()
+        assert worker.returncode == (0 if signum is signal.SIGTERM else -signal.SIGKILL), lines
+    assert " completed " in command("threads")
+    assert "completed  1" in command("status")
