@@ -67,17 +67,16 @@ def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
 
     The first step for an executor goes on with the one of the thread, ""; a step beside others has one of its own.
     """
+    name = step_of(plan, step_id).get("executor")
+    if name is None:
+        return ""
     heads: dict[str, str] = {}
-    for step in plan["steps"]:
-        name = step.get("executor")
-        before = [id for id in ancestors(plan, step["id"]) if step_of(plan, id).get("executor") == name]
-        gone_on = [id for id, other in heads.items() if step_of(plan, id).get("executor") == name and other == ""]
-        if not gone_on or (before and before[-1] == gone_on[-1]):
-            heads[step["id"]] = ""
-        else:
-            heads[step["id"]] = f"{turn}.{step['id']}"
-        if step["id"] == step_id:
-            break
+    own = [step["id"] for step in plan["steps"] if step.get("executor") == name]
+    for id in own[: own.index(step_id) + 1]:
+        built_on = set(ancestors(plan, id))
+        before = [other for other in own if other in built_on]
+        gone_on = [other for other, head in heads.items() if head == ""]
+        heads[id] = "" if not gone_on or (before and before[-1] == gone_on[-1]) else f"{turn}.{id}"
     return heads[step_id]
 
 

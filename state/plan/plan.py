@@ -196,27 +196,25 @@ def _as_of_the_step(data: dict[str, Any]) -> None:
         data["done_when"] = []
 
 
-def depends(plan: Mapping[str, Any], step_id: str) -> list[str]:
-    """Ids the step needs: as declared, else every step before it in plan order."""
-    earlier: list[str] = []
-    for step in plan["steps"]:
-        if step["id"] == step_id:
-            declared = step.get("depends_on")
-            return earlier if declared is None else list(declared)
-        earlier.append(step["id"])
-    return []
+def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Step id → ids it needs, in plan order: as declared, else every step before it."""
+    needs: dict[str, list[str]] = {}
+    for step in plan.get("steps", ()):
+        declared = step.get("depends_on")
+        needs[step["id"]] = list(needs) if declared is None else list(declared)
+    return needs
 
 
 def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
     """All steps the step builds on, directly or not, in plan order."""
-    direct = {step["id"]: depends(plan, step["id"]) for step in plan["steps"]}
+    direct = needs_of(plan)
     found: set[str] = set()
     stack = list(direct.get(step_id, ()))
     while stack:
         if (current := stack.pop()) not in found:
             found.add(current)
             stack.extend(direct.get(current, ()))
-    return [step["id"] for step in plan["steps"] if step["id"] in found]
+    return [id for id in direct if id in found]
 
 
 def step_of(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:

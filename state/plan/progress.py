@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.ledger import Amounts, add, exhausted, flying, remaining, share, tightest
-from donewhen.state.plan.plan import depends
+from donewhen.state.plan.plan import needs_of
 from donewhen.state.plan.steps import next_needs
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.settings import Settings
@@ -76,7 +76,7 @@ def _needs_another_way(record: Mapping[str, Any]) -> bool:
 
 def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any]]:
     """Block what can never run: a step whose needs ended badly, do not exist or go in a circle, and its dependants."""
-    needs = {step["id"]: depends(plan, step["id"]) for step in plan["steps"]}
+    needs = needs_of(plan)
     status = {id: records.get(id, {}).get("status", "pending") for id in needs}
     possible = {id for id in needs if status[id] not in (*OPEN, *ENDED_BADLY)}
     while more := [id for id in needs if status[id] in OPEN and id not in possible and possible.issuperset(needs[id])]:
@@ -105,10 +105,10 @@ def _skip(records: Records) -> dict[str, dict[str, Any]]:
 
 def _runnable(plan: Mapping[str, Any], records: Records) -> list[str]:
     return [
-        step["id"]
-        for step in plan["steps"]
-        if records[step["id"]].get("status", "pending") in ("pending", "ready")
-        and all(records.get(other, {}).get("status") == "done" for other in depends(plan, step["id"]))
+        id
+        for id, needed in needs_of(plan).items()
+        if records[id].get("status", "pending") in ("pending", "ready")
+        and all(records.get(other, {}).get("status") == "done" for other in needed)
     ]
 
 

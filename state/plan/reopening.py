@@ -5,7 +5,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from donewhen.state.plan.plan import depends, revision
+from donewhen.state.plan.plan import needs_of, revision
 from donewhen.state.plan.rules import circle_of, folded
 
 Json = dict[str, Any]
@@ -15,9 +15,9 @@ def built_on(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
     """The steps that build on any of these, directly or not, in plan order; not the steps themselves."""
     given = set(ids)
     users: dict[str, list[str]] = {}
-    for step in plan.get("steps", ()):
-        for need in depends(plan, step["id"]):
-            users.setdefault(need, []).append(step["id"])
+    for id, needed in needs_of(plan).items():
+        for need in needed:
+            users.setdefault(need, []).append(id)
     found: set[str] = set()
     stack = list(given)
     while stack:

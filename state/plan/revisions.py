@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from donewhen.state.language.texts import say
-from donewhen.state.plan.plan import depends
+from donewhen.state.plan.plan import needs_of
 from donewhen.state.proof.claims import criteria_of
 
 Speak = Callable[..., str]
@@ -68,8 +68,9 @@ def _declared(step: Mapping[str, Any]) -> set[str] | None:
 
 def _reordered(approved: Mapping[str, Any], plan: Mapping[str, Any], both: set[str], speak: Speak) -> Iterator[str]:
     """Steps that declare nothing wait for all before them: another order is another plan."""
+    needs, needed = needs_of(plan), needs_of(approved)
     for step in plan["steps"]:
         if step["id"] in both and step.get("depends_on") is None:
-            now = set(depends(plan, step["id"]))
-            if lost := [id for id in depends(approved, step["id"]) if id in both and id not in now]:
+            now = set(needs[step["id"]])
+            if lost := [id for id in needed[step["id"]] if id in both and id not in now]:
                 yield speak("order", id=step["id"], steps=", ".join(lost))

@@ -11,7 +11,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen import Settings
-from donewhen.state.plan.plan import ancestors, depends, left_out, read_plan, revision, step_of
+from donewhen.state.plan.plan import ancestors, left_out, needs_of, read_plan, revision, step_of
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import finish_step, submit_plan
 from tests.flows import play, steps
@@ -225,7 +225,7 @@ def test_revision_is_the_content_that_consent_is_about() -> None:
 def test_dependencies_are_declared_or_all_earlier_ones() -> None:
     """P08: without a declaration a step needs all before it; ancestors follow what was declared."""
     made = plan("a", {"content": "b", "depends_on": []}, {"content": "c", "depends_on": ["s2"]}, "d")
-    assert [depends(made, id) for id in ("s1", "s2", "s3", "s4")] == [[], [], ["s2"], ["s1", "s2", "s3"]]
+    assert [needs_of(made)[id] for id in ("s1", "s2", "s3", "s4")] == [[], [], ["s2"], ["s1", "s2", "s3"]]
     assert ancestors(made, "s3") == ["s2"]
     assert step_of(made, "s3")["content"] == "c"
     with pytest.raises(KeyError):
@@ -284,7 +284,7 @@ def test_a_forward_dependency_is_no_circle_by_itself() -> None:
     """H14: a later step that declares nothing does not wait for an earlier one that waits for it."""
     made = plan({"content": "a", "depends_on": ["s3"]}, "b", "c")
     assert [step["depends_on"] for step in made["steps"]] == [["s3"], None, []]
-    assert depends(made, "s2") == ["s1"]
+    assert needs_of(made)["s2"] == ["s1"]
 
 
 def test_a_plan_may_be_a_bare_array() -> None:

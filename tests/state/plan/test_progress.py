@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.state.ledger import Limits, add, exhausted, remaining
-from donewhen.state.plan.plan import depends
+from donewhen.state.plan.plan import needs_of
 from donewhen.state.plan.progress import RESERVE, next_move, settle
 from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
 from donewhen.state.proof.outcome import FINAL
@@ -28,7 +28,7 @@ def plans(draw: st.DrawFn, most: int = 7) -> dict[str, Any]:
 
 def sensible(plan: dict[str, Any]) -> bool:
     """Whether every step could ever run: no circle, no step that does not exist, none needing itself."""
-    left = {step["id"]: set(depends(plan, step["id"])) for step in plan["steps"]}
+    left = {step["id"]: set(needs_of(plan)[step["id"]]) for step in plan["steps"]}
     while ready := [id for id, needs in left.items() if not needs]:
         for id in ready:
             del left[id]
@@ -91,7 +91,7 @@ class World:
         for id, allowance in zip(move.steps, move.allowances, strict=True):
             record = self.records[id]
             assert record["status"] in ("pending", "ready"), f"{id} runs again after it was {record['status']}"
-            for other in depends(self.plan, id):
+            for other in needs_of(self.plan)[id]:
                 assert self.records[other]["status"] == "done", f"{id} runs before {other}"
             assert exhausted(allowance, next_needs(record)) is None, "sent off without anything to spend"
         for id, allowance in zip(move.steps, move.allowances, strict=True):
@@ -164,7 +164,7 @@ def test_whatever_needs_a_step_that_ended_badly_is_blocked(plan: Any, data: st.D
     after = {**records, **after}
     for id in ids:
         hopeless = any(
-            after.get(other, {"status": "failed"})["status"] in ("failed", "blocked") for other in depends(plan, id)
+            after.get(other, {"status": "failed"})["status"] in ("failed", "blocked") for other in needs_of(plan)[id]
         )
         if records[id]["status"] in ("pending", "ready"):
             assert (after[id]["status"] == "blocked") == hopeless

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.plan.plan import depends
+from donewhen.state.plan.plan import needs_of
 from donewhen.state.plan.reopening import built_on, joined, work_of
 from donewhen.state.plan.rules import circle_of
 from donewhen.state.plan.steps import fresh_records
@@ -24,7 +24,7 @@ def plans(draw: Any) -> dict[str, Any]:
 
 def reaches(plan: dict[str, Any], start: str, end: str) -> bool:
     """Whether a step needs another, directly or not: the definition, step by step."""
-    return any(need == end or reaches(plan, need, end) for need in depends(plan, start))
+    return any(need == end or reaches(plan, need, end) for need in needs_of(plan)[start])
 
 
 @given(plans(), st.data())
@@ -33,7 +33,7 @@ def test_exactly_what_was_built_on_it_is_done_again(plan: dict[str, Any], data: 
     ids = [step["id"] for step in plan["steps"]]
     done = set(data.draw(st.sets(st.sampled_from(ids), min_size=1)))
     for id in ids:  # what is done has what it needs done
-        done -= {id} if any(need not in done for need in depends(plan, id)) else set()
+        done -= {id} if any(need not in done for need in needs_of(plan)[id]) else set()
     redone = data.draw(st.sets(st.sampled_from(sorted(done)))) if done else set()
     finished = {step["id"]: step for step in plan["steps"] if step["id"] in done}
     new = [{"id": f"{id}b", "content": f"redo {id}", "depends_on": []} for id in sorted(redone)]
