@@ -4,7 +4,8 @@ The graph works with the workspace tools on DONEWHEN_DIR (default: the current f
 (`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own
 folder below DONEWHEN_DIR. Without, the server is for one person on one machine: it answers programs, and pages of this
 machine and of LangGraph Studio. What DONEWHEN_SETTINGS names, a JSON file of settings, no client can widen; nor can one
-lower `confirm` and `approvals`. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are as for every agent.
+lower `confirm` and `approvals`, nor get around them by writing the state. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are
+as for every agent.
 """
 
 import hmac
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 from langgraph_sdk import Auth
 
@@ -142,6 +144,14 @@ async def kept_to_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -
     return _owned(ctx, value)
 
 
+@_on(auth.on.threads.update)
+async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+    """Where an operator sets the rules, only runs write the state of a thread: who writes it could approve anything."""
+    if (_config.tokens or _config.settings) and not set(value) - {"thread_id"}:
+        raise Auth.exceptions.HTTPException(status_code=403, detail="the state of a thread is written by its runs")
+    return _owned(ctx, value)
+
+
 @_on(auth.on.crons.create)
 async def kept_to_settings_later(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Likewise what runs by the clock."""
@@ -151,6 +161,9 @@ async def kept_to_settings_later(ctx: Auth.types.AuthContext, value: dict[str, A
 
 def _confine(kwargs: dict[str, Any]) -> None:
     """Overwrite, in place, where settings can come from; an assistant's are put together with these, and give way."""
+    command = kwargs.get("command") or {}
+    if command.get("update") or command.get("goto") not in (None, [], END, [END]):
+        raise Auth.exceptions.HTTPException(status_code=403, detail="a command may only resume a run, or end it")
     configurable = kwargs.setdefault("config", {}).setdefault("configurable", {})
     asked = {**configurable, **(kwargs.get("context") or {})}
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}

@@ -31,12 +31,19 @@ _PREFIXES = (
     *("ASIA", "AIza", "ya29.", "SG.", "eyJ"),
 )
 _ISSUED = re.compile(
-    r"(?<![A-Za-z0-9_-])(?:sk-(?:[a-z]{2,8}[0-9]{0,2}-){0,2}[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*"
+    r"(?<![A-Za-z0-9_-])(?<!sha256=)(?<!sha384=)(?<!sha512=)(?:sk-(?:[a-z]{2,8}[0-9]{0,2}-){0,2}[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*"
     r"|[a-z][a-z0-9_]{1,11}_[A-Za-z0-9_]{16,}|[a-z]{3,5}-[A-Za-z0-9_-]{16,}"
     r"|A(?:KI|SI)A[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9._-]{16,}"
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]+)*)"
 )
-_MASKED = re.compile(r"(?<![A-Za-z0-9])sk-(?:[A-Za-z0-9_*-]|\.(?=[A-Za-z0-9.*])){6,}")
+_WORDS = re.compile(r"[A-Za-z]{0,15}\d{0,4}(?:[-_.][A-Za-z]{0,15}\d{0,4})*")
+"""A name that begins like a key: `pk_rsaSSA_PSS_SHAKE128`, `pplx-decider-flash-v1`."""
+_PLACEHOLDER = re.compile(
+    r"your[-_][a-z_-]+|[\w-]*(?:\.{3}|…)|x{3,}|[a-z_-]*(?:placeholder|example)[a-z_-]*", re.IGNORECASE
+)
+_MASKED = re.compile(
+    r"(?<![A-Za-z0-9])(?<!sha256=)(?<!sha384=)(?<!sha512=)sk-(?:[A-Za-z0-9_*-]|\.(?=[A-Za-z0-9.*])){6,}"
+)
 _IN_URL = re.compile(r"(?<=://)[^\s/?#@:\"'<>{}$]{0,200}:([^\s/?#\"'<>{}$*]{1,200})(?=@)")
 _NETRC = re.compile(r"\b(?:login|machine|account)\s{1,8}\S{1,200}\s{1,8}password\s{1,8}(\S{1,200})")
 _HEADER = re.compile(r"(?:bearer|basic)\s{1,8}([A-Za-z0-9._~+/=*-]{6,})", re.IGNORECASE)
@@ -133,7 +140,7 @@ def _certain(text: str, known: Sequence[str]) -> list[Span]:
         for start, _ in _places(text, prefix):
             if start >= ended and (found := _ISSUED.match(text, start)):
                 ended = found.end()
-                spans += [found.span()] if _is_random(found[0]) else []
+                spans += [found.span()] if _is_random(found[0]) and not _WORDS.fullmatch(found[0]) else []
     if "://" in text:
         spans += [found.span(1) for found in _IN_URL.finditer(text) if found[1] != REDACTED]
     if "password" in text:
@@ -218,7 +225,7 @@ def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool)
         found = (_ENDS[quote] if quote else _WORD).match(text, sets.end())
         whole = found[0].strip() if found else ""
         plain = not whole or whole[0] in "$<{%/~" or (name.endswith("TOKEN") and whole.isdecimal())
-        return None if found is None or plain or "(" in whole else found.span()
+        return None if found is None or plain or "(" in whole or _PLACEHOLDER.fullmatch(whole) else found.span()
     found = (_ENDS[quote] if quote else _PLAIN).match(text, sets.end())
     if found is None or not _is_random(found[0]) or not 6 <= len(found[0]) <= 512 or " " in found[0]:
         return None

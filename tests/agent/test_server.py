@@ -1,13 +1,7 @@
 """LangGraph's own server with our graph, driven over HTTP by `langgraph-sdk`, as Studio and chat clients drive it."""
 
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +18,7 @@ from donewhen import RemoteAgent
 from donewhen.graph.executors.leg import Leg
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
 from tests.flows import one_step, play
-from tests.places import ROOT
+from tests.serving import as_user, started, stopped
 
 PLAN = submit_plan(
     [
@@ -51,64 +45,6 @@ def script(messages: list[Any], tools: list[Any]) -> Any:
         if "[s2.1]" in text
         else ask_user("Which colour?", ["red", "green"])
     )
-
-
-def free_port() -> int:
-    """A loopback port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def started(folder: Path, base_url: str, **environment: str) -> tuple[subprocess.Popen[bytes], str]:
-    """`langgraph dev` on a free port, ready to answer; its state goes to a copy of langgraph.json in `folder`."""
-    port = free_port()
-    settings = json.loads((ROOT / "langgraph.json").read_text())
-    config = folder / "langgraph.json"
-    config.write_text(json.dumps({**settings, "dependencies": [str(ROOT)]}))
-    (folder / "work").mkdir()
-    (folder / "work" / "a.txt").write_text("hello")
-    command = [sys.executable, "-m", "langgraph_cli", "dev", "--host", "127.0.0.1", "--port", str(port)]
-    log = (folder / "log").open("wb")
-    process = subprocess.Popen(
-        [*command, "--no-browser", "--no-reload", "--n-jobs-per-worker", "4", "--config", str(config)],
-        cwd=folder,
-        env={
-            **os.environ,
-            "LANGGRAPH_CLI_NO_ANALYTICS": "1",
-            "LANGSMITH_TRACING": "false",
-            "OPENAI_BASE_URL": base_url,
-            "DONEWHEN_MODEL": "openai:scripted",
-            "DONEWHEN_DIR": str(folder / "work"),
-            **environment,
-        },
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    log.close()
-    url = f"http://127.0.0.1:{port}"
-    for _ in range(600):
-        try:
-            if httpx.get(f"{url}/ok", timeout=1).status_code == 200:
-                return process, url
-        except httpx.HTTPError:
-            pass
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    stopped(process)
-    raise AssertionError((folder / "log").read_text()[-3000:])
-
-
-def stopped(process: subprocess.Popen[bytes]) -> None:
-    """End the server we started, and only it."""
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
 
 
 @pytest.fixture(scope="module")
@@ -252,11 +188,6 @@ async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, cli
     thread = max(await client.threads.search(), key=lambda each: each["created_at"])
     said = [message["type"] for message in thread["values"]["messages"]]
     assert said == ["human", "ai"]
-
-
-def as_user(url: str, token: str) -> LangGraphClient:
-    """A client of one user."""
-    return get_client(url=url, headers={"Authorization": f"Bearer {token}"})
 
 
 HELLO = {"messages": [{"role": "user", "content": "hello"}]}

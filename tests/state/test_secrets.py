@@ -1,5 +1,8 @@
 """Secrets: what must go from what models see, and from logs and records; what must stay, and how fast."""
 
+import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -292,6 +295,45 @@ def test_two_hundred_harmless_outputs_stay_as_they_are(level: Any) -> None:
     """H9: tool errors, git logs, lock files, minified code: no false alarm, of models' level and of the logs' one."""
     assert len(HARMLESS) >= 200
     assert [text for text in HARMLESS if level(text) != text] == []
+
+
+def outputs_of_this_machine() -> list[str]:
+    """Real ones, which nobody wrote for a test: lists of hashes, a git log, and what programs say when they fail."""
+    records = [path.read_text() for path in Path(pytest.__file__).parents[1].glob("*.dist-info/RECORD")]
+    failing: list[list[str]] = [
+        ["git", "log", "--stat", "-n", "300"],
+        ["git", "checkout", "no-such"],
+        ["git", "show", "dead"],
+    ]
+    failing += [[sys.executable, "-c", code] for code in ("1/0", "import nope", "import json; json.loads('{x}')", "f(")]
+    failing += [
+        [sys.executable, "-m", "pip", *words]
+        for words in (["freeze"], ["list", "-v"], ["install", "--no-index", "nope"])
+    ]
+    failing += [["ls", "/nope"], ["tar", "xf", "nope"], ["make", "nope"], [sys.executable, "-m", "pytest", "nope"]]
+    ran = [subprocess.run(each, capture_output=True, text=True) for each in failing if shutil.which(each[0])]
+    return [*records, *(text for done in ran for text in (done.stdout, done.stderr) if text)]
+
+
+def test_what_this_machine_says_stays_as_it_is() -> None:
+    """H9: among hundreds of thousands of hashes there are some that begin like a key."""
+    texts = outputs_of_this_machine()
+    assert len(texts) > 100
+    assert [text[:200] for text in texts if conceal(text) != text or redact(text) != text] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jsonschema/_keywords.py,sha256=r8_DrqAfn6QLwQnmXEggveiSU-UaIL2p2nuPINelfFc,14949",
+        "pk_rsaSSA_PSS_SHAKE128 = rfc4055.RSAPublicKey()",
+        "id='pplx-decider-flash-v1.2',",
+        "export OLLAMA_API_KEY=your_api_key\nexport GEMINI_API_KEY='your-api-key'\nexport LANGSMITH_API_KEY=ls_...",
+    ],
+)
+def test_names_and_placeholders_are_no_credentials(text: str) -> None:
+    """H8, H9: found on this machine; whoever copies a README with them gets them back as they were."""
+    assert conceal(text) == text
 
 
 def test_what_a_call_really_was_is_shown_but_for_credentials() -> None:
