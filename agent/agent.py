@@ -8,6 +8,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import StateSnapshot
 
@@ -15,6 +16,8 @@ from donewhen.agent.a2a import connected
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.legs import MISSING, GoalInput, Legs, configured_for, requested
 from donewhen.agent.models import ModelSource, Price, Prices, Thinking
+from donewhen.agent.plans.store import PlanStore
+from donewhen.agent.plans.templates import Templates
 from donewhen.agent.resuming import by_id, resume_command
 from donewhen.agent.run import Run, known, run_of
 from donewhen.agent.storage import Storage, open_storage
@@ -128,8 +131,10 @@ class Agent:
 
     async def start(
         self,
-        goal: GoalInput,
+        goal: GoalInput | None = None,
         *,
+        template: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
         settings: SettingsLike = None,
         restart: bool = False,
@@ -140,7 +145,9 @@ class Agent:
     ) -> Run:
         """Work on a goal until it ends or waits for a person.
 
-        `goal`: a text, content blocks, or messages of which the last one is the request. `settings` go over those of
+        `goal`: a text, content blocks, or messages of which the last one is the request. `template`: the name of a plan
+        that was saved, to work on with these `parameters`, without planning, and with its own goal where none is
+        given; it is confirmed as any plan. `settings` go over those of
         the agent, field by field; what the agent's profile forbids stays forbidden. `metadata`: whatever the starter
         wants to remember, in `info` and `threads`; never secrets. `owner`: whose thread it is. `output_type`: a JSON
         Schema, or a Python type that Pydantic makes one of (a model, a dataclass, `list[Offer]`): the result is also
@@ -150,7 +157,8 @@ class Agent:
         puts that away), ThreadBusy.
         """
         given: Any = {"settings": settings, "metadata": metadata, "config": config, "output_type": output_type}
-        return await self.stream(goal, thread_id=thread_id, restart=restart, owner=owner, **given).result()
+        given |= {"template": template, "parameters": parameters, "owner": owner}
+        return await self.stream(goal, thread_id=thread_id, restart=restart, **given).result()
 
     async def resume(
         self,
@@ -178,8 +186,10 @@ class Agent:
 
     def stream(
         self,
-        goal: GoalInput,
+        goal: GoalInput | None = None,
         *,
+        template: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
         settings: SettingsLike = None,
         restart: bool = False,
@@ -190,12 +200,28 @@ class Agent:
         on_leave: OnLeave = "stop",
     ) -> RunStream:
         """As `start`, giving events as they happen; `on_leave` says what becomes of a run whose stream is left."""
-        work, legs = Start(requested(goal), self.settings, metadata, owner), self._legs.typed(_form(output_type))
-        return self._stream(
-            str(thread_id or uuid4()),
-            lambda session: legs.start(session, work, settings, restart, config),
-            on_leave,
-        )
+        messages, legs = None if goal is None else requested(goal), self._legs.typed(_form(output_type))
+
+        async def work(session: Session) -> Run:
+            start = await self._begun(messages, template, parameters, metadata, owner)
+            return await legs.start(session, start, settings, restart, config)
+
+        return self._stream(str(thread_id or uuid4()), work, on_leave)
+
+    async def _begun(
+        self,
+        messages: list[AnyMessage] | None,
+        template: str | None,
+        parameters: Mapping[str, Any] | None,
+        metadata: Json | None,
+        owner: str,
+    ) -> Start:
+        """What a run starts with: a goal, or a template with its own."""
+        if template is None:
+            messages = requested("") if messages is None else messages
+            return Start(messages, self.settings, metadata, owner)
+        goal, plan = (await self.templates.get(template)).filled(parameters or {})
+        return Start(messages or requested(goal), self.settings, metadata, owner, {"plan": plan})
 
     def stream_resume(
         self,
@@ -220,8 +246,10 @@ class Agent:
 
     async def submit(
         self,
-        goal: GoalInput,
+        goal: GoalInput | None = None,
         *,
+        template: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
         thread_id: str | None = None,
         settings: SettingsLike = None,
         restart: bool = False,
@@ -234,8 +262,10 @@ class Agent:
         A `worker` of this agent, or `donewhen worker`, in this process or in any other, carries it out, once.
         Raises as `start`.
         """
-        messages, thread_id = with_plan(requested(goal), None), str(thread_id or uuid4())
-        work = Start(messages, self._legs.merged(settings), metadata, owner)
+        thread_id, messages = str(thread_id or uuid4()), None if goal is None else requested(goal)
+        begun = await self._begun(messages, template, parameters, metadata, owner)
+        marked = with_plan(begun.messages, begun.plan)
+        work = replace(begun, messages=marked, settings=self._legs.merged(settings))
         async with self.storage.session(thread_id) as (saver, store):
             await self._legs.make_room(on_saver(self._compiled, saver, store), configured_for(thread_id, None), restart)
             await self._engine.note(store, thread_id, work, at)
@@ -271,6 +301,16 @@ class Agent:
 
         self._worker = Worker(self.storage, self._engine.queue, ourselves, concurrency=concurrency)
         return self._worker
+
+    @property
+    def templates(self) -> Templates:
+        """Plans that worked, to be started from again: save, get, list, delete."""
+        return Templates(self.storage)
+
+    @property
+    def plans(self) -> PlanStore:
+        """Plans that people and agents keep and tick off, beside the threads."""
+        return PlanStore(self.storage)
 
     @property
     def schedules(self) -> Schedules:

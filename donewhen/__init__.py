@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from donewhen.agent.a2a import RemoteAgent
     from donewhen.agent.agent import Agent
+    from donewhen.agent.plans.plan_tools import plan_tools
+    from donewhen.agent.plans.store import PlanStore
     from donewhen.agent.run import Run
     from donewhen.agent.stream import RunStream
     from donewhen.agent.work.threads import ThreadInfo
@@ -36,16 +38,19 @@ if TYPE_CHECKING:
     from donewhen.state.settings import Profile, Settings
 
 __all__ = [
-    "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "ModelError",
-    "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "RemoteAgent", "ResumeError", "Run", "RunStream",
-    "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo",
-    "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema", "wait",
+    "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
+    "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
+    "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
+    "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema",
+    "plan_tools", "wait",
 ]  # fmt: skip
 
 _HOME = {
     "Agent": "agent.agent",
     "RemoteAgent": "agent.a2a",
     "Run": "agent.run",
+    "PlanStore": "agent.plans.store",
+    "plan_tools": "agent.plans.plan_tools",
     "ThreadInfo": "agent.work.threads",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),

@@ -110,11 +110,21 @@ def run(
         str | None, typer.Option(metavar="ZONE", help="Yours, such as Europe/Berlin. [default: DONEWHEN_TIMEZONE]")
     ] = None,
     detach: Detach = False,
+    template: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A plan saved by `donewhen plans save`: no planning."),
+    ] = None,
+    set: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Of the template; repeat for more."),
+    ] = None,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
 
     def command() -> int:
-        from donewhen.agent.cli.options import RunOptions
+        from dataclasses import replace
+
+        from donewhen.agent.cli.options import RunOptions, read_values
         from donewhen.agent.cli.session import OutputOptions, run_goal
 
         settings = {
@@ -131,6 +141,7 @@ def run(
         }
         files = (mcp, output_schema, image or [], profile)
         request = RunOptions(goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files, detach)
+        request = replace(request, template=template, parameters=read_values(set or []))
         return run_goal(request, OutputOptions(storage, yes, json, events, quiet, once))
 
     end(command, json or events)

@@ -4,15 +4,20 @@ from typing import Annotated
 
 import typer
 
-from donewhen.agent.cli.flags import AsJson, StorageUrl, end
+from donewhen.agent.cli.flags import AsJson, StorageUrl, Thread, end
 
 schedules = typer.Typer(help="What is repeated: look at it, stop it, go on with it.", no_args_is_help=True)
+plans = typer.Typer(
+    help="Plans that are kept and ticked off, and plans that worked, saved as templates.", no_args_is_help=True
+)
+Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Its id.")]
 Schedule = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id, as `schedules list` shows it.")]
 
 
 def add_commands(app: typer.Typer) -> None:
     """Make these commands of the app."""
     app.add_typer(schedules, name="schedules")
+    app.add_typer(plans, name="plans")
     for command in (worker, status):
         app.command()(command)
 
@@ -83,5 +88,123 @@ def _of_schedules(verb: str, id: str, storage: str | None, json: bool) -> None:
         from donewhen.agent.cli.jobs import on_schedule
 
         return on_schedule(verb, id, storage=storage, json=json)
+
+    end(command, json)
+
+
+@plans.command("list")
+def list_plans(storage: StorageUrl = None, json: AsJson = False) -> None:
+    """List the plans that are kept, and the templates."""
+    _of_plans("list", {}, storage, json)
+
+
+@plans.command("get")
+def get_plan(
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="Its id; without it, the active one.")] = "",
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Show a plan and how far it is."""
+    _of_plans("get", {"id": plan or None}, storage, json)
+
+
+@plans.command("create")
+def create_plan(
+    plan: Plan,
+    title: Annotated[str, typer.Argument(metavar="TITLE")],
+    steps: Annotated[list[str], typer.Argument(metavar="STEP…")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Keep a new plan."""
+    _of_plans("create", {"id": plan, "title": title, "steps": steps}, storage, json)
+
+
+@plans.command("update")
+def update_plan(
+    plan: Plan,
+    title: Annotated[str | None, typer.Option(help="Another title.")] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="A step, one option each; known ones keep their status."),
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Change a plan's title or steps."""
+    _of_plans("update", {"id": plan, "title": title, "steps": step}, storage, json)
+
+
+@plans.command("activate")
+def activate_plan(plan: Plan, storage: StorageUrl = None, json: AsJson = False) -> None:
+    """Make a plan the active one."""
+    _of_plans("set_active", {"id": plan}, storage, json)
+
+
+@plans.command("mark")
+def mark_step(
+    step: Annotated[str, typer.Argument(metavar="STEP", help="Its number, from 1, or its id.")],
+    status: Annotated[
+        str | None, typer.Argument(metavar="STATUS", help="not_started, in_progress, completed or blocked.")
+    ] = None,
+    notes: Annotated[str | None, typer.Option(help="What to remember of it.")] = None,
+    plan: Annotated[str | None, typer.Option(help="Of another plan than the active one.")] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Set the status or the notes of a step."""
+    _of_plans("mark_step", {"step": step, "status": status, "notes": notes, "id": plan}, storage, json)
+
+
+@plans.command("delete")
+def delete_plan(plan: Plan, storage: StorageUrl = None, json: AsJson = False) -> None:
+    """Forget a plan."""
+    _of_plans("delete", {"id": plan}, storage, json)
+
+
+@plans.command("save")
+def save_template(
+    thread: Thread,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the template.")],
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A value of that run that becomes a parameter; repeat for more."
+        ),
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Save the plan of a completed run as a template: `donewhen run --template NAME --set KEY=VALUE`."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import save_template
+
+        return save_template(thread, name, set or [], storage=storage, json=json)
+
+    end(command, json)
+
+
+@plans.command("forget")
+def forget_template(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the template.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Forget a template."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import forget_template
+
+        return forget_template(name, storage=storage, json=json)
+
+    end(command, json)
+
+
+def _of_plans(verb: str, given: dict[str, object], storage: str | None, json: bool) -> None:
+    def command() -> int:
+        from donewhen.agent.cli.jobs import on_plan
+
+        return on_plan(verb, given, storage=storage, json=json)
 
     end(command, json)

@@ -3,14 +3,15 @@
 import asyncio
 import signal
 import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from json import dumps
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.options import Choices
+from donewhen.agent.cli.options import Choices, read_values
 from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, short_id
-from donewhen.agent.cli.session import QUEUE, configured, open_agent, reader, stored
+from donewhen.agent.cli.session import QUEUE, configured, open_agent, reader, remembered, stored
 from donewhen.agent.cli.terminal import clean, open_terminal, shorten
 from donewhen.agent.config import Config
 from donewhen.agent.storage import open_storage
@@ -143,11 +144,63 @@ def _print_schedule(schedule: ScheduleInfo) -> None:
         print(f"{number:>10}. {clean(step['content'])}")
 
 
-def _with(config: Config, storage: str | None, ask: Any) -> Any:
+def on_plan(verb: str, given: Mapping[str, Any], *, storage: str | None, json: bool) -> Exit:
+    """One of the verbs of `Agent.plans`, and the plan as it then stands."""
+    config = configured(storage)
+
+    async def do(agent: Agent) -> Any:
+        found = await getattr(agent.plans, verb)(**given)
+        return found, await agent.templates.list() if verb == "list" else []
+
+    reads = verb in ("list", "get")
+    found, templates = (_with(config, storage, do) if reads else asyncio.run(_asked(config, do))) or ([], [])
+    plans = found if isinstance(found, list) else [found] if found else []
+    if json:
+        said = {"plans": [plan.to_dict() for plan in plans]} if verb != "delete" else {"deleted": given["id"]}
+        kept = {"templates": [each.to_dict() for each in templates]} if verb == "list" else {}
+        print_json({"schema_version": SCHEMA_VERSION, **said, **kept})
+        return Exit.COMPLETED
+    for plan in plans:
+        print(clean("  ".join(plan.text.splitlines()[:2]) if verb == "list" else plan.text))
+    for template in templates:
+        values = " ".join(f"{key}={value}" for key, value in template.parameters.items())
+        print(clean(f"template {template.name}  {values}  {shorten(template.goal, 60)}"))
+    if verb == "list" and not plans and not templates:
+        print("No plans are kept.", file=sys.stderr)
+    return Exit.COMPLETED
+
+
+def save_template(thread: str, name: str, given: Sequence[str], *, storage: str | None, json: bool) -> Exit:
+    """Save the plan of a completed run."""
+    config = configured(storage)
+    info = remembered(thread, config, storage)
+    values = read_values(given)
+
+    async def save(agent: Agent) -> Any:
+        return await agent.templates.save(await agent.get(info.thread_id), name, values)
+
+    template = asyncio.run(_asked(config, save))
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, "template": template.to_dict()})
+    else:
+        words = " ".join(f"--set {key}=…" for key in template.parameters)
+        print(clean(f"donewhen run --template {name} {words}".strip()))
+    return Exit.COMPLETED
+
+
+def forget_template(name: str, *, storage: str | None, json: bool) -> Exit:
+    """Forget a template."""
+    asyncio.run(_asked(configured(storage), lambda agent: agent.templates.delete(name)))
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, "deleted": name})
+    return Exit.COMPLETED
+
+
+async def _asked(config: Config, ask: Callable[[Agent], Coroutine[Any, Any, Any]]) -> Any:
+    async with reader(config) as agent:
+        return await ask(agent)
+
+
+def _with(config: Config, storage: str | None, ask: Callable[[Agent], Coroutine[Any, Any, Any]]) -> Any:
     """What an agent that only reads says; None where there is no database yet."""
-
-    async def read() -> Any:
-        async with reader(config) as agent:
-            return await ask(agent)
-
-    return asyncio.run(read()) if stored(config, storage) else None
+    return asyncio.run(_asked(config, ask)) if stored(config, storage) else None

@@ -56,6 +56,8 @@ class RunOptions:
     profile: Path | None = None
     detach: bool = False
     """Leave it to a worker."""
+    template: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,14 @@ def chosen(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
     mcp = str(request.mcp.resolve()) if request.mcp else None
     model = request.model or config.model or DEMO
     return Choices(absolute(request.folder), model, request.commands, mcp, settings)
+
+
+def read_values(given: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE options. Raises ConfigError."""
+    pairs = [text.partition("=") for text in given]
+    if wrong := [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not key.strip() or not equals]:
+        raise ConfigError(f"--set {wrong[0]!r} is no parameter; write KEY=VALUE")
+    return {key.strip(): value for key, _, value in pairs}
 
 
 def _schema(path: Path) -> dict[str, Any]:

@@ -55,7 +55,15 @@ STATUSES: Mapping[str, Exit] = {
     "running": Exit.FAILED,
     "queued": Exit.FAILED,
 }
-USAGE_ERRORS = (errors.ConfigError, errors.GoalError, errors.ToolError, errors.UnknownThread, errors.StaleAnswer)
+USAGE_ERRORS = (
+    errors.ConfigError,
+    errors.GoalError,
+    errors.PlanError,
+    errors.ScheduleError,
+    errors.ToolError,
+    errors.UnknownThread,
+    errors.StaleAnswer,
+)
 
 
 def guarded(command: Callable[[], int], *, json: bool) -> int:

@@ -67,7 +67,7 @@ class OutputOptions:
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as it goes at this terminal."""
     config = configured(output.storage)
-    goal = _goal(request, output.terminal(config))
+    goal = request.goal if request.template else _goal(request, output.terminal(config))
     images = [attached(path) for path in request.images]
     terminal = output.terminal(config, goal)
     unasked = output.yes or request.settings.get("confirm") == "never"
@@ -77,17 +77,17 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         hint = "" if config.model else f" {terminal.say('real')}"
         terminal.line(f"{terminal.say('demo')}{hint}", "dim")
 
-    given: Any = [{"type": "text", "text": goal}, *images] if images else goal
+    given: Any = [{"type": "text", "text": goal}, *images] if images else goal or None
+    more: Any = {"thread_id": thread, "metadata": asdict(choices)}
+    more |= {"template": request.template, "parameters": request.parameters}
     if request.detach:
         if output.yes:
             choices.settings.setdefault("confirm", "never")
-        return _detached(
-            choices, config, output, lambda agent: agent.submit(given, thread_id=thread, metadata=asdict(choices))
-        )
+        return _detached(choices, config, output, lambda agent: agent.submit(given, **more))
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
-        return agent.stream(given, thread_id=thread, metadata=asdict(choices))
+        return agent.stream(given, **more)
 
     return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))
 

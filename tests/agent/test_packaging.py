@@ -98,10 +98,11 @@ def test_an_editable_install_leaves_their_names_alone(tmp_path: Path, theirs: Pa
 def test_the_public_names() -> None:
     """A new name is a decision, a lost one breaks somebody; `tests/typing/api.py` uses them under the type checkers."""
     assert donewhen.__all__ == [
-        "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits", "ModelError",
-        "Outcome", "Pause", "PlanError", "PlanJson", "Profile", "Receipt", "ResumeError", "Run", "RunStream",
-        "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError", "ThreadBusy", "ThreadInfo",
-        "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema", "wait",
+        "Agent", "ConfigError", "DoneWhenError", "Event", "Executor", "Executors", "GoalError", "Limits",
+        "ModelError", "Outcome", "Pause", "PlanError", "PlanJson", "PlanStore", "Profile", "Receipt", "RemoteAgent",
+        "ResumeError", "Run", "RunStream", "ScheduleError", "Settings", "StaleAnswer", "StepRecord", "StorageError",
+        "ThreadBusy", "ThreadInfo", "ThreadWaiting", "ToolError", "UnknownThread", "build_graph", "event_schema",
+        "plan_tools", "wait",
     ]  # fmt: skip
     assert all(getattr(donewhen, name) for name in donewhen.__all__)
     assert testing.__all__ == [

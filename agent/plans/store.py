@@ -1,0 +1,209 @@
+"""Plans that people, code and agents keep and tick off, beside the threads of a storage. No model works on them."""
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, get_args
+
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.state.errors import PlanError
+from donewhen.state.graph_state import Json
+from donewhen.state.values import similar, whole
+
+StepState = Literal["not_started", "in_progress", "completed", "blocked"]
+STATES: tuple[StepState, ...] = get_args(StepState)
+MARKS = {"not_started": "[ ]", "in_progress": "[→]", "completed": "[✓]", "blocked": "[!]"}
+SPACE, ACTIVE = ("donewhen_plans",), ("donewhen_active_plan",)
+MOST_STEPS = 500
+PATIENCE = 10.0
+_ID = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
+Steps = Sequence[str | Mapping[str, Any]]
+"""Contents, or `{id, content}`; without an id a step gets the next free one, or that of the step that says the same."""
+
+
+@dataclass(frozen=True)
+class KeptStep:
+    """One step, under an id that no other step of the plan has or had."""
+
+    id: str
+    content: str
+    status: StepState = "not_started"
+    notes: str = ""
+
+
+@dataclass(frozen=True)
+class KeptPlan:
+    """A plan as it stands."""
+
+    id: str
+    title: str
+    steps: tuple[KeptStep, ...]
+    active: bool = False
+    given: int = field(default=0, repr=False)
+    """Ids given so far."""
+
+    @property
+    def text(self) -> str:
+        """The plan with its marks and how far it is, for people and for models."""
+        count = {state: sum(step.status == state for step in self.steps) for state in STATES}
+        share = 100 * count["completed"] / len(self.steps)
+        said = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in count.items())
+        lines = [f"{self.title} ({self.id}{', active' if self.active else ''})"]
+        lines.append(f"{count['completed']}/{len(self.steps)} steps completed ({share:.0f}%): {said}")
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"{number}. {MARKS[step.status]} {step.id}: {step.content}")
+            lines += [f"   {line}" for line in step.notes.splitlines()]
+        return "\n".join(lines)
+
+    def to_dict(self) -> Json:
+        """In plain JSON."""
+        return {**asdict(self), "steps": [asdict(step) for step in self.steps]}
+
+
+class PlanStore:
+    """Create, update, list, get, set_active, mark_step, delete. Whatever cannot be is a PlanError that says what can.
+
+    `storage` as in `Agent`; plans lie beside its threads, and any number of processes may change them.
+    """
+
+    def __init__(self, storage: str | Storage) -> None:
+        self._storage = storage if isinstance(storage, Storage) else open_storage(storage)
+
+    async def create(self, id: str, title: str, steps: Steps) -> KeptPlan:
+        """A new plan, which becomes the active one if there is none. Ids of plans are unique."""
+        if not _ID.fullmatch(id):
+            raise PlanError([f"{id[:60]!r} is no id of a plan: letters, digits, - and _, at most 60"])
+        async with self._alone() as store:
+            if await store.aget(SPACE, id) is not None:
+                raise PlanError([f"there is a plan {id!r} already; update it, or take another id"])
+            plan = _with_steps(KeptPlan(id, _text("title", title), ()), steps)
+            await store.aput(SPACE, id, plan.to_dict(), index=False)
+            if await _active(store) is None:
+                await store.aput(ACTIVE, "active", {"id": id}, index=False)
+            return await _read(store, id)
+
+    async def update(self, id: str | None = None, *, title: str | None = None, steps: Steps | None = None) -> KeptPlan:
+        """Another title, other steps, or both. A step keeps its status and notes by its id, or by saying the same."""
+        async with self._alone() as store:
+            plan = await _read(store, id)
+            if title is not None:
+                plan = KeptPlan(plan.id, _text("title", title), plan.steps, given=plan.given)
+            plan = plan if steps is None else _with_steps(plan, steps)
+            await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
+            return await _read(store, plan.id)
+
+    async def get(self, id: str | None = None) -> KeptPlan:
+        """A plan; the active one if none is named."""
+        async with self._storage.reader() as (_, store):
+            return await _read(store, id)
+
+    async def set_active(self, id: str) -> KeptPlan:
+        """The plan that is meant where none is named."""
+        async with self._alone() as store:
+            await _read(store, id)
+            await store.aput(ACTIVE, "active", {"id": id}, index=False)
+            return await _read(store, id)
+
+    async def mark_step(
+        self, step: int | str, status: str | None = None, notes: str | None = None, *, id: str | None = None
+    ) -> KeptPlan:
+        """Set the status or the notes of a step, given by its number, from 1, or its id."""
+        async with self._alone() as store:
+            plan = await _read(store, id)
+            found = _step_of(plan, step)
+            if status is not None and status not in STATES:
+                raise PlanError([f"{status!r} is no status of a step: use {', '.join(STATES)}"])
+            state = status if status else found.status
+            said = found.notes if notes is None else whole(notes.strip())
+            marked = KeptStep(found.id, found.content, state, said)
+            steps = tuple(marked if each.id == found.id else each for each in plan.steps)
+            plan = KeptPlan(plan.id, plan.title, steps, given=plan.given)
+            await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
+            return await _read(store, plan.id)
+
+    async def delete(self, id: str) -> None:
+        """Forget a plan; if it was the active one, none is."""
+        async with self._alone() as store:
+            await _read(store, id)
+            await store.adelete(SPACE, id)
+            if await _active(store) == id:
+                await store.adelete(ACTIVE, "active")
+
+    async def list(self) -> list[KeptPlan]:
+        """All plans, by id."""
+        async with self._storage.reader() as (_, store):
+            items = await store.asearch(SPACE, limit=10_000)
+            return [_plan(item.value, await _active(store)) for item in sorted(items, key=lambda item: item.key)]
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[ThreadStore]:
+        async with self._storage.session("kept plans", patience=PATIENCE) as (_, store):
+            yield store
+
+
+def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
+    """The plan with these steps: known ones as they stand, new ones not started."""
+    if isinstance(steps, str) or not steps or len(steps) > MOST_STEPS:
+        raise PlanError([f"a plan has 1 to {MOST_STEPS} steps, given as a list"])
+    given, made = plan.given, list[KeptStep]()
+    by_id, free = {step.id: step for step in plan.steps}, list(plan.steps)
+    for number, item in enumerate(steps, 1):
+        entry = {"content": item} if isinstance(item, str) else dict(item)
+        if extra := entry.keys() - {"id", "content", "status", "notes"}:
+            raise PlanError([f"step {number}: a step has id and content, not {', '.join(map(str, extra))}"])
+        content, id = _text(f"step {number}", entry.get("content")), entry.get("id")
+        known = by_id.get(str(id)) if id else next((step for step in free if step.content == content), None)
+        if id is None and known is None:
+            given += 1
+            while f"s{given}" in by_id:
+                given += 1
+        name = known.id if known else str(id or f"s{given}")
+        if not _ID.fullmatch(name) or any(step.id == name for step in made):
+            raise PlanError([f"step {number}: {name[:60]!r} is the id of another step, or no id; ids are unique"])
+        free = [step for step in free if step.id != name]
+        made.append(KeptStep(name, content, known.status, known.notes) if known else KeptStep(name, content))
+    return KeptPlan(plan.id, plan.title, tuple(made), given=given)
+
+
+def _step_of(plan: KeptPlan, step: int | str) -> KeptStep:
+    if isinstance(step, str) and step.strip().isdecimal():
+        step = int(step)
+    if isinstance(step, int) and not isinstance(step, bool):
+        if not 1 <= step <= len(plan.steps):
+            raise PlanError([f"plan {plan.id!r} has no step {step}: its steps are 1 to {len(plan.steps)}"])
+        return plan.steps[step - 1]
+    found = next((each for each in plan.steps if each.id == step), None)
+    if found is None:
+        raise PlanError([f"plan {plan.id!r} has no step {step!r}: {', '.join(each.id for each in plan.steps)}"])
+    return found
+
+
+def _text(what: str, value: Any) -> str:
+    text = whole(" ".join(str(value if value is not None else "").split()))
+    if not text:
+        raise PlanError([f"{what} is blank"])
+    return text
+
+
+async def _active(store: ThreadStore) -> str | None:
+    item = await store.aget(ACTIVE, "active")
+    return None if item is None else str(item.value["id"])
+
+
+async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
+    active = await _active(store)
+    if id is None and active is None:
+        raise PlanError(["no plan is active: name one, or set_active it"])
+    item = await store.aget(SPACE, id or str(active))
+    if item is None:
+        names = [each.key for each in await store.asearch(SPACE, limit=1000)]
+        near = similar(str(id), names) or names[:10]
+        raise PlanError([f"there is no plan {id!r}; there are: {', '.join(near) or 'none'}"])
+    return _plan(item.value, active)
+
+
+def _plan(value: Mapping[str, Any], active: str | None) -> KeptPlan:
+    steps = tuple(KeptStep(**step) for step in value["steps"])
+    return KeptPlan(value["id"], value["title"], steps, value["id"] == active, int(value.get("given") or 0))

@@ -1,0 +1,133 @@
+"""Plans that worked, saved to be started from again with other values: no planner is asked."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from string import Template as Text
+from typing import Any
+
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.state.errors import PlanError
+from donewhen.state.graph_state import Json
+from donewhen.state.values import similar
+
+SPACE = ("donewhen_templates",)
+_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
+NAMES = ("id", "depends_on", "executor", "tools", "tool", "complexity")
+_KEY = re.compile(r"[A-Za-z_]\w{0,39}")
+
+
+@dataclass(frozen=True)
+class PlanTemplate:
+    """A plan and its goal, with `$key` where a parameter goes."""
+
+    name: str
+    goal: str
+    plan: Json
+    parameters: dict[str, str]
+    """Key → the value it had in the run that was saved; it is the default."""
+    thread_id: str
+    """Of that run."""
+
+    def to_dict(self) -> Json:
+        """In plain JSON."""
+        return asdict(self)
+
+    def filled(self, given: Mapping[str, Any]) -> tuple[str, Json]:
+        """Goal and plan with these values; what is not given keeps its default. PlanError for a key it has not."""
+        if extra := [key for key in given if key not in self.parameters]:
+            known = ", ".join(self.parameters) or "none"
+            raise PlanError([f"template {self.name!r} has no parameter {', '.join(extra)}; it has: {known}"])
+        values = {**self.parameters, **{key: str(value) for key, value in given.items()}}
+        return Text(self.goal).substitute(values), _mapped(self.plan, lambda text: Text(text).substitute(values))
+
+
+class Templates:
+    """Templates beside the threads of a storage: save, get, list, delete. What cannot be is a PlanError."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def save(self, run: Run, name: str, parameters: Mapping[str, Any] | None = None) -> PlanTemplate:
+        """Save the plan of a run that was completed; each value of `parameters` becomes a place for other values.
+
+        A template of that name is replaced.
+        """
+        if not _NAME.fullmatch(name):
+            raise PlanError([f"{name[:60]!r} is no name of a template: letters, digits, - and _, at most 60"])
+        if run.status != "completed" or not run.plan or not run.steps:
+            raise PlanError([f"only a plan that was completed is worth repeating; {run.thread_id} is {run.status}"])
+        values = {key: str(value) for key, value in (parameters or {}).items()}
+        plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}
+        texts = [run.goal]
+
+        def heard(text: str) -> str:
+            texts.append(text)
+            return text
+
+        _mapped(plan, heard)
+        for key, value in values.items():
+            if not _KEY.fullmatch(key) or not value.strip():
+                raise PlanError([f"parameter {key!r} is a name with a value, such as year=2025"])
+            if not _place(value).search("\n".join(texts)):
+                raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
+        places = sorted(values.items(), key=lambda pair: -len(pair[1]))
+        template = PlanTemplate(
+            name, _opened(run.goal, places), _mapped(plan, lambda text: _opened(text, places)), values, run.thread_id
+        )
+        async with self._storage.unlocked() as (_, store):
+            await store.aput(SPACE, name, template.to_dict(), index=False)
+        return template
+
+    async def get(self, name: str) -> PlanTemplate:
+        """A template by its name."""
+        async with self._storage.reader() as (_, store):
+            return await _read(store, name)
+
+    async def delete(self, name: str) -> None:
+        """Forget a template."""
+        async with self._storage.unlocked() as (_, store):
+            await _read(store, name)
+            await store.adelete(SPACE, name)
+
+    async def list(self) -> list[PlanTemplate]:
+        """All templates, by name."""
+        async with self._storage.reader() as (_, store):
+            items = await store.asearch(SPACE, limit=10_000)
+        return sorted((PlanTemplate(**item.value) for item in items), key=lambda template: template.name)
+
+
+async def _read(store: ThreadStore, name: str) -> PlanTemplate:
+    item = await store.aget(SPACE, name)
+    if item is None:
+        names = [each.key for each in await store.asearch(SPACE, limit=1000)]
+        near = similar(name, names) or names[:10]
+        raise PlanError([f"there is no template {name!r}; there are: {', '.join(near) or 'none'}"])
+    return PlanTemplate(**item.value)
+
+
+def _place(value: str) -> re.Pattern[str]:
+    """Where a value stands by itself, not inside of a longer word or number."""
+    return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
+
+
+def _opened(text: str, places: list[tuple[str, str]]) -> str:
+    """The text as a template: values become places, a dollar stays a dollar."""
+    pattern = re.compile("|".join([r"\$", *(_place(value).pattern for _, value in places)]))
+    keys = {value: key for key, value in places}
+    return pattern.sub(lambda found: "$$" if found[0] == "$" else f"${{{keys[found[0]]}}}", text)
+
+
+def _mapped(value: Any, change: Callable[[str], str], free: bool = False) -> Any:
+    """The value with its texts changed; names in it, of steps, tools and executors, only in a check's arguments."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        inside = {key: free or key in ("arguments", "expect") for key in value}
+        return {
+            key: item if key in NAMES and not inside[key] else _mapped(item, change, inside[key])
+            for key, item in value.items()
+        }
+    return [_mapped(item, change, free) for item in value] if isinstance(value, list) else value

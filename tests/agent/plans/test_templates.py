@@ -1,0 +1,112 @@
+"""A plan that worked, started from again with other values: no planner is asked, and it is confirmed as any plan."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, PlanError
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.shell import user_in
+from tests.storage_cases import STORAGES, fresh_url
+
+STEP = {
+    "content": "write the total of region North to total.txt",
+    "done_when": [
+        {"text": "the total of North is written", "check": {"tool": "total", "arguments": {"region": "North"}}},
+    ],
+    "tools": ["write"],
+}
+
+
+ASKED = {"approvals": "plan"}
+
+
+def total(region: str) -> str:
+    """The total of a region."""
+    return f"{region}: 7"
+
+
+def write(text: str) -> str:
+    """Write a text, costing $5."""
+    return f"wrote {text}"
+
+
+def working(plans: int, *regions: str) -> ScriptedModel:
+    work: list[Any] = []
+    for region in regions:
+        work += [call("write", text=f"{region} 7"), finish_step(f"{region} 7", "s1.1")]
+    planned = submit_plan([STEP], title="The total of North, for $5")
+    return ScriptedModel(roles={"triage": [planned] * plans, "execute": work})
+
+
+@pytest.mark.parametrize("kind", STORAGES[:3])
+async def test_a_template_is_a_plan_without_a_planner(tmp_path: Path, kind: str) -> None:
+    """Issue 12, templates: saved from a completed run, started with parameters; half the calls of the first time."""
+    model = working(1, "North", "South")
+    async with Agent(
+        model,
+        [total, write],
+        effects={"total": "read"},
+        storage=fresh_url(kind, tmp_path),
+        settings={"approvals": "plan"},
+    ) as agent:
+        run = await agent.start("What is the total of North in Northern Europe?")
+        with pytest.raises(PlanError, match="is waiting"):
+            await agent.templates.save(run, "total")
+        run = await agent.resume(run, "approve")
+        assert run.status == "completed"
+        saved = await agent.templates.save(run, "total", {"region": "North"})
+        assert saved.goal == "What is the total of ${region} in Northern Europe?"
+        again = await agent.start(template="total", parameters={"region": "South"})
+        assert (again.status, again.goal) == ("waiting", "What is the total of South in Northern Europe?")
+        (step,) = again.pending[0]["plan"]["steps"]
+        assert step["content"] == "write the total of region South to total.txt"
+        assert step["done_when"][0]["check"]["arguments"] == {"region": "South"}
+        assert again.pending[0]["plan"]["title"] == "The total of South, for $5"
+        again = await agent.resume(again, "approve")
+        assert (again.status, again.answer) == ("completed", "South 7")
+        assert again.spent["model_calls"] < run.spent["model_calls"]
+        assert {request.role for request in model.requests[-2:]} == {"execute"}
+        for name, values, said in (
+            ("totel", {}, "there are: total"),
+            ("total", {"year": 1}, "it has: region"),
+        ):
+            with pytest.raises(PlanError, match=said):
+                await agent.start(template=name, parameters=values)
+        with pytest.raises(PlanError, match="stands nowhere"):
+            await agent.templates.save(run, "total", {"region": "West"})
+        await agent.templates.delete("total")
+        assert await agent.templates.list() == []
+    model.assert_exhausted()
+
+
+async def test_a_worker_takes_a_template_too(tmp_path: Path) -> None:
+    """Issue 12, templates: submitted with other settings, without asking."""
+    async with Agent(
+        working(1, "North", "South"), [total, write], effects={"total": "read"}, storage=f"{tmp_path}/runs.db",
+        settings={"confirm": "never", "approvals": "never"},
+    ) as agent, agent.worker():  # fmt: skip
+        run = await agent.start("the total of North")
+        await agent.templates.save(run, "total", {"region": "North"})
+        thread = await agent.submit(template="total", parameters={"region": "South"}, owner="ann")
+        async for _ in agent.watch(thread):
+            pass
+        assert ((await agent.get(thread)).answer, (await agent.info(thread)).owner) == ("South 7", "ann")
+
+
+def test_the_command_saves_and_starts_templates(tmp_path: Path) -> None:
+    """Issue 12, templates: `donewhen plans save`, `donewhen run --template NAME --set key=value`."""
+    shell = user_in(tmp_path)
+    (shell.work / "a.txt").touch()
+    (shell.work / "b.md").touch()
+    goal = "count the *.txt files"
+    assert shell("run", "--yes", goal, "--dir", str(shell.work), "--thread", "first").exit_code == 0
+    saved = shell("plans", "save", "first", "count", "--set", "kind=txt")
+    assert saved.stdout == "donewhen run --template count --set kind=…\n", saved.stderr
+    again = shell("run", "--yes", "--template", "count", "--set", "kind=md", "--dir", str(shell.work), "--json")
+    assert again.exit_code == 0, again.stderr
+    assert "count the *.md files" in again.stdout
+    assert "template count  kind=txt" in shell("plans", "list").stdout
+    assert shell("plans", "forget", "count").exit_code == 0
+    assert shell("run", "--template", "count").exit_code == 2
