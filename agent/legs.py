@@ -19,6 +19,7 @@ from donewhen.agent.thread_graph import Compiled, found, on_saver
 from donewhen.agent.work.engine import QUEUE, Start, messages_of, with_plan
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import last_answered, note_thread, read_row, thread_settings
+from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space, goal_problem
@@ -87,7 +88,9 @@ class Legs:
     async def make_room(self, graph: Compiled, configured: RunnableConfig, restart: bool) -> None:
         """Raise ThreadWaiting for a thread whose last request is open, unless that is put away."""
         snapshot = await graph.aget_state(configured)
-        run = run_of(str(configured["configurable"]["thread_id"]), snapshot)
+        thread_id = str(configured["configurable"]["thread_id"])
+        run = run_of(thread_id, snapshot)
+        at_turn(thread_id, snapshot.values.get("turn", 0) + 1)
         if snapshot.created_at and run.status in ("waiting", "running"):
             if not restart:
                 raise unfinished(run)
@@ -101,7 +104,7 @@ class Legs:
             await store.aput(given_space(thread_id), str(messages[-1].id), work.plan, index=False)
         known = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
         await note_thread(store, thread_id, goal=goal, answered={}, home=self.queue, **known)
-        await session.tell({"type": "started", "thread_id": thread_id, "goal": goal})
+        await session.tell(stamped(thread_id, {"type": "started", "goal": goal}))
         return await self._drive(session, graph, store, {"messages": messages}, work.settings, configured)
 
     async def carry(self, session: Session, config: RunnableConfig | None) -> Run:
@@ -155,7 +158,9 @@ class Legs:
     ) -> Run:
         thread_id = session.thread_id
         settings = merged(await thread_settings(store, thread_id) or self.settings, given)
-        run = run_of(thread_id, known(thread_id, await graph.aget_state(configured)), settings, self.form)
+        snapshot = await graph.aget_state(configured)
+        run = run_of(thread_id, known(thread_id, snapshot), settings, self.form)
+        at_turn(thread_id, snapshot.values.get("turn", 1))
         command: Command[Any] | None = None
         said: Json | None = None
         if answer is not MISSING:
@@ -163,7 +168,7 @@ class Legs:
             said = answered(run, answer)
         elif run.status == "waiting":
             command = overdue_command(run, settings)
-        await session.tell({"type": "started", "thread_id": thread_id, "goal": run.goal})
+        await session.tell(stamped(thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
         await note_thread(store, thread_id, goal=run.goal, settings=settings if given else None, answered=said)
@@ -191,7 +196,10 @@ class Legs:
                 stream: Any = graph.astream(given, config, context=settings, **modes)
                 async with aclosing(stream):
                     async for _, event in stream:
-                        await session.tell(event)
+                        if event["type"] == "outcome":
+                            session.outcome = event
+                        else:
+                            await session.tell(event)
                 if not await found(graph, config):
                     break
                 given = None

@@ -10,8 +10,10 @@ from typing import Any, Literal, Self
 from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
-from donewhen.graph.events import Ended, Event, Failed, Waiting
+from donewhen.graph.events import stamped
 from donewhen.state.errors import DoneWhenError
+from donewhen.state.events import Event
+from donewhen.state.graph_state import Json
 
 OnLeave = Literal["stop", "continue"]
 PATIENCE = 10.0
@@ -37,6 +39,8 @@ class Session:
         self.error: Exception | None = None
         self.told = False
         """Whether anything was told yet. Before that nothing has happened, and an error is raised, not told."""
+        self.outcome: Event | None = None
+        """The run's outcome as its graph told it; it is the last event here, with the run."""
         self.left = False
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
@@ -55,7 +59,8 @@ class Session:
         finally:
             self._ended(self)
             end = terminal(self.run) if self.run else failed(self.error or DoneWhenError("the run was cut off"))
-            self._events.put_nowait(end)
+            place = self.outcome if end["type"] == "outcome" and self.outcome else stamped(self.thread_id, {})
+            self._events.put_nowait({**place, **end})  # type: ignore[arg-type]
             self._free.set_result(None)
 
     async def tell(self, event: Event) -> None:
@@ -203,7 +208,7 @@ class RunStream:
             session.leave()
 
 
-def terminal(run: Run) -> Waiting | Ended:
+def terminal(run: Run) -> Json:
     """The event that ends a stream: what is waited for, or the outcome."""
     if run.status == "waiting":
         return {"type": "waiting", "pending": list(run.pending), "problem": run.problem, "run": run.to_dict()}
@@ -214,6 +219,6 @@ def terminal(run: Run) -> Waiting | Ended:
     return {"type": "outcome", "status": status, "code": code, "text": text, "run": run.to_dict()}
 
 
-def failed(error: BaseException) -> Failed:
+def failed(error: BaseException) -> Json:
     """The event that tells of an exception."""
     return {"type": "error", "kind": type(error).__name__, "text": str(error)}

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from donewhen.agent.stream import RunStream
     from donewhen.agent.work.threads import ThreadInfo
     from donewhen.graph.build import build_graph
-    from donewhen.graph.events import Event, event_schema
     from donewhen.graph.executors.executor import Executor, Executors
     from donewhen.graph.sync import wait
     from donewhen.state.errors import (
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         ToolError,
         UnknownThread,
     )
+    from donewhen.state.events import Event, event_schema
     from donewhen.state.ledger import Limits
     from donewhen.state.plan.plan import PlanJson
     from donewhen.state.proof.receipt import Outcome, Receipt
@@ -54,7 +54,7 @@ _HOME = {
     "ThreadInfo": "agent.work.threads",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
-    **dict.fromkeys(("Event", "event_schema"), "graph.events"),
+    **dict.fromkeys(("Event", "event_schema"), "state.events"),
     "build_graph": "graph.build",
     "wait": "graph.sync",
     "Limits": "state.ledger",

@@ -52,7 +52,10 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     if changed is not None and "approval" not in changed:
         emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
         return changed  # type: ignore[return-value]
-    start = together(changed or {}, put_to_work(applied(state, changed or {}), _now()))
+    fresh = put_to_work(applied(state, changed or {}), _now())
+    if approval := fresh.get("approval"):
+        emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
+    start = together(changed or {}, fresh)
     values = applied(applied(state, start), {"steps": _cut_off(state)})
     update = {**start, **_moved(values, settings, runtime, deps)}
     return {**update, "steps": _changes(state.get("steps") or {}, update["steps"])}  # type: ignore[typeddict-item]

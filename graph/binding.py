@@ -12,6 +12,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 
 from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import asked, at_turn, thread_of
 from donewhen.graph.sync import wait
 from donewhen.state.channels import unheard
 from donewhen.state.graph_state import Json, RunState
@@ -59,8 +60,13 @@ class Node(Runnable[Any, Any]):
         return wait(self.ainvoke(input, config))
 
     async def _called(self, values: Json, config: RunnableConfig | None) -> Any:
-        more = (config,) if self._takes_config else ()
-        return await self._node(values, get_runtime(Settings), *more, deps=self._deps)
+        """What the node does. A pause that it leaves is told, wherever it is opened."""
+        more, runtime = (config,) if self._takes_config else (), get_runtime(Settings)
+        at_turn(thread_of(runtime), values.get("turn", 0) + (self.name == "receive"))
+        update = await self._node(values, runtime, *more, deps=self._deps)
+        if pending := (update or {}).get("pending"):
+            asked(runtime, pending)
+        return update
 
 
 class Inside(Node):

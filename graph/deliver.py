@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.proving import Inquiry, decide, have_judged, origins, seen_by
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, judged
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
@@ -141,6 +141,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     results, shut = closed(steps, delivery.language)
     shown = closing(state.get("messages") or (), pending, "Ended.") if pending else []
     said: list[AnyMessage] = [*shown, *results, delivery.message(text)]
+    emit(runtime, "outcome", status=status, code=code, text=text)
     data = {"output": delivery.data} if form and not delivery.flaw else {}
     return {
         "messages": said,
@@ -252,6 +253,7 @@ async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text:
     delivery.checks += inquiry.checks
     site.state["record"]["observed"] += len(inquiry.checks)
     delivery.verdicts = [verdict for _, verdict in sorted(inquiry.verdicts.items())]
+    judged(site.runtime, None, delivery.verdicts, accepted=not inquiry.bad())
     return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in inquiry.bad()]
 
 
@@ -267,6 +269,7 @@ def _question(delivery: Delivery) -> Question:
         allowance=site.left(),
         say=delivery.voice.say,
         retract=delivery.voice.retract,
+        stalled=delivery.voice.stalled,
         must_call=True,
     )
 

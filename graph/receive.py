@@ -9,9 +9,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
 
 from donewhen.graph.calls.attached import attach, attachment_problem, blocks_of
-from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, mode_chosen
+from donewhen.graph.events import emit, mode_chosen, thread_of
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced

@@ -58,6 +58,10 @@ class Voice:
             where = {"argument": argument} if argument else {}
             emit(self._runtime, "speech_restarted", step=self._step, id=saying.id, **where)
 
+    def stalled(self, seconds: float) -> None:
+        """The model has been silent for so long."""
+        emit(self._runtime, "stalled", step=self._step, seconds=seconds)
+
     def id(self, *arguments: str) -> str | None:
         """The id of the message that was said as one of these arguments."""
         return next((self._said[each].id for each in arguments if each in self._said), None)

@@ -224,6 +224,21 @@ def graph() -> None:
 
 
 @app.command()
+def events() -> None:
+    """Print the JSON schema of the events that a run tells."""
+
+    def command() -> int:
+        import json
+
+        from donewhen.state.events import event_schema
+
+        typer.echo(json.dumps(event_schema(), indent=2))
+        return 0
+
+    _end(command, json=False)
+
+
+@app.command()
 def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Say what is installed, configured and reachable; exit 1 if something is broken."""
 

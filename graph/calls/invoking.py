@@ -7,8 +7,9 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
 
-from donewhen.graph.calls.observing import keep_text, kept_text, thread_of
+from donewhen.graph.calls.observing import keep_text, kept_text
 from donewhen.graph.context import Deps
+from donewhen.graph.events import thread_of
 from donewhen.graph.models.metering import Meter, metered
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of

@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import settings_of
+from donewhen.graph.events import thread_of
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import label
 from donewhen.graph.tools.rendering import cut_before
@@ -21,12 +22,6 @@ from donewhen.state.settings import Settings
 NAMESPACE = ("donewhen", "observations")
 HEADER_CHARS = 200
 _RECALLED = re.compile(r"recall ok: \[(\S+)\] characters (\d+) to (\d+) of ")
-
-
-def thread_of(runtime: Runtime[Settings]) -> str:
-    """The thread's id; "" in a run without a checkpointer."""
-    info = runtime.execution_info
-    return str((info.thread_id if info else None) or "")
 
 
 async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.judging import judge
-from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, thread_of, whole
+from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, whole
 from donewhen.graph.context import settings_of
-from donewhen.graph.events import observed
+from donewhen.graph.events import observed, thread_of
 from donewhen.graph.models.briefs import index_of
 from donewhen.graph.models.transcript import rounds_of, unshown
 from donewhen.graph.tools.effects import UNSURE, CallOutcome

@@ -12,9 +12,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site, invoke
-from donewhen.graph.calls.observing import keep, noted, recall, seen_before, thread_of
+from donewhen.graph.calls.observing import keep, noted, recall, seen_before
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, observed
+from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.transcript import rounds_of, shown
@@ -123,7 +123,9 @@ async def _made(group: Sequence[Json], work: Work) -> list[CallOutcome | str] | 
         elif why := refusal(call, site.state, settings, work.tools.get(call["name"])):
             made[place] = why
         else:
-            emit(site.runtime, "tool_started", step=id, tool=call["name"], arguments=redact_json(call["args"]))
+            number = f"{id}.{work.number + 1 + place}"
+            given = redact_json(call["args"])
+            emit(site.runtime, "tool_started", id=number, step=id, tool=call["name"], arguments=given)
             running.append((place, call))
     site.meters.clear()
     outcomes = await asyncio.gather(*(_invoked(call, place, work) for place, call in running))

@@ -9,7 +9,7 @@ from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.calls.observing import seen_before
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged
+from donewhen.graph.events import charged, decided
 from donewhen.graph.execute.leaving import corrected, leave, silence
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
@@ -69,6 +69,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     if isinstance(outcome, Unusable):
         messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
         return {**common, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
+    decided(runtime, state["step"]["id"], outcome.kind, [call["name"] for call in outcome.calls])
     return {**common, **_decided(now, runtime, message, outcome, spent, voice)}
 
 
@@ -97,6 +98,8 @@ async def _question(
         left,
         voice.say,
         voice.retract,
+        voice.stalled,
+        place={"step": step["id"], "round": state["record"]["rounds"] + 1},
     )
 
 

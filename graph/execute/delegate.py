@@ -19,9 +19,9 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import EFFECT, Site, left_of
-from donewhen.graph.calls.observing import thread_of
 from donewhen.graph.calls.observing import whole as kept_whole
 from donewhen.graph.context import Deps
+from donewhen.graph.events import thread_of
 from donewhen.graph.execute.act import carry_out
 from donewhen.graph.execute.gates import relayed
 from donewhen.graph.execute.leaving import leave

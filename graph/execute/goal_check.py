@@ -8,10 +8,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.observing import keep, thread_of
+from donewhen.graph.calls.observing import keep
 from donewhen.graph.calls.proving import UNJUDGED, Inquiry, decide, have_judged, look_again, seen_by, unsupported
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit
+from donewhen.graph.events import charged, emit, judged, thread_of
 from donewhen.graph.execute.leaving import corrected, leave
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import exhausted
@@ -23,8 +23,17 @@ from donewhen.state.settings import Settings
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Hold the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
+    claim: Json = state.get("decision") or state["record"]["claim"]
+    update = await _held(claim, state, runtime, config, deps)
+    after, id = update["record"], state["step"]["id"]
+    if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
+        # the result was said, and is none
+        emit(runtime, "speech_restarted", step=id, id=said, argument=f"{claim['kind']}.result")
+    return update
+
+
+async def _held(claim: Json, state: Step, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Step:
     settings, record = settings_of(runtime), state["record"]
-    claim = state.get("decision") or record["claim"]
     site = Site(state, runtime, config, deps, settings.tool_seconds)
     criteria = criteria_of(state["step"])
     standing = {int(number): stands for number, stands in (record.get("standing") or {}).items()}
@@ -40,7 +49,10 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
     charged(runtime, state["step"]["id"], site.spent)
     if needs:
         return _cut_off(inquiry, needs)
-    if bad := inquiry.bad():
+    bad = inquiry.bad()
+    verdicts = [verdict for _, verdict in sorted(inquiry.verdicts.items())]
+    judged(runtime, state["step"]["id"], verdicts, accepted=not bad)
+    if bad:
         return _refused(inquiry, bad)
     loose = await unsupported(inquiry)
     if loose and loose != record.get("unconfirmed") and settings.verification == "judged":

@@ -4,7 +4,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +33,8 @@ FIRST_WAIT, MOST_WAIT = 0.5, 20.0
 """Seconds before the second attempt, doubled for each further one, where the provider names no time."""
 LONGEST_WAIT = 120.0
 """Seconds; a provider that asks for more gets its error passed on."""
+STALLS = 10.0
+"""Seconds of silence after which a listener is told."""
 LONGEST_REPLY = 1_000_000
 """Characters; a model that runs on is stopped there, and its reply counts as cut off."""
 _PICTURE = " " * 4_000
@@ -54,6 +56,10 @@ class Question:
     say: Say | None = None
     retract: Retract | None = None
     """Told when something that was said is void; what is to be said comes again from the start."""
+    stalled: Callable[[float], None] | None = None
+    """Told how many seconds nothing came, every `STALLS` of them."""
+    place: Mapping[str, Any] = field(default_factory=dict)
+    """Where it is asked, for traces: `step`, `round`."""
     must_call: bool = False
     """A text alone decides nothing here; a provider that can see to it that a tool is called is asked to."""
 
@@ -121,10 +127,12 @@ class _Asking:
     speech: SpeechStream
     spent: Amounts
     started: float
+    attempt: int = 0
 
     async def once(self) -> AIMessage:
         """One attempt, repeated at once without what a server does not take. Raises ModelError."""
         question, adapter = self.question, self.deps.adapter
+        self.attempt += 1
         most = self.settings.max_tokens.get(question.role) or _most(self.model, question.role)
         while True:
             prepared = await adapter.prepare(self.model, question.tools, must_call=question.must_call, most=most)
@@ -164,14 +172,15 @@ class _Asking:
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         ends = time.monotonic() + seconds * LONGEST_STREAM
-        config: RunnableConfig = {"tags": TAGS, "metadata": METADATA}
-        stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config=config))
+        stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config=self._config()))
+        silence = _Silence(self.question.stalled, min(STALLS, seconds / 4))
         try:
             while size <= LONGEST_REPLY and (left := ends - time.monotonic()) > 0:
                 async with asyncio.timeout(min(seconds, left)):
                     chunk = await anext(stream, None)
                 if chunk is None:
                     return
+                silence.since = time.monotonic()
                 chunks.append(chunk)
                 size += length(chunk)
                 self.speech.feed(chunk.text)
@@ -185,9 +194,17 @@ class _Asking:
                 raise
             return
         finally:
+            silence.over()
             if aclose := getattr(stream, "aclose", None):
                 await aclose()
         chunks[-1].response_metadata["finish_reason"] = "length"
+
+    def _config(self) -> RunnableConfig:
+        """What traces say of this call, and what keeps its raw chunks out of chat clients."""
+        question = self.question
+        told = {**question.place, "role": question.role, "executor": question.executor, "attempt": self.attempt}
+        known = {f"donewhen_{key}": value for key, value in told.items() if value is not None}
+        return {"tags": TAGS, "metadata": {**METADATA, **known}}
 
     def _charge(self, amounts: Mapping[str, float]) -> None:
         self.spent.update(add(self.spent, amounts))
@@ -206,6 +223,27 @@ class _Asking:
         running = add(self.spent, {"active_seconds": time.monotonic() - self.started + seconds})
         left = {key: amount - running.get(key, 0) for key, amount in self.question.allowance.items()}
         return exhausted(left, ("model_calls",)) is not None
+
+
+class _Silence:
+    """Tells, again and again, for how long nothing has come."""
+
+    def __init__(self, tell: Callable[[float], None] | None, seconds: float) -> None:
+        self.since = time.monotonic()
+        self._tell = tell
+        self._seconds = seconds
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._look) if tell else None
+
+    def _look(self) -> None:
+        silent = time.monotonic() - self.since
+        if self._tell and silent >= self._seconds * 0.99:
+            self._tell(round(silent, 1))
+        wait = self._seconds - silent % self._seconds
+        self._timer = asyncio.get_running_loop().call_later(wait, self._look)
+
+    def over(self) -> None:
+        if self._timer:
+            self._timer.cancel()
 
 
 def _most(model: BaseChatModel, role: str) -> int | None:

@@ -7,9 +7,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site, invoke
-from donewhen.graph.calls.observing import keep, noted, thread_of
+from donewhen.graph.calls.observing import keep, noted
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, observed
+from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.plan.outcomes import left_of, out_of_budget
 from donewhen.graph.tools.call import CallResult
@@ -64,7 +64,8 @@ async def _read(call: Json, number: int, site: Site) -> Json:
     assert tool is not None, call["name"]
     if outside := path_problem(call["args"], settings.profile.allowed_paths):
         return noted(site.state, number, call, CallResult(False, f"Not run: {outside}", 0.0), None, ())
-    emit(site.runtime, "tool_started", step=None, tool=call["name"], arguments=redact_json(call["args"]))
+    given = redact_json(call["args"])
+    emit(site.runtime, "tool_started", id=f"{PLANNING}.{number}", step=None, tool=call["name"], arguments=given)
     outcome = await invoke(site, tool, call, "read", f"{PLANNING}.{number}")
     assert isinstance(outcome, CallOutcome), "a read is never in doubt"
     site.spent = add(site.spent, outcome.spent)

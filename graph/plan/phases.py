@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit
+from donewhen.graph.events import charged, decided, emit
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
@@ -117,8 +117,17 @@ async def _question(
     ]
     legal = legal_now(state["planning"]["phase"], settings)
     tools = [*control_tools(legal, form.tools if form else {}), *toolbox.openai(bound)]
-    say, retract = voice.say, voice.retract
-    return Question(phase.role, messages, tools, allowance=left_of(state), say=say, retract=retract, must_call=True)
+    return Question(
+        phase.role,
+        messages,
+        tools,
+        allowance=left_of(state),
+        say=voice.say,
+        retract=voice.retract,
+        stalled=voice.stalled,
+        place={"step": "plan", "round": state["planning"]["rounds"] + 1},
+        must_call=True,
+    )
 
 
 def _running_out(state: Planning, settings: Settings) -> list[HumanMessage]:
@@ -168,6 +177,7 @@ def _acted(
         reply.speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, Unusable):
         return corrected(state, reply.message, outcome, runtime, deps, legal)
+    decided(runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
     if plan:
         return planned(state, kept(reply.message), outcome, plan, runtime, deps)
     if outcome.kind == "calls":
@@ -177,8 +187,8 @@ def _acted(
         if reply.speech and "ending" not in update:  # it is sent back, and said again
             reply.speech.restart()
         return update
-    decided = {"ask_user": asks, "decline": declined}[outcome.kind]
-    return decided(state, kept(reply.message), outcome, runtime, deps, voice)
+    left_by = {"ask_user": asks, "decline": declined}[outcome.kind]
+    return left_by(state, kept(reply.message), outcome, runtime, deps, voice)
 
 
 def _read(state: Planning, written: Json, runtime: Runtime[Settings], deps: Deps) -> Json | list[str]:

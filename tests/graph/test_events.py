@@ -1,16 +1,33 @@
 """What a run tells while it works: typed events, in order, exactly one terminal one at the end."""
 
+import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
+from typer.testing import CliRunner
 
 from donewhen import Agent, Event, Limits, Settings, event_schema
+from donewhen.agent.cli.app import app
+from donewhen.graph import events
 from donewhen.state.errors import ModelError
-from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, give_up, submit_plan
+from donewhen.testing import (
+    ScriptedModel,
+    WireServer,
+    answer,
+    ask_user,
+    call,
+    decline,
+    fault,
+    finish_step,
+    give_up,
+    submit_plan,
+)
 from tests.flows import FREE, Flow, one_step, play, steps
+from tests.wired import wired
 
 SHAPE: TypeAdapter[Any] = TypeAdapter(Event)
 TERMINAL = ("waiting", "outcome", "error")
@@ -29,6 +46,9 @@ def well_formed(events: list[dict[str, Any]], starts: int = 1) -> None:
     assert [e["type"] for e in events].count("started") == starts
     assert len([e for e in events if e["type"] in TERMINAL]) == starts
     assert events[0]["type"] == "started"
+    for event, before in zip(events[1:], events, strict=False):
+        assert event["after"] == before["seq"] < event["seq"]
+        assert (event["thread_id"], event["turn"]) == (before["thread_id"], 1)
     assert events[-1]["type"] in TERMINAL
 
 
@@ -49,17 +69,21 @@ async def test_a_run_is_told_in_order() -> None:
     assert kinds == [
         "started",
         "goal",
+        "decision",
         "mode",
         "plan",
+        "revision",
         "step_started",
-        "tool_started",
-        "observation",
-        "correction",
+        *("decision", "decision", "tool_started", "observation", "correction", "decision", "verdicts"),
         "step_finished",
         "step_started",
+        *("decision", "verdicts"),
         "step_finished",
         "outcome",
     ]
+    assert [e["kind"] for e in flow.told("decision") if e["step"] == "s1"] == ["speak", "calls", "finish_step"]
+    assert flow.told("tool_started")[0]["id"] == flow.told("observation")[0]["id"]
+    assert [v["verdict"] for v in flow.told("verdicts")[0]["verdicts"]] == ["supported"]
     assert flow.told("observation")[0]["id"] == "s1.1"
     assert [(e["step"], e["status"]) for e in flow.told("step_finished")] == [("s1", "done"), ("s2", "done")]
     assert (flow.events[-1]["status"], flow.events[-1]["text"]) == ("completed", "Done.")
@@ -78,10 +102,42 @@ async def test_the_checklist_follows_the_steps() -> None:
 def test_events_have_a_schema() -> None:
     """A1, S01: one union told apart by `type`, for programs in any language."""
     schema = event_schema()
+    assert json.loads(CliRunner().invoke(app, ["events"]).stdout) == schema
+    for name in schema["discriminator"]["mapping"].values():
+        assert {"thread_id", "turn", "seq", "after"} <= set(schema["$defs"][name.rpartition("/")[2]]["required"])
     assert schema["discriminator"]["propertyName"] == "type"
     assert {"started", "speech", "observation", "waiting", "outcome", "error"} <= set(
         schema["discriminator"]["mapping"]
     )
+
+
+async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
+    """S01: whoever goes on, `seq` grows: the cursor of one process is good in the next; turns are counted."""
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    code = "import time; from donewhen.graph import events; print(events.stamped('t', {})['seq'])"
+    model = one_step([ask_user("Which?"), finish_step("x", "s1.1")])
+    agent = Agent(model, storage=url, settings=Settings(**FREE))
+    told = [dict(event) async for event in agent.stream("go", thread_id="t")]
+    other = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
+    between, _ = await other.communicate()
+    events._places.clear()  # as another process has it
+    told += [dict(event) async for event in Agent(model, storage=url).stream_resume("t", "this")]
+    assert told[-1]["type"] == "outcome"
+    seqs = [event["seq"] for event in told]
+    assert seqs == sorted(set(seqs))
+    first = next(n for n, event in enumerate(told) if n and event["type"] == "started")
+    assert seqs[first - 1] < int(between) < seqs[first]
+    assert told[first]["after"] == 0
+    question = next(event for event in told if event["type"] == "question")
+    assert (question["question"], question["step"], question["kind"]) == ("Which?", "s1", "question")
+
+
+async def test_silence_is_told() -> None:
+    """U1: a model that says nothing for a while is noticed, before its patience ends."""
+    with WireServer([fault(hang=0.6, reply=answer("Hi."))]) as server:
+        flow = await play(wired(server), settings=Settings(model_seconds=2.0))
+    assert flow.told("stalled")[0]["seconds"] >= 0.4
+    assert flow.run.answer == "Hi."
 
 
 ENDS: dict[str, tuple[Any, dict[str, Any], str]] = {

@@ -136,6 +136,7 @@ def test_a_voice_without_listeners_says_nothing() -> None:
 
     class Runtime:
         stream_writer = staticmethod(heard.append)
+        execution_info = None
 
     voice = Voice(Runtime(), "s1", inside=True)  # type: ignore[arg-type]
     voice.say("  two ")
