@@ -235,7 +235,7 @@ def events() -> None:
         typer.echo(json.dumps(event_schema(), indent=2))
         return 0
 
-    _end(command, json=False)
+    end(command, json=False)
 
 
 @app.command()
