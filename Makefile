@@ -19,7 +19,7 @@ help: ## what there is
 .venv/ready: .venv/bin/pip pyproject.toml
 	@echo "Setting up (once) …" >&2
 	@$(BIN)/pip install -q --disable-pip-version-check -U 'pip>=25.1'
-	@$(BIN)/pip install -q --disable-pip-version-check -e '.[mcp]'
+	@$(BIN)/pip install -q --disable-pip-version-check -e '.[mcp,ui]'
 	@touch $@
 
 .venv/ready-dev: .venv/ready

@@ -197,6 +197,11 @@ class RunStream:
         else:
             await self.aclose()
 
+    def drain(self) -> None:
+        """Ask the run to stop at its next clean point; `resume` goes on from there."""
+        if self._session:
+            self._session.drain()
+
     async def aclose(self) -> None:
         """Leave; with `on_leave="stop"`, wait until the thread is free."""
         self._over = True

@@ -188,6 +188,33 @@ def resume(
 
 
 @app.command()
+def chat(
+    dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
+    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    storage: StorageUrl = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
+    limit: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=AMOUNT", help="What a run may spend; repeat for more.")
+    ] = None,
+    allow_command: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
+    ] = None,
+    mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
+) -> None:
+    """Open a page of its own on this machine; Ctrl-C ends it, what was done is kept."""
+
+    def command() -> int:
+        from donewhen.agent.cli.options import RunOptions
+        from donewhen.agent.cli.session import serve_page
+
+        request = RunOptions("", dir, model, None, allow_command or [], False, {"limits": limit or []}, mcp=mcp)
+        return serve_page(request, storage=storage, port=port, browser=browser)
+
+    end(command, json=False)
+
+
+@app.command()
 def threads(storage: StorageUrl = None, json: AsJson = False) -> None:
     """List the runs, the latest first."""
 

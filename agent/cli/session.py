@@ -139,6 +139,26 @@ def _detached(
     return Exit.COMPLETED
 
 
+def serve_page(request: RunOptions, *, storage: str | None, port: int, browser: bool) -> int:
+    """Serve the page until somebody ends it."""
+    from donewhen.agent.page.serving import serve
+
+    config = configured(storage)
+    choices, terminal = chosen(request, config, unattended=False), open_terminal(plain=config.plain)
+    if choices.model == DEMO:
+        terminal.line(f"{terminal.say('demo')} {terminal.say('real')}", "dim")
+
+    async def opened(stack: AsyncExitStack) -> Agent:
+        return (await open_agent(stack, choices, config)).agent
+
+    def say(link: str) -> None:
+        terminal.line(link, whole=True)
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(opened, asdict(choices), port=port, browser=browser, say=say))
+    return 0
+
+
 # --- threads
 
 

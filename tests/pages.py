@@ -1,0 +1,74 @@
+"""A page served on loopback for tests: the server in this process, an agent with a scripted model behind it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+
+from donewhen import Agent
+from donewhen.agent.page.conversations import Conversations
+from donewhen.agent.page.serving import HOST, listen
+from donewhen.agent.page.web import page
+
+Json = dict[str, Any]
+TOKEN = "a-token"
+ENDS = ("waiting", "outcome", "error")
+
+
+@dataclass
+class Page:
+    """The wire as the page uses it."""
+
+    address: str
+    client: httpx.AsyncClient
+
+    @property
+    def link(self) -> str:
+        """What the command prints."""
+        return f"http://{self.address}/#token={TOKEN}"
+
+    async def send(self, path: str, **body: Any) -> Json:
+        """POST to the API; what it answers."""
+        answer = await self.client.post(f"/api/{path}", json=body)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def start(self, goal: str, thread: str | None = None) -> str:
+        return str((await self.send("threads", goal=goal, thread=thread))["thread"])
+
+    async def answer(self, thread: str, id: str, answer: Any) -> None:
+        await self.send(f"threads/{thread}/answer", id=id, answer=answer)
+
+    async def told(self, thread: str, *, ends: int = 1) -> list[Json]:
+        """Events from the first on, up to where the stream has ended this often; or the picture of a thread at rest."""
+        found: list[Json] = []
+        async with self.client.stream("GET", f"/api/threads/{thread}/events") as answer:
+            assert answer.status_code == 200
+            async for line in answer.aiter_lines():
+                if line.strip():
+                    found.append(json.loads(line))
+                if sum(event["type"] in ENDS for event in found) == ends:
+                    break
+        return found
+
+
+@asynccontextmanager
+async def served(agent: Agent, **metadata: Any) -> AsyncIterator[Page]:
+    """The page of an agent; the agent is closed with it."""
+    listening = listen(0)
+    address = f"{HOST}:{listening.getsockname()[1]}"
+    app = page(Conversations(agent, metadata), TOKEN, frozenset([address]))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    try:
+        async with httpx.AsyncClient(base_url=f"http://{address}", headers=headers, timeout=20) as client, agent:
+            yield Page(address, client)
+    finally:
+        server.should_exit = True
+        await task
