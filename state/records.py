@@ -117,6 +117,8 @@ class FrozenCall(TypedDict, total=False):
     """What a person said of a call that a crash cut off: the kind of the answer, such as `happened`."""
     delegated: bool
     """Made by an executor that works by itself."""
+    planned: bool
+    """Made out by the plan, not by a reply."""
 
 
 class StepClaim(TypedDict, total=False):

@@ -22,11 +22,12 @@ def build_execute(deps: Deps) -> Subgraph:
     def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
         """A step that waited goes on where it was: with frozen calls, with a claim; no model is asked again."""
         record, named = state["record"], deps.executors.active.get(state["step"].get("executor") or "")
-        if calls := record.get("calls"):
+        alone = named and named.works_alone and not record.get("delegated")
+        if (calls := record.get("calls")) and not (alone and calls[0].get("planned")):
             return "delegate" if calls[0].get("delegated") else "act"
         if record.get("claim"):
             return "goal_check"
-        return "delegate" if named and named.works_alone and not record.get("delegated") else "decide"
+        return "delegate" if alone else "decide"
 
     graph = StateGraph(StepStored, context_schema=Settings, output_schema=StepOutput)
     graph.add_node("delegate", bound_inside(delegate, deps))

@@ -1,5 +1,6 @@
 """The decide node: one model call, one round, one checkpoint. It reads the reply; the next node acts on it."""
 
+from dataclasses import replace
 from functools import partial
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
@@ -30,6 +31,11 @@ from donewhen.state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
 FEW_ROUNDS = 3
+EXAMPLE = (
+    "A good reply calls one of your tools with the arguments of its schema, or is finish_step with "
+    '{"result": "…", "goal_check": [{"criterion": 1, "met": true, "evidence": [{"observation": "s1.1"}]}]} and the '
+    "ids of your own observations."
+)
 GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
 ANSWER_CHARS = 20_000
 
@@ -67,6 +73,8 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
     message, common = kept(reply.message), Step(spent=spent, messages=voice.spoken())
     if isinstance(outcome, Unusable):
+        last = state["record"]["corrections"] == settings.max_corrections - 2
+        outcome = replace(outcome, hint=EXAMPLE) if last else outcome
         messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
         return {**common, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
     decided(runtime, state["step"]["id"], outcome.kind, [call["name"] for call in outcome.calls])

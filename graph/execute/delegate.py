@@ -45,7 +45,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
         return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
     executor = deps.executors[name]
     first: Json = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
-    calls = record.get("calls") or [first]
+    calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
     if open_ask(calls[0]):
         return leave(now, runtime, relayed(calls[0], state))

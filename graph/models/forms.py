@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from donewhen.state.plan.written import MEANT, unwrapped
 from donewhen.state.reading.extraction import extract, prose
 
 INNER = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
@@ -63,6 +64,8 @@ class Printed:
     problems: list[str] = field(default_factory=list)
     whole: bool = False
     """The decision is the whole text, thinking and a fence aside."""
+    goes_on: bool = False
+    """The decision is to say something and go on."""
 
 
 def from_text(text: str, legal: Sequence[str], tools: Sequence[str] = ()) -> Printed:
@@ -86,7 +89,8 @@ def from_text(text: str, legal: Sequence[str], tools: Sequence[str] = ()) -> Pri
             problems.append(str(error))
     numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
     whole = not said[0] and not text[found.end :].strip()
-    return Printed(numbered, "\n".join(part for part in said if part), problems, whole)
+    goes_on = not numbered and not problems
+    return Printed(numbered, "\n".join(part for part in said if part), problems, whole, goes_on)
 
 
 class _Malformed(ValueError):
@@ -122,9 +126,11 @@ class _Names:
         """A bare plan, where one is expected: steps with contents, or concrete calls."""
         if "submit_plan" not in self.legal or not isinstance(value, Mapping) or _name(value) in self.legal:
             return False
-        steps = value.get("steps") or value.get("plan_steps")
-        known = {"content", "done_when", "tool", "name", *INNER}
-        return isinstance(steps, list) and bool(steps) and all(isinstance(s, Mapping) and known & set(s) for s in steps)
+        value = unwrapped(dict(value))
+        steps, named = value.get("steps"), isinstance(value.get("title"), str)
+        if not isinstance(steps, list) or not steps:
+            return False
+        return all(_is_step(step) or (named and isinstance(step, str) and bool(step.strip())) for step in steps)
 
     def is_decision(self, value: Any) -> bool:
         if not isinstance(value, Mapping):
@@ -140,7 +146,8 @@ class _Names:
 
     def decisions(self, value: Any) -> list[Mapping[str, Any]]:
         """The decisions in a value that is one."""
-        if self.is_plan({"steps": value}) and not any(_name(item) in self.legal for item in value):
+        plain = isinstance(value, list) and not all(isinstance(i, Mapping) and _name(i) in self.tools for i in value)
+        if plain and self.is_plan({"steps": value}) and not any(_name(item) in self.legal for item in value):
             return [{"action": "submit_plan", "steps": value}]
         if isinstance(value, list):
             return value
@@ -161,6 +168,14 @@ class _Names:
             yield from (_nested_call(item) for item in items)
         elif not self.is_speech(word):
             yield {"name": word, "args": _arguments(word, value)}
+
+
+_OF_STEP = {"content", *MEANT["content"], "done_when", "tool", "name", *INNER}
+
+
+def _is_step(step: Any) -> bool:
+    """Whether an object says what to do, or which call to make."""
+    return isinstance(step, Mapping) and bool(_OF_STEP & set(step))
 
 
 def _name(value: Mapping[str, Any]) -> str | None:

@@ -53,6 +53,8 @@ class Unusable:
     speech: str = ""
     printed: bool = False
     """The reply made no tool call, so the model is told how a call can be printed."""
+    hint: str = ""
+    """How a good reply looks, for the last try."""
     by_call: dict[str, list[str]] = field(default_factory=dict)
     """Id of a call → what is wrong with this one; calls that are not in it are told everything."""
 
@@ -61,7 +63,8 @@ class Unusable:
         tools = ", or calls of the tools you have" if "finish_step" in legal else ""
         how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
         said = _said(self.by_call.get(id) or self.problems)
-        return f"Correction: nothing was done.\n{said}\nLegal now: {', '.join(legal)}{tools}.{how}"
+        hint = f"\n{self.hint}" if self.hint else ""
+        return f"Correction: nothing was done.\n{said}\nLegal now: {', '.join(legal)}{tools}.{how}{hint}"
 
 
 @dataclass
@@ -72,6 +75,8 @@ class _Call:
     name: str
     args: Any
     problems: list[str] = field(default_factory=list)
+    spoken: str = ""
+    """What is said beside a decision, as one of its arguments."""
 
     @property
     def decides(self) -> bool:
@@ -92,7 +97,9 @@ def read(
     if not native and printed:
         found = from_text(text, legal, toolbox.names if toolbox else ())
         calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
-    if (calls or problems) and _cut_off(message):
+        if found.goes_on:
+            return Decision("speak", {"goes_on": True}, speech=speech)
+    if (calls or problems) and cut_off(message):
         problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
     elif len(calls) > MOST_CALLS:
         problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
@@ -101,13 +108,15 @@ def read(
     for call in calls:
         _check(call, legal, toolbox, speech)
     if calls:
+        speech = "\n".join(filter(None, [speech, *(call.spoken for call in calls if call.spoken not in speech)]))
         return _chosen(calls, toolbox, speech, native)
     if not speech:
         return Unusable(["the reply is empty: no text and no tool call"], printed=printed)
     return Decision("speak", speech=speech)
 
 
-def _cut_off(message: AIMessage) -> bool:
+def cut_off(message: AIMessage) -> bool:
+    """Whether the provider says that the reply was longer than it writes."""
     said = message.response_metadata
     reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
     details = said.get("incomplete_details")
@@ -158,6 +167,9 @@ def _check(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: s
         call.problems = [f"{name}: the value {problem}"]
     else:
         if name in legal:
+            if name != "submit_plan" and isinstance(call.args, Mapping) and isinstance(call.args.get("speak"), str):
+                call.spoken = call.args["speak"].strip()
+                call.args = {key: item for key, item in call.args.items() if key != "speak"}
             call.args, problems = read_control(name, call.args, speech)
         else:
             assert toolbox is not None

@@ -50,6 +50,7 @@ def plan_rules(
         executor_tools={name: deps.tools_for(name, settings).names for name in ("", *deps.executors.active)},
         executor=settings.executor,
         checks=checks,
+        read_call=toolbox.read,
         max_steps=settings.max_steps,
         forbidden=settings.profile.forbidden_tools,
         finished=finished or {},

@@ -1,5 +1,6 @@
 """What comes out of planning: a plan, an answer, a question, a refusal, a correction, or an honest end."""
 
+from dataclasses import replace
 from functools import partial
 
 from langchain_core.messages import AIMessage, ToolMessage
@@ -29,6 +30,11 @@ from donewhen.state.settings import Settings
 
 NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."
+)
+EXAMPLE = (
+    'A good reply is one call and nothing else, such as submit_plan with {"title": "Tidy up", "steps": [{"content": '
+    '"Move the old files to old/", "done_when": ["no file older than a year is left"], "tools": ["move_file"]}]}, or '
+    'ask_user with {"question": "Which files?"}.'
 )
 REPEATED = (
     "this is, step for step, what failed already; find another way, or ask_user, or decline. If it should be tried "
@@ -66,6 +72,7 @@ def corrected(
     if count >= settings.max_corrections:
         reason = f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}"
         return fail(state, runtime, deps, "no_plan", reason)
+    correction = replace(correction, hint=EXAMPLE) if count == settings.max_corrections - 1 else correction
     told = respond(kept(message), partial(correction.text, legal))
     return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *told]}
 

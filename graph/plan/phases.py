@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -15,7 +15,7 @@ from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
 from donewhen.graph.models.output import Form, form_of
-from donewhen.graph.models.reading import Decision, Unusable, read
+from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
 from donewhen.graph.models.transcript import called_natively, kept, rounds_of
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.plan.outcomes import (
@@ -55,6 +55,7 @@ class Phase:
 
 PHASES = {"triage": Phase("plan_triage", "triage"), "draft": Phase("plan_draft", "plan")}
 LAST_ROUNDS = 2
+GO_ON = "Go on: look, or decide."
 
 
 async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
@@ -155,8 +156,9 @@ def _acted(
     native = called_natively(rounds_of(state))
     outcome = read(reply.message, legal, toolbox, printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
-    if alone and "answer" in legal and planning.get("texts"):
-        # Told once that a text decides nothing, it says so again: then that is its answer.
+    if alone and outcome.arguments:  # type: ignore[union-attr]
+        return _goes_on(state, reply, outcome.speech)
+    if alone and "answer" in legal and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
     said = "" if alone else outcome.speech
@@ -189,6 +191,19 @@ def _acted(
         return update
     left_by = {"ask_user": asks, "decline": declined}[outcome.kind]
     return left_by(state, kept(reply.message), outcome, runtime, deps, voice)
+
+
+def _goes_on(state: Planning, reply: ModelReply, speech: str) -> Planning:
+    """It says something and goes on: a round like any other."""
+    assert reply.message is not None
+    if reply.speech:
+        reply.speech.finish(speech)
+    return {"transcript": [kept(reply.message), HumanMessage(GO_ON)]}
+
+
+def _is_whole(message: AIMessage, text: str) -> bool:
+    """Whether a text can be an answer: neither cut off, nor the announcement of something that did not come."""
+    return not cut_off(message) and not text.rstrip().endswith((":", "：", "...", "…"))
 
 
 def _read(state: Planning, written: Json, runtime: Runtime[Settings], deps: Deps) -> Json | list[str]:

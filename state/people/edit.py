@@ -210,6 +210,7 @@ def _read_step(
         result["id"] = written.id
     if before is None or written.content != before.content:
         result["content"] = written.content
+        result.pop("calls", None)  # the words say now what is to be done
     if before is not None and written.fields == before.fields:
         return result
     result["done_when"] = _read_criteria(written, before, step.get("done_when") or [], problems)

@@ -4,14 +4,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from string import ascii_lowercase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from donewhen.state.errors import validation_problems
 from donewhen.state.plan.rules import Rules as Rules
-from donewhen.state.plan.rules import broken_rules, folded, only_executor
+from donewhen.state.plan.rules import broken_rules, folded, only_executor, read_calls
 from donewhen.state.plan.rules import near as near
 from donewhen.state.plan.schedule import Schedule
 from donewhen.state.plan.written import ignored, in_order, plan_fields
@@ -57,6 +57,15 @@ Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]
 Names = Annotated[list[str] | None, AfterValidator(_once)]
 
 
+class PlannedCall(BaseModel):
+    """A call that a plan makes out already; the step begins with it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str
+    arguments: dict[str, Any]
+
+
 class PlanStep(BaseModel):
     """One step of a plan, as a model or a person writes it."""
 
@@ -74,6 +83,9 @@ class PlanStep(BaseModel):
     )
     executor: str | None = None
     tools: Names = Field(default=None, description="tools this step needs; approving the plan approves them")
+    calls: Annotated[list[PlannedCall], Field(max_length=32)] | None = Field(
+        default=None, description="concrete calls that it begins with"
+    )
     replaces: Names = Field(default=None, description="finished steps that this one does again; in a replan")
 
 
@@ -117,6 +129,8 @@ class StepJson(TypedDict):
     executor: str | None
     tools: list[str] | None
     """None: whatever it needs, with a person asked before each write."""
+    calls: NotRequired[list[dict[str, Any]]]
+    """`{tool, arguments}`: what it begins with, where the plan made that out."""
 
 
 class PlanJson(TypedDict):
@@ -158,11 +172,16 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     data = plan.model_dump(mode="json")
     for step in data["steps"]:
         step["executor"] = step["executor"] or only_executor(step, rules)
+    if problems := [problem for step in data["steps"] for problem in read_calls(step, rules)]:
+        return problems
     _renamed(data["steps"], rules)
     in_order(data["steps"])
     _as_of_the_step(data)
     if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
+    for step in data["steps"]:
+        if not step["calls"]:
+            del step["calls"]
     replaces = {step["id"]: olds for step in data["steps"] if (olds := step.pop("replaces"))}
     return {**data, "revision": revision(data), **({"replaces": replaces} if replaces else {})}
 

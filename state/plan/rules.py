@@ -29,6 +29,8 @@ class Rules:
     """Who works on the steps that name nobody."""
     checks: Mapping[str, Callable[[Any], Iterable[str]]] = field(default_factory=dict)
     """Read-only tool → function(arguments) listing what is wrong with them."""
+    read_call: Callable[[str, Any], tuple[Any, list[str]]] | None = None
+    """The arguments of a tool as it wants them, and what is wrong with them."""
     max_steps: int = 20
     content_chars: int = CONTENT_CHARS
     forbidden: Collection[str] = ()
@@ -137,6 +139,14 @@ def _hands(step: PlannedStep, rules: Rules) -> Iterator[str]:
             yield f"lists the tool {tool[:60]!r}, which does not exist{near(tool, rules.tools)}"
         elif own is not None and tool not in own:
             yield f"lists the tool {tool!r}, which {_who(executor)} does not have{_who_has(tool, own, rules)}"
+
+
+def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
+    """What is wrong with the calls that a step begins with; their arguments come to be as the tools want them."""
+    for call in step["calls"] or ():
+        if rules.read_call is not None and call["tool"] in rules.tools and call["tool"] not in rules.forbidden:
+            call["arguments"], problems = rules.read_call(call["tool"], call["arguments"])
+            yield from (f"step {step['id']}, its call of {call['tool']}: {problem}" for problem in problems)
 
 
 def only_executor(step: PlannedStep, rules: Rules) -> str | None:

@@ -58,7 +58,7 @@ def fresh_records(
     """Records for a plan just approved: finished steps and steps that did not change keep theirs, but for `stale`."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
     return {
-        step["id"]: fresh_record(records.get(step["id"]))
+        step["id"]: _begun_with(step, fresh_record(records.get(step["id"])))
         for step in plan["steps"]
         if step["id"] in stale
         or (
@@ -66,6 +66,17 @@ def fresh_records(
             and not (old.get(step["id"]) == step and records.get(step["id"], {}).get("status") in ("waiting", "ready"))
         )
     }
+
+
+def _begun_with(step: Mapping[str, Any], record: Record) -> Record:
+    """The record of a step whose plan made calls out already: its first attempt begins with them."""
+    if not step.get("calls") or record["attempt"] > 1:
+        return record
+    calls = [
+        {"id": "", "name": call["tool"], "args": call["arguments"], "native": False, "position": n, "planned": True}
+        for n, call in enumerate(step["calls"])
+    ]
+    return {**record, "calls": calls}
 
 
 def next_needs(record: Mapping[str, Any]) -> tuple[str, ...]:

@@ -13,7 +13,15 @@ TITLE_CHARS = 200
 CALLED = ("tool", "name", "tool_name", "function", "action")
 GIVEN = ("arguments", "args", "parameters", "input", "action_input")
 NESTED = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
-OF_THE_REPLY = frozenset({"action", "reason", "goal_check", "tool_call", "plan_steps", "revision"})
+STEPS = ("steps", "plan_steps", "plan", "tasks")
+"""What the list of steps is called, the first that is one."""
+CALLS = ("calls", "tool_calls")
+MEANT = {
+    "content": ("description", "task", "instruction", "step"),
+    "done_when": ("criteria", "success_criteria", "acceptance_criteria"),
+}
+"""Other words for the keys of a step."""
+OF_THE_REPLY = frozenset({"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision"})
 """Keys of the decision that carried the plan."""
 # Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
 _UNSEEN = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -26,8 +34,7 @@ def plan_fields(
 
     `used` are ids of other steps. Ids come back as texts, assigned where there were none.
     """
-    value = visible({"steps": value} if isinstance(value, list) else dict(value))
-    value.setdefault("steps", value.get("plan_steps"))
+    value = visible(unwrapped(value))
     fields = {key: item for key, item in value.items() if key in known and item is not None}
     schedule = fields.get("schedule")
     if isinstance(schedule, Mapping) and all(
@@ -46,12 +53,29 @@ def ignored(value: Any, known: Collection[str], of_step: Collection[str]) -> lis
     """Keys of a plan and of its steps that were left out, because a plan has no place for them; at most ten."""
     if not isinstance(value, Mapping):
         return []
+    value = unwrapped(value)
     steps = value.get("steps")
     found = [str(key) for key in value if key not in known and key not in OF_THE_REPLY]
     for step in steps if isinstance(steps, list) else ():
         extra = () if not isinstance(step, Mapping) or _is_call(step) else step
-        found += [str(key) for key in extra if key not in of_step]
+        found += [str(key) for key in extra if key not in of_step and not _known(str(key), extra)]
     return [key[:40] for key in dict.fromkeys(found)][:10]
+
+
+def unwrapped(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
+    """The plan itself: its steps under `steps`, whatever they were called or wrapped in."""
+    if isinstance(value, list):
+        return {"steps": value}
+    whole = dict(value)
+    if isinstance(inner := whole.get("plan"), Mapping) and not isinstance(whole.get("steps"), list):
+        whole = {**{key: item for key, item in whole.items() if key != "plan"}, **inner}
+    listed = next((whole[key] for key in STEPS if isinstance(whole.get(key), list)), whole.get("steps"))
+    return {**whole, "steps": listed}
+
+
+def _known(key: str, step: Mapping[str, Any]) -> bool:
+    """Whether a key is another word for one that the step lacks, or holds its first calls."""
+    return key in CALLS or any(key in words and right not in step for right, words in MEANT.items())
 
 
 def visible(value: Any) -> Any:
@@ -67,7 +91,7 @@ def _misnamed(step: Any, of_step: Collection[str]) -> Iterator[str]:
     """Keys that were probably meant as others; steps within a step. Other keys (a status, a comment) mean nothing."""
     if not isinstance(step, Mapping) or _is_call(step):
         return
-    strange = [str(key) for key in step if key not in of_step]
+    strange = [str(key) for key in step if key not in of_step and not _known(str(key), step)]
     for key in strange[:10]:
         close = get_close_matches(key[:40].lower(), [name for name in of_step if name not in step], n=1, cutoff=0.62)
         if key in NESTED and step[key]:
@@ -87,17 +111,36 @@ def _step_fields(step: Any, of_step: Collection[str]) -> Any:
         return {"content": step}
     if not isinstance(step, Mapping):
         return step
-    fields = {key: item for key, item in step.items() if key in of_step}
+    fields = {key: item for key, item in step.items() if key in of_step and key not in CALLS}
+    for right, words in MEANT.items():
+        if found := next((step[word] for word in words if step.get(word)), None):
+            fields.setdefault(right, found)
     for key in ("tools", "replaces"):
         if isinstance(fields.get(key), str):
             fields[key] = [fields[key]]
-    if _is_call(step):
-        name = next(step[key] for key in CALLED if isinstance(step.get(key), str))
-        given = next(step[key] for key in GIVEN if isinstance(step.get(key), Mapping))
-        call = f"{name} with {json.dumps(given, ensure_ascii=False)}" if given else name
-        said = fields.get("content")
-        return {**fields, "content": f"{said} ({call})" if said else f"Call {call}", "tools": [name]}
-    return fields
+    calls = [_call(step)] if _is_call(step) else [_call(call) for call in _calls(step)]
+    if not calls:
+        return fields
+    told = "; ".join(
+        f"{call['tool']} with {json.dumps(call['arguments'], ensure_ascii=False)}"
+        if call["arguments"]
+        else call["tool"]
+        for call in calls
+    )
+    said, names = fields.get("content"), [*(fields.get("tools") or ()), *(call["tool"] for call in calls)]
+    content = f"{said} ({told})" if said else f"Call {told}"
+    return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
+
+
+def _calls(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The concrete calls that a step lists; [] unless all of them are."""
+    listed = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
+    return listed if all(isinstance(call, Mapping) and _is_call(call) for call in listed) else []
+
+
+def _call(written: Mapping[str, Any]) -> dict[str, Any]:
+    name = next(written[key] for key in CALLED if isinstance(written.get(key), str))
+    return {"tool": name, "arguments": next(written[key] for key in GIVEN if isinstance(written.get(key), Mapping))}
 
 
 def _numbered(steps: list[Any], used: Collection[str]) -> list[Any]:

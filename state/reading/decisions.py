@@ -33,7 +33,6 @@ _GOAL_CHECK = {
         "required": ["criterion", "met", "evidence"],
     },
 }
-_WHY = {**_TEXT, "description": "why an answer, one step or several, in a few words"}
 _CHECK = {
     "type": "object",
     "description": "a read-only tool call by which the runtime itself decides the criterion",
@@ -71,11 +70,11 @@ _STEP = {
         "depends_on": {
             "type": "array",
             "items": _TEXT,
-            "description": "ids of steps whose results it needs; [] if independent; leave out for all earlier ones",
+            "description": "ids whose results it needs; [] if independent; left out: all earlier ones",
         },
         "executor": _TEXT,
         "tools": {"type": "array", "items": _TEXT, "description": "those by which it changes anything"},
-        "replaces": {"type": "array", "items": _TEXT, "description": "finished steps that it does again"},
+        "replaces": {"type": "array", "items": _TEXT},
     },
     "required": ["content"],
 }
@@ -107,7 +106,6 @@ _ALL = {
             ["text"],
             text=_TEXT,
             evidence={**_EVIDENCE, "description": "observations that the answer rests on, if you looked anything up"},
-            reason=_WHY,
         ),
         _tool(
             "ask_user",
@@ -123,7 +121,7 @@ _ALL = {
             ["title", "steps"],
             title=_TEXT,
             complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
-            need_thinking={"type": "boolean", "description": "true if a careful second planning pass would pay off"},
+            need_thinking={"type": "boolean", "description": "true if a careful second pass would pay off"},
             done_when={
                 **_CRITERIA,
                 "description": "what the user holds in hand at the end, in the goal's own words; "
@@ -131,8 +129,8 @@ _ALL = {
             },
             steps={"type": "array", "items": _STEP, "minItems": 1},
             schedule=_SCHEDULE,
-            reason=_WHY,
-            speak={**_TEXT, "description": "one sentence to the user with the plan"},
+            reason={**_TEXT, "description": "why so many steps"},
+            speak={**_TEXT, "description": "one sentence to the user"},
         ),
         _tool(
             "decline",

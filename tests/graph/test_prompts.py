@@ -71,7 +71,7 @@ CHECKED = {"criterion": 2, "met": True, "evidence": []}
 REPLIES: dict[str, Any] = {
     "triage": [
         answer("Good day."),
-        "Let me see.",
+        "Let me see:",
         ask_user("Which month?", ["September", "October"]),
         submit_plan(PLAN, title="Sum up", complexity="complex", need_thinking=True),
     ],

@@ -17,10 +17,11 @@ from donewhen.testing import (
     call,
     decline,
     finish_step,
+    observed,
     reply,
     submit_plan,
 )
-from tests.flows import play, requests, steps
+from tests.flows import Flow, play, requests, steps
 
 LEGAL = ["answer", "ask_user", "submit_plan", "decline"]
 
@@ -150,18 +151,180 @@ async def test_an_unknown_complexity_is_corrected() -> None:
     assert flow.run.plan["complexity"] == "moderate"
 
 
-async def test_an_answer_in_plain_text_is_not_said_twice() -> None:
-    """P02, S02: a text without a decision is a correction; what was said of it is taken back, for it comes again."""
-    model = planning("Paris is the capital of France.", answer("Paris is the capital of France."))
-    flow = await play(model, settings=Settings())
-    model.assert_exhausted()
-    heard: list[str] = []
+def heard(flow: Flow) -> str:
+    """What the user was told as it came, without what was taken back."""
+    said: list[str] = []
     for event in flow.events:
         if event["type"] == "speech_restarted":
-            heard.clear()
+            said.clear()
         if event["type"] == "speech":
-            heard.append(event["text"])
-    assert "".join(heard) == flow.run.answer == "Paris is the capital of France."
+            said.append(event["text"])
+    return "".join(said)
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello! How can I help you?", "1. Boil water.\n2. Add tea.\n\n[1] any cookbook", "见面时说“你好”。"]
+)
+async def test_a_text_alone_is_the_answer(text: str) -> None:
+    """P02, M4, M13, P10: a reply without a call is the answer of the triage, said once; prose is never made a plan."""
+    model = planning(text)
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer, flow.run.plan) == ("completed", text, None)
+    assert heard(flow) == text
+
+
+@pytest.mark.parametrize(
+    "announced", ["I will look at the files first:", "Let me see…", reply("It was", finish_reason="length")]
+)
+async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
+    """P02, S02: a text that breaks off decides nothing, and is taken back when the answer comes."""
+    model = planning(announced, answer("Paris."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert heard(flow) == flow.run.answer == "Paris."
+
+
+async def test_a_text_alone_is_no_answer_where_a_plan_was_asked_for() -> None:
+    """P21: with a mode that leaves no answer, a text is corrected like anything else."""
+    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=["Sure.", submit_plan(["a"])])
+    flow = await play(model, settings=Settings(mode="plan", confirm="never"))
+    model.assert_exhausted()
+    assert flow.status == "completed"
+
+
+@pytest.mark.parametrize("goes_on", ['{"action": "continue", "speak": "Thinking about it."}', '{"action": "speak"}'])
+async def test_a_planner_may_say_something_and_go_on(goes_on: str) -> None:
+    """M13, P12: `continue` is a round like any other: no answer, no correction, and not free."""
+    model = planning(goes_on, answer("Paris."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.answer == "Paris."
+    assert flow.told("correction") == []
+    assert flow.run.spent["model_calls"] == 2
+
+
+@pytest.mark.parametrize("decision", [
+    call("answer", text="Paris.", speak="Easy."), call("decline", reason="r", guidance="Paris.", speak="Easy."),
+    '{"action": "answer", "arguments": {"text": "Paris.", "speak": "Easy."}}',
+])  # fmt: skip
+async def test_something_may_be_said_with_every_decision(decision: Any) -> None:
+    """M13: `speak` is an argument of every decision, said to the user beside it."""
+    model = planning(decision)
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.answer.startswith("Paris.")
+    assert "Easy." in heard(flow)
+
+
+WRITTEN = {
+    "a bare array": '[{"content": "look at it", "tools": ["look"]}]',
+    "title and steps": '{"title": "Look", "steps": [{"content": "look at it", "tools": ["look"]}]}',
+    "steps as texts": '{"title": "Look", "steps": ["look at it"]}',
+    "plan_steps": '{"plan_steps": [{"content": "look at it"}], "title": "Look"}',
+    "within a plan": '{"plan": {"title": "Look", "steps": [{"description": "look at it"}]}}',
+    "a call with plan_steps": call("submit_plan", title="Look", plan_steps=[{"content": "look at it"}]),
+    "a call with a plan": call("submit_plan", plan={"title": "Look", "steps": [{"task": "look at it"}]}),
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+async def test_plans_are_read_as_models_write_them(written: str) -> None:
+    """M4, P10: the plan as it is meant, in whatever it is wrapped."""
+    work = [call("look"), lambda m, _: finish_step("seen", observed(m)[-1])]
+    model = steps([], {"s1": work}, triage=[WRITTEN[written]])
+    flow = await play(model, [look], effects={"look": "read"})
+    model.assert_exhausted()
+    assert flow.run.plan is not None
+    assert [step["content"] for step in flow.run.plan["steps"]] == ["look at it"]
+    assert flow.status == "completed"
+
+
+def look(at: str = "here") -> str:
+    """Look at something."""
+    return f"seen {at}"
+
+
+NO_PLANS = [
+    "[1]",
+    "[1, 2, 3]",
+    '["a", "b"]',
+    '{"steps": 3}',
+    '{"steps": []}',
+    '{"title": "Report", "rows": [{"a": 1}]}',
+]
+
+
+@pytest.mark.parametrize("value", NO_PLANS)
+async def test_data_is_never_a_plan(value: str) -> None:
+    """P10: lists and objects that stand apart in a text are part of the answer, however much they look like steps."""
+    text = f"The numbers are:\n\n{value}\n\nThat is all."
+    model = planning(text)
+    flow = await play(model, [look], settings=Settings())
+    model.assert_exhausted()
+    assert (flow.status, flow.run.plan) == ("completed", None)
+
+
+CALLS = [{"tool": "look", "args": {"at": "a"}}, {"name": "count", "arguments": {"to": "3"}}]
+
+
+@pytest.mark.parametrize("written", [json.dumps(CALLS), submit_plan(CALLS)], ids=["printed", "called"])
+async def test_concrete_calls_are_a_steps_first_calls(written: Any) -> None:
+    """M4: an array of calls is a plan whose steps begin with them, as they stand, before any model is asked."""
+
+    def count(to: int) -> str:
+        """Count."""
+        return f"counted to {to + 0}"
+
+    work = {id: [lambda m, _, id=id: finish_step(m[-1].text, f"{id}.1")] for id in ("s1", "s2")}
+    model = steps([], work, triage=[written])
+    flow = await play(model, [look, count], effects={"look": "read", "count": "write"}, settings=Settings(
+        approvals="plan"), answers=["approve"])  # fmt: skip
+    model.assert_exhausted()
+    assert 'count with {"to": 3}' in str(flow.pauses[0]["plan"]["steps"][1]) or "count" in flow.pauses[0]["writes"]
+    assert [(e["tool"], e["arguments"]) for e in flow.journal if e["source"] == "tool"] == [
+        ("look", {"at": "a"}),
+        ("count", {"to": 3}),
+    ]
+    assert flow.run.spent["rounds"] == 2
+    assert flow.status == "completed"
+
+
+async def test_a_step_may_list_the_calls_it_begins_with() -> None:
+    """M4: beside what to do; a person who rewrites the step has them dropped, wrong ones are a correction."""
+    step = {"content": "look around", "tools": [], "calls": [{"tool": "look", "args": {"at": "a"}}]}
+    wrong = submit_plan([{**step, "calls": [{"tool": "look", "args": {"where": "a"}}]}])
+    work = [lambda m, _: finish_step("seen", observed_in(m))]
+    model = steps([], {"s1": work}, triage=[wrong, submit_plan([step])])
+    flow = await play(model, [look], effects={"look": "read"})
+    model.assert_exhausted()
+    assert "its call of look" in flow.told("correction")[0]["text"]
+    assert flow.status == "completed"
+    work = [call("look", at="bed"), finish_step("rested", "s1.1")]
+    other = steps([], {"s1": work}, triage=[submit_plan([step])])
+    flow = await play(
+        other,
+        [look],
+        effects={"look": "read"},
+        settings=Settings(),
+        answers=["1. [s1] rest a little\n   - tools: look"],
+    )
+    assert flow.run.plan is not None
+    assert "calls" not in flow.run.plan["steps"][0]
+
+
+def observed_in(messages: Any) -> str:
+    return next(m.text.split("]")[0][1:] for m in reversed(messages) if m.text.startswith("["))
+
+
+async def test_the_last_try_shows_how_a_good_reply_looks() -> None:
+    """M13, P11: after unusable replies a correction that helps: an example."""
+    model = planning(reply(""), reply(""), answer("ok"))
+    await play(model, settings=Settings())
+    model.assert_exhausted()
+    first, last = (request.messages[-1].text for request in model.requests[1:])
+    assert "A good reply" not in first
+    assert "A good reply is one call" in last
 
 
 @pytest.mark.parametrize(
@@ -184,14 +347,6 @@ async def test_only_a_plan_carries_steps(wrong: Any) -> None:
 
 UNREADABLE = [reply(""), '{"action": "submit_plan", "steps": [{"content": "a'
               , [call("add", a=1, b=2)], [answer("a"), answer("b")]]  # fmt: skip
-
-
-async def test_a_text_said_twice_is_the_answer() -> None:
-    """K11, M4: told that a text decides nothing, a model that says its text again means it as its answer."""
-    model = planning("Paris, I think.", "Paris is the capital of France.")
-    flow = await play(model, [add], settings=Settings(), goal="What is the capital of France?")
-    model.assert_exhausted()
-    assert (flow.status, flow.run.answer) == ("completed", "Paris is the capital of France.")
 
 
 @pytest.mark.parametrize("wrong", UNREADABLE, ids=["nothing", "broken", "tool", "two"])
@@ -279,7 +434,7 @@ async def test_an_unknown_executor_for_the_goal_is_said() -> None:
 
 async def test_out_of_budget_while_planning_asks_for_more() -> None:
     """D03, P12: a limit reached in planning is a question like any other; extended, planning goes on where it was."""
-    model = planning("hm", answer("ok"))
+    model = planning(reply(""), answer("ok"))
     settings = Settings(limits=Limits(model_calls=1))
     flow = await play(model, settings=settings, answers=["extend 1"])
     model.assert_exhausted()
@@ -291,7 +446,7 @@ async def test_out_of_budget_while_planning_asks_for_more() -> None:
 
 async def test_out_of_budget_while_planning_ends_honestly() -> None:
     """D03: where nobody is to be asked, the run ends as exhausted and says so."""
-    model = planning("hm")
+    model = planning(reply(""))
     settings = Settings(limits=Limits(model_calls=1), on_exhausted="deliver")
     flow = await play(model, settings=settings)
     model.assert_exhausted()

@@ -115,7 +115,7 @@ def test_a_plan_in_the_original_form_is_read() -> None:
 def test_speech_in_the_form_is_speech() -> None:
     """X02: an action that only speaks goes on; the words are what was said, JSON is never shown."""
     found = reading('One moment. {"speak": "Reading the file.", "action": "continue"}')
-    assert found == Decision("speak", speech="One moment.\nReading the file.")
+    assert found == Decision("speak", {"goes_on": True}, speech="One moment.\nReading the file.")
 
 
 @pytest.mark.parametrize(
