@@ -57,7 +57,7 @@ def ignored(value: Any, known: Collection[str], of_step: Collection[str]) -> lis
     steps = value.get("steps")
     found = [str(key) for key in value if key not in known and key not in OF_THE_REPLY]
     for step in steps if isinstance(steps, list) else ():
-        extra = () if not isinstance(step, Mapping) or _is_call(step) else step
+        extra: Mapping[str, Any] = {} if not isinstance(step, Mapping) or _is_call(step) else step
         found += [str(key) for key in extra if key not in of_step and not _known(str(key), extra)]
     return [key[:40] for key in dict.fromkeys(found)][:10]
 
@@ -134,7 +134,7 @@ def _step_fields(step: Any, of_step: Collection[str]) -> Any:
 
 def _calls(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The concrete calls that a step lists; [] unless all of them are."""
-    listed = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
+    listed: list[Any] = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
     return listed if all(isinstance(call, Mapping) and _is_call(call) for call in listed) else []
 
 
