@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.scenario import UNSURE
 from donewhen.agent.testing.comparing import differences, doubled, lost
-from donewhen.agent.testing.crash import Mode, note
+from donewhen.agent.testing.crash import CrashMode, note
 from donewhen.agent.testing.everywhere import DIARY, ForkServer, Point, tool_boundaries
 from donewhen.testing import Trial, asked_again, kill_everywhere
 
@@ -58,7 +58,7 @@ def killed(
     *,
     points: Points | None = None,
     only: Sequence[str] | None = None,
-    mode: Mode = "kill",
+    mode: CrashMode = "kill",
     flaky: str = "",
     servers: Sequence[ForkServer] = (),
 ) -> Figures:

@@ -87,9 +87,14 @@ def model_name(model: BaseChatModel) -> str:
 
 
 class Adapter:
-    """All models of one graph, as they are asked."""
+    """All models of one graph, as they are asked.
 
-    def __init__(self) -> None:
+    `first_wait`: seconds before the second attempt, doubled for each further one, where the provider names no time.
+    `longest_reply`: characters; a model that runs on is stopped there, and its reply counts as cut off.
+    """
+
+    def __init__(self, *, first_wait: float = 0.5, longest_reply: int = 1_000_000) -> None:
+        self.first_wait, self.longest_reply = first_wait, longest_reply
         self._habits: dict[str, Habits] = {}
         self._linked: WeakKeyDictionary[AbstractEventLoop, dict[int, tuple[BaseChatModel, BaseChatModel]]] = (
             WeakKeyDictionary()

@@ -24,7 +24,7 @@ READ = "__pregel_read"
 """In a task's configuration: LangGraph's reader of the state of the graph that the task belongs to."""
 GIVEN = "__donewhen_given"
 """In the configuration of a subgraph's tasks: what the subgraph was given. It is not stored with them."""
-Given = Callable[[Json, Json, Settings], Json]
+InputOf = Callable[[Json, Json, Settings], Json]
 """(state of the run, what was sent, settings) → what a subgraph works on."""
 
 
@@ -108,7 +108,7 @@ class Subgraph(RunnableLambda[Any, Any]):
     same in every round.
     """
 
-    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: Given) -> None:
+    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf) -> None:
         # LangGraph finds the subgraph by what the function refers to.
         super().__init__(lambda sent: graph.invoke(sent), name=given.__name__)
         self._graph = graph

@@ -43,7 +43,7 @@ Once = Annotated[
 Confirm = Literal["always", "complex", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
-Mode = Literal["auto", "answer", "step", "plan"]
+ModeOption = Literal["auto", "answer", "step", "plan"]
 Proof = Literal["claimed", "grounded", "judged"]
 
 
@@ -64,7 +64,7 @@ def run(
     thread: Annotated[str | None, typer.Option(help="Go on in this conversation, or name the new one.")] = None,
     latest: Annotated[bool, typer.Option("--resume", "-r", help="Go on in the latest conversation.")] = False,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
-    mode: Annotated[Mode | None, typer.Option(help="Answer, one step or a plan. [default: as it takes]")] = None,
+    mode: Annotated[ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: as it takes]")] = None,
     verification: Annotated[Proof | None, typer.Option(help="What proves a step. [default: grounded]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
     limit: Annotated[

@@ -10,8 +10,8 @@ schedules = typer.Typer(help="What is repeated: look at it, stop it, go on with 
 plans = typer.Typer(
     help="Plans that are kept and ticked off, and plans that worked, saved as templates.", no_args_is_help=True
 )
-Plan = Annotated[str, typer.Argument(metavar="PLAN", help="Its id.")]
-Schedule = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id, as `schedules list` shows it.")]
+PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Its id.")]
+ScheduleId = Annotated[str, typer.Argument(metavar="SCHEDULE", help="Its id, as `schedules list` shows it.")]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -54,31 +54,31 @@ def list_schedules(storage: StorageUrl = None, json: AsJson = False) -> None:
 
 
 @schedules.command("show")
-def show_schedule(schedule: Schedule, storage: StorageUrl = None, json: AsJson = False) -> None:
+def show_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a schedule: its times, its plan, its last run."""
     _of_schedules("show", schedule, storage, json)
 
 
 @schedules.command("pause")
-def pause_schedule(schedule: Schedule, storage: StorageUrl = None, json: AsJson = False) -> None:
+def pause_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Run nothing of it until it is resumed."""
     _of_schedules("pause", schedule, storage, json)
 
 
 @schedules.command("resume")
-def resume_schedule(schedule: Schedule, storage: StorageUrl = None, json: AsJson = False) -> None:
+def resume_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Go on with it from now."""
     _of_schedules("resume", schedule, storage, json)
 
 
 @schedules.command("run")
-def run_schedule(schedule: Schedule, storage: StorageUrl = None, json: AsJson = False) -> None:
+def run_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Have a worker run it once now, beside its times."""
     _of_schedules("run", schedule, storage, json)
 
 
 @schedules.command("delete")
-def delete_schedule(schedule: Schedule, storage: StorageUrl = None, json: AsJson = False) -> None:
+def delete_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Forget it; its runs stay."""
     _of_schedules("delete", schedule, storage, json)
 
@@ -110,7 +110,7 @@ def get_plan(
 
 @plans.command("create")
 def create_plan(
-    plan: Plan,
+    plan: PlanId,
     title: Annotated[str, typer.Argument(metavar="TITLE")],
     steps: Annotated[list[str], typer.Argument(metavar="STEP…")],
     storage: StorageUrl = None,
@@ -122,7 +122,7 @@ def create_plan(
 
 @plans.command("update")
 def update_plan(
-    plan: Plan,
+    plan: PlanId,
     title: Annotated[str | None, typer.Option(help="Another title.")] = None,
     step: Annotated[
         list[str] | None,
@@ -136,7 +136,7 @@ def update_plan(
 
 
 @plans.command("activate")
-def activate_plan(plan: Plan, storage: StorageUrl = None, json: AsJson = False) -> None:
+def activate_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Make a plan the active one."""
     _of_plans("set_active", {"id": plan}, storage, json)
 
@@ -157,7 +157,7 @@ def mark_step(
 
 
 @plans.command("delete")
-def delete_plan(plan: Plan, storage: StorageUrl = None, json: AsJson = False) -> None:
+def delete_plan(plan: PlanId, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Forget a plan."""
     _of_plans("delete", {"id": plan}, storage, json)
 

@@ -27,7 +27,7 @@ TAIL = 6
 
 
 @dataclass(frozen=True)
-class Call:
+class RunningCall:
     """A tool at work."""
 
     tool: str
@@ -46,7 +46,7 @@ class Row:
     content: str
     status: str = "pending"
     reason: str = ""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RunningCall] = field(default_factory=list)
     """The calls that are running now."""
 
 
@@ -116,18 +116,18 @@ class Progress:
 
     def _apply_step(self, row: Row, kind: Any, event: Mapping[str, Any]) -> None:
         if kind == "tool_started":
-            row.calls.append(Call(str(event.get("tool")), event.get("arguments")))
+            row.calls.append(RunningCall(str(event.get("tool")), event.get("arguments")))
         elif kind == "observation":
             row.calls = [call for call in row.calls if call is not self.call_of(event)]
         elif kind in ("step_started", "step_finished"):
             row.status = "running" if kind == "step_started" else str(event.get("status") or "done")
             row.reason, row.calls = str(event.get("reason") or ""), []
 
-    def call_of(self, event: Mapping[str, Any]) -> Call:
+    def call_of(self, event: Mapping[str, Any]) -> RunningCall:
         """The running call that an observation answers, as far as its tool tells."""
         tool, row = str(event.get("tool") or event.get("source") or ""), self.rows.get(str(event.get("step")))
         running = row.calls if row else []
-        return next((call for call in running if call.tool == tool), Call(tool))
+        return next((call for call in running if call.tool == tool), RunningCall(tool))
 
 
 def call_text(tool: str, arguments: Any) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer
 from donewhen.state.errors import StorageError
+from donewhen.state.graph_state import Json
 
 Execute = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Carries out one SQL statement, with `?` for its values, in a transaction of its own."""
-Json = dict[str, Any]
 COLUMNS = ("status", "owner", "queue", "due", "updated")
 _SELECT = f"SELECT thread_id, {', '.join(COLUMNS)}, info FROM donewhen_threads"
 TABLE = (

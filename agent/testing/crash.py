@@ -26,7 +26,7 @@ from donewhen.agent.testing.script import Policy
 from donewhen.agent.tools import as_tools
 from donewhen.state.errors import StorageError
 
-Mode = Literal["raise", "kill", "freeze"]
+CrashMode = Literal["raise", "kill", "freeze"]
 ToolPhase = Literal["before", "inside", "after"]
 STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
 """Boundaries of a storage; `.done` is right after the operation, when nobody was told of it yet."""
@@ -48,7 +48,12 @@ class Crash:
     """
 
     def __init__(
-        self, at: int | None = None, *, mode: Mode = "raise", only: Iterable[str] | None = None, log: Path | None = None
+        self,
+        at: int | None = None,
+        *,
+        mode: CrashMode = "raise",
+        only: Iterable[str] | None = None,
+        log: Path | None = None,
     ) -> None:
         self.at = at
         self.mode = mode
@@ -117,7 +122,7 @@ def crashing_tool(
     phase: ToolPhase | None = None,
     at: int = 1,
     *,
-    mode: Mode = "raise",
+    mode: CrashMode = "raise",
     crash: Crash | None = None,
 ) -> BaseTool:
     """The same tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`.
@@ -163,7 +168,7 @@ def _enter(name: str, crash: Crash) -> None:
 
 
 def crashing(
-    storage: str | Storage, crash: Crash | None = None, *, at: int | None = None, mode: Mode = "raise"
+    storage: str | Storage, crash: Crash | None = None, *, at: int | None = None, mode: CrashMode = "raise"
 ) -> Storage:
     """The same storage with crashes: `Agent(storage=crashing("sqlite:///runs.db", at=7))`.
 

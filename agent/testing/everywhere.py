@@ -23,7 +23,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from donewhen.agent.testing.crash import Crash, Crashed, Mode, ToolPhase, notes
+from donewhen.agent.testing.crash import Crash, Crashed, CrashMode, ToolPhase, notes
 from donewhen.state.errors import StorageError
 
 DIARY = "diary.jsonl"
@@ -170,7 +170,7 @@ def kill_everywhere(
     folder: Path,
     *,
     points: Iterable[Point] | Callable[["Trial"], Iterable[Point]] | None = None,
-    mode: Mode = "kill",
+    mode: CrashMode = "kill",
     only: Sequence[str] | None = None,
     arguments: Mapping[str, Any] | None = None,
     servers: Sequence[ForkServer] = (),
@@ -257,7 +257,7 @@ def _death(ended: ProcessEnd, place: Path, before: int) -> str | None:
 
 
 async def live(
-    target: str, folder: str, at: int | None, mode: Mode, only: Sequence[str] | None, arguments: Mapping[str, Any]
+    target: str, folder: str, at: int | None, mode: CrashMode, only: Sequence[str] | None, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What one process does: the scenario, with a crash at boundary `at`."""
     crash = Crash(at, mode=mode, only=only, log=Path(folder) / DIARY)

@@ -18,7 +18,7 @@ from donewhen.state.proof.evidence import WRITES, Seen, excerpt, ground, succeed
 from donewhen.state.proof.expect import meets
 from donewhen.state.proof.facts import unconfirmed
 from donewhen.state.proof.journal import canonical, digest, observation
-from donewhen.state.proof.leaves import Source
+from donewhen.state.proof.leaves import SourceText
 from donewhen.state.settings import Settings
 
 MOST_AGAIN = 10
@@ -243,14 +243,14 @@ async def unsupported(inquiry: Inquiry) -> list[str]:
     return unconfirmed(result, kept)
 
 
-async def origins(site: Site, journal: list[Json]) -> tuple[list[str], list[Source]]:
+async def origins(site: Site, journal: list[Json]) -> tuple[list[str], list[SourceText]]:
     """What may support a value: the goal and the arguments of calls; and what was observed, with its whole text."""
     told, sources, room = [site.state["goal"]], [], SOURCE_CHARS
     for entry in journal:
         if room > 0 and not entry.get("outside"):
             text = (await _whole(site, entry))["text"][:room]
             told.append(canonical(entry["arguments"]))
-            sources.append(Source(entry["id"], text, firsthand=entry["source"] != "result"))
+            sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
             room -= len(text)
     return told, sources
 

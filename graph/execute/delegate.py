@@ -52,7 +52,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     seconds = executor.seconds or left_of(state).get("active_seconds")
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
     leg = replace(_leg(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ())
-    worker = Worker(executor, leg, calls[0].get("position", 0))
+    worker = ExecutorTools(executor, leg, calls[0].get("position", 0))
     update = await carry_out(Site(now, runtime, config, deps, seconds), worker)
     whole = executor.passthrough and not state["step"].get("done_when")
     return await _handed_on(now, update, runtime) if whole else update
@@ -95,7 +95,7 @@ async def _handed_on(state: Step, update: Step, runtime: Runtime[Settings]) -> S
 
 
 @dataclass(frozen=True)
-class Worker:
+class ExecutorTools:
     """An executor that works by itself, as the one tool of its step."""
 
     executor: Executor

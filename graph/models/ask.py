@@ -29,14 +29,12 @@ TAGS = ["nostream", "langsmith:nostream"]
 """Keeps raw decisions out of chat clients; speech reaches them as events."""
 METADATA = {"emit-tool-calls": False}
 """The same for AG-UI, which heeds no tags: texts pass, arguments of decisions do not."""
-FIRST_WAIT, MOST_WAIT = 0.5, 20.0
-"""Seconds before the second attempt, doubled for each further one, where the provider names no time."""
+MOST_WAIT = 20.0
+"""Seconds between two attempts, where the provider names no time."""
 LONGEST_WAIT = 120.0
 """Seconds; a provider that asks for more gets its error passed on."""
 STALLS = 10.0
 """Seconds of silence after which a listener is told."""
-LONGEST_REPLY = 1_000_000
-"""Characters; a model that runs on is stopped there, and its reply counts as cut off."""
 _PICTURE = " " * 4_000
 """Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
 LONGEST_STREAM = 5
@@ -99,18 +97,18 @@ async def _attempts(asking: "_Asking", settings: Settings) -> AIMessage:
         try:
             return await asking.once()
         except ModelError as error:
-            wait = _wait(error, number)
+            wait = _wait(error, number, asking.deps.adapter.first_wait)
             if not error.retryable or number > settings.model_retries or settings.late() or asking.spent_up(wait):
                 raise
         await asyncio.sleep(wait)
         number += 1
 
 
-def _wait(error: ModelError, number: int) -> float:
+def _wait(error: ModelError, number: int, first: float) -> float:
     """As long as the provider asks for; if it names no time, longer each time."""
     asked = error.retry_after
     if asked is None:
-        return min(FIRST_WAIT * 2.0 ** (number - 1), MOST_WAIT) + random.uniform(0, FIRST_WAIT)
+        return min(first * 2.0 ** (number - 1), MOST_WAIT) + random.uniform(0, first)
     if asked > LONGEST_WAIT:
         raise ModelError(f"{error} It asks to wait {asked:.0f} seconds.", code=error.code, retry_after=asked)
     return max(asked, 0.0)
@@ -175,7 +173,7 @@ class _Asking:
         stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config=self._config()))
         silence = _Silence(self.question.stalled, min(STALLS, seconds / 4))
         try:
-            while size <= LONGEST_REPLY and (left := ends - time.monotonic()) > 0:
+            while size <= self.deps.adapter.longest_reply and (left := ends - time.monotonic()) > 0:
                 async with asyncio.timeout(min(seconds, left)):
                     chunk = await anext(stream, None)
                 if chunk is None:

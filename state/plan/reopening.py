@@ -5,10 +5,9 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from donewhen.state.graph_state import Json
 from donewhen.state.plan.plan import needs_of, revision
 from donewhen.state.plan.rules import circle_of, folded
-
-Json = dict[str, Any]
 
 
 def built_on(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ MOST_FIELDS = 1_000
 QUOTE_CHARS = 200
 
 
-class Source:
+class SourceText:
     """Something that was observed or said, under its id."""
 
     def __init__(self, id: str, text: str, *, firsthand: bool = True) -> None:
@@ -57,7 +57,7 @@ class _Leaf:
         self.quotes = [(form, frozenset(tokens(form))) for form in forms if tokens(form)]
 
 
-def traced(data: Any, sources: Sequence[Source], told: Sequence[str] = ()) -> tuple[list[FieldRow], int]:
+def traced(data: Any, sources: Sequence[SourceText], told: Sequence[str] = ()) -> tuple[list[FieldRow], int]:
     """A row for each value of the data, and how many more there are. `told`: what supports values and has no id.
 
     Of several sources the one that says most of the data is named, first hand before second, the latest of equals. A

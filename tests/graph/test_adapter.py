@@ -14,9 +14,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from donewhen.graph.adapter import decision_schema
+from donewhen.graph.adapter import Adapter, decision_schema
 from donewhen.graph.context import Deps
-from donewhen.graph.models import ask as asking
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
@@ -26,13 +25,8 @@ from tests.wired import wired
 PROMPT = [SystemMessage("You decide."), HumanMessage("What is 6 times 7?")]
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "FIRST_WAIT", 0.0)
-
-
 def deps_of(model: BaseChatModel) -> Deps:
-    return Deps(lambda *_: model)
+    return Deps(lambda *_: model, adapter=Adapter(first_wait=0))
 
 
 async def asked(deps: Deps, role: str = "triage", **settings: Any) -> ModelReply:

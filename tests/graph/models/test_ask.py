@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 
 from donewhen.agent.models import Prices
+from donewhen.graph.adapter import Adapter
 from donewhen.graph.context import Deps
-from donewhen.graph.models import ask as asking
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.joining import joined
 from donewhen.state.reading.decisions import TRIAGE, control_tools
@@ -26,15 +26,11 @@ RECORDED = EVALS / "provider_errors.jsonl"
 PROMPT = [HumanMessage("What is 6 times 7?")]
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Back-off without the seconds."""
-    monkeypatch.setattr(asking, "FIRST_WAIT", 0.0)
-
-
-async def asked(model: Any, *, settings: Settings | None = None, prices: Any = None, **more: Any) -> ModelReply:
-    """The reply to one question."""
-    deps = Deps(lambda *_: model, prices=Prices(prices).cost)
+async def asked(
+    model: Any, *, settings: Settings | None = None, prices: Any = None, longest: int = 1_000_000, **more: Any
+) -> ModelReply:
+    """The reply to one question, without the seconds between attempts."""
+    deps = Deps(lambda *_: model, prices=Prices(prices).cost, adapter=Adapter(first_wait=0, longest_reply=longest))
     return await ask(deps, settings or Settings(model_seconds=5), Question("triage", PROMPT, **more))
 
 
@@ -251,10 +247,9 @@ def test_calls_without_ids_get_them() -> None:
     assert made[1]["id"] == "x"
 
 
-async def test_a_model_that_runs_on_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_model_that_runs_on_is_stopped() -> None:
     """F8: an endless reply is cut and counts as cut off, so nothing in it is acted on."""
-    monkeypatch.setattr(asking, "LONGEST_REPLY", 1_000)
-    got = await asked(ScriptedModel([reply("word " * 1_000, [answer("42")])]))
+    got = await asked(ScriptedModel([reply("word " * 1_000, [answer("42")])]), longest=1_000)
     assert got.message is not None
     assert got.message.response_metadata["finish_reason"] == "length"
     assert 1_000 <= len(got.message.text) < 1_100
