@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 from donewhen.graph.executors.leg import conversation_of
 from donewhen.graph.models.briefs import index_of, step_brief
+from donewhen.graph.models.transcript import Measured
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.plan.modes import promotable
 from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_given
 from donewhen.state.plan.steps import transcript_key
-from donewhen.state.proof.journal import visible_to
+from donewhen.state.proof.journal import Made, visible_to
 from donewhen.state.settings import Settings
 
 
@@ -51,6 +52,8 @@ def for_step(run: Json, sent: Json, settings: Settings) -> Json:
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
         "claimed": [*(run.get("claims") or ()), *_of_others_at_work(records, id)],
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
+        "measured": Measured(),
+        "made": Made(),
         "allowance": record.get("allowance") or {},
         "record": record,
     }

@@ -206,6 +206,9 @@ class Step(StepStored, total=False):
     """Of the writes that are accounted for: of steps that are done, and of others that are at work or wait."""
     earlier: list[AnyMessage]
     """Its rounds before it was sent off again."""
+    measured: Any
+    made: Any
+    """What is worked out once of the transcript, and of what may be cited, while the step is at work."""
     allowance: Amounts
 
 

@@ -1,6 +1,7 @@
 """What proving a claim finds out: by evidence, by the runtime's own read-only checks, by a judge. Fails closed."""
 
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.judging import judge
@@ -227,19 +228,17 @@ async def unsupported(inquiry: Inquiry) -> list[str]:
     """What the result states though nothing the step saw or was told says so."""
     site, state, result = inquiry.site, inquiry.site.state, inquiry.seen.result
     entries = [e for e in [*inquiry.seen.entries, *state.get("asked", ())] if not e.get("outside")]
-    told = [
-        state.get("brief", ""),
-        canonical(state["step"]),
-        state["goal"],
-        *(canonical(e["arguments"]) for e in entries),
-    ]
-    if not unconfirmed(result, sources := [*told, *(e["text"] for e in entries)]):
-        return []
-    texts = [(await _whole(site, e))["text"] for e in entries if e.get("stored")]
-    kept, room = [], SOURCE_CHARS
-    for text in [*sources, *texts]:
-        kept.append(text[:room])
-        room -= len(kept[-1])
+    told = [state["goal"], canonical(state["step"])]
+    # Latest first: what a result states was mostly seen last, and what is found is not looked for further back.
+    seen = (part for e in reversed(entries) for part in (e["text"], canonical(e["arguments"])))
+    loose = unconfirmed(result, chain(told, seen, [state.get("brief", "")]))
+    if not loose or not any(entry.get("stored") for entry in entries):
+        return loose
+    kept, room = [*told, state.get("brief", "")], SOURCE_CHARS
+    for entry in reversed(entries):
+        for text in (canonical(entry["arguments"]), (await _whole(site, entry))["text"]):
+            kept.append(text[: max(room, 0)])
+            room -= len(text)
     return unconfirmed(result, kept)
 
 

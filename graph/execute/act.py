@@ -23,7 +23,7 @@ from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import Record, silent
-from donewhen.state.proof.journal import call_key, canonical, made, same_before
+from donewhen.state.proof.journal import call_key, canonical, made
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -152,7 +152,8 @@ async def _note(call: Json, outcome: CallOutcome | str, work: Work) -> None:
         return
     work.number += 1
     entry = _entry(call, outcome, work)
-    before, changed = same_before(work.seen, entry) if made(entry) else (None, False)
+    site.state["made"].read(work.seen)
+    before, changed = site.state["made"].before(entry) if made(entry) else (None, False)
     work.new = work.new or (entry["ok"] if not made(entry) else before is None)
     hint = f"Note: the user changed the arguments to {canonical(call['args'])[:500]}." if call.get("edited") else ""
     if before is None or changed or (entry["effect"] != "read" and entry["ok"]):

@@ -97,7 +97,7 @@ async def _question(
     prompt = instructions("execute", profile)
     model = partial(deps.model, "execute", settings, step.get("executor"))
     brief = await brief_message(state["brief"], state.get("attachments", ()), runtime, model)
-    rounds = fitting(rounds_of(state), settings.transcript_chars, state.get("fence", ""))
+    rounds = fitting(rounds_of(state), settings.transcript_chars, state.get("fence", ""), state["measured"])
     return Question(
         "execute",
         [SystemMessage(prompt), brief, *rounds, *_running_out(left)],

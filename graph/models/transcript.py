@@ -62,43 +62,57 @@ def _left_out(count: int, offset: int, recall_id: str) -> str:
     return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
 
 
-def fitting(messages: Sequence[AnyMessage], limit: int, fence: str = "") -> list[AnyMessage]:
+class Measured:
+    """The rounds of a transcript, where each begins and how long it is: it only grows, so each is measured once (K8).
+
+    A round is a reply with what answers it; what stands before the first reply is a round of its own.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.starts: list[int] = []
+        self.sizes: list[int] = []
+        self.note: tuple[int, AnyMessage | None] = (0, None)
+        """Of how many rounds the last note tells, and the note."""
+
+    def read(self, messages: Sequence[AnyMessage]) -> None:
+        """Measure what is new."""
+        for place in range(self._count, len(messages)):
+            if isinstance(messages[place], AIMessage) or not self.starts:
+                self.starts.append(place)
+                self.sizes.append(0)
+            self.sizes[-1] += _size(messages[place])
+        self._count = len(messages)
+
+
+def fitting(
+    messages: Sequence[AnyMessage], limit: int, fence: str = "", measured: Measured | None = None
+) -> list[AnyMessage]:
     """The messages, or, if they are longer than `limit` characters, the later rounds behind a note of the earlier ones.
 
     A reply and the results of its calls stay together. What is left out grows by half of `limit` at a time, so that
     from round to round the beginning stays the same and providers' prompt caches hit. The last round always stays.
+    `measured` is what is known of this transcript from the rounds before.
     """
-    rounds = _rounds(messages)
-    sizes = [sum(map(_size, one)) for one in rounds]
-    over = sum(sizes) - limit
-    if over <= 0:
-        return list(messages)
+    known = measured or Measured()
+    known.read(messages)
+    over = sum(known.sizes) - limit
     step = max(limit // 2, 1)
     aim, dropped, count = -(-over // step) * step, 0, 0
-    while count < len(rounds) - 1 and dropped < aim:
-        dropped += sizes[count]
+    while count < len(known.sizes) - 1 and dropped < aim:
+        dropped += known.sizes[count]
         count += 1
-    gone = [message for one in rounds[:count] for message in one]
-    return (
-        [HumanMessage(_note(gone, limit // 4, fence)), *(message for one in rounds[count:] for message in one)]
-        if count
-        else list(messages)
-    )
+    if not count:
+        return list(messages)
+    start = known.starts[count]
+    if known.note[0] != count:
+        known.note = (count, HumanMessage(_note(messages[:start], limit // 4, fence)))
+    return [note for note in (known.note[1],) if note] + list(messages[start:])
 
 
 def rounds_of(state: Mapping[str, Any]) -> list[AnyMessage]:
     """All rounds of a step or a planning: those before it was sent off again, and those since."""
     return [*state.get("earlier", ()), *state.get("transcript", ())]
-
-
-def _rounds(messages: Sequence[AnyMessage]) -> list[list[AnyMessage]]:
-    """Every reply with what answers it; what stands before the first reply is a round of its own."""
-    rounds: list[list[AnyMessage]] = []
-    for message in messages:
-        if isinstance(message, AIMessage) or not rounds:
-            rounds.append([])
-        rounds[-1].append(message)
-    return rounds
 
 
 def _size(message: AnyMessage) -> int:

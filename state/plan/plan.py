@@ -226,14 +226,20 @@ def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
     """All steps the step builds on, directly or not, in plan order."""
-    direct = needs_of(plan)
+    steps = plan["steps"]
+    places = {step["id"]: place for place, step in enumerate(steps)}
     found: set[str] = set()
-    stack = list(direct.get(step_id, ()))
+    stack, all_before = [step_id], 0
     while stack:
-        if (current := stack.pop()) not in found:
-            found.add(current)
-            stack.extend(direct.get(current, ()))
-    return [id for id in direct if id in found]
+        if (place := places.get(stack.pop())) is None:
+            continue
+        if (needed := steps[place].get("depends_on")) is None:
+            needed = [step["id"] for step in steps[all_before:place]]
+            all_before = max(all_before, place)
+        new = [id for id in needed if id not in found]
+        found.update(new)
+        stack += new
+    return [step["id"] for step in steps if step["id"] in found]
 
 
 def step_of(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:

@@ -79,8 +79,13 @@ def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any
     needs = needs_of(plan)
     status = {id: records.get(id, {}).get("status", "pending") for id in needs}
     possible = {id for id in needs if status[id] not in (*OPEN, *ENDED_BADLY)}
-    while more := [id for id in needs if status[id] in OPEN and id not in possible and possible.issuperset(needs[id])]:
-        possible.update(more)
+    more = True
+    while more:
+        before = len(possible)
+        for id in needs:  # in plan order, so that a chain takes one pass
+            if status[id] in OPEN and id not in possible and possible.issuperset(needs[id]):
+                possible.add(id)
+        more = len(possible) > before
     return {
         id: {"status": "blocked", "reason": _why(needs[id], status, possible)}
         for id in needs

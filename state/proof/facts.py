@@ -31,24 +31,47 @@ def unconfirmed(result: str, sources: Iterable[str]) -> list[str]:
     A rounded number follows, and a sum, difference, product or share of numbers of the result that are confirmed.
     Whole numbers up to 12, the numbering of lists and the ids of observations are no facts.
     """
-    seen = Sources("\n".join(sources))
+    seen = Sources(sources)
     plain = _LISTED.sub("\n", _OBSERVATION.sub(lambda found: found[0] if _FILE.search(found[0]) else " ", result))
     stated = tokens(_SPACED.sub(lambda found: seen.joined(found[0]), plain))
     open_facts = [token for token in dict.fromkeys(stated) if is_fact(token) and not seen.supports(token)]
-    derived = _rounded(_derived([float(n) for n in stated if _NUMBER.fullmatch(n) and seen.supports(n)]))
-    left = [token for token in open_facts if not _among(token, derived)]
-    files = [found[0] for found in _FILE.finditer(result) if found[0].casefold() not in seen.text]
-    return list(dict.fromkeys([*left, *files]))[:MOST]
+    if open_facts:
+        derived = _rounded(_derived([float(n) for n in stated if _NUMBER.fullmatch(n) and seen.supports(n)]))
+        open_facts = [token for token in open_facts if not _among(token, derived)]
+    files = [found[0] for found in _FILE.finditer(result) if not seen.names(found[0].casefold())]
+    return list(dict.fromkeys([*open_facts, *files]))[:MOST]
 
 
 class Sources:
-    """What was observed or said, to look facts up in."""
+    """What was observed or said, to look facts up in. Texts are read in order, and only as far as it takes."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text.casefold()
-        self.tokens = {*tokens(text), *tokens(text, commas_part=True)}
-        self.parts = {int(part) for token in self.tokens for part in re.findall(r"\d+", token) if len(part) < 10}
-        self.values = _rounded(float(token) for token in self.tokens if _NUMBER.fullmatch(token))
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._unread = iter(texts)
+        self._read: list[str] = []
+        self.tokens: set[str] = set()
+        self.parts: set[int] = set()
+        self.values: dict[int, set[float]] = {}
+
+    def _read_on(self) -> bool:
+        """Read one more text; False if there is none."""
+        if (text := next(self._unread, None)) is None:
+            return False
+        new = {*tokens(text), *tokens(text, commas_part=True)} - self.tokens
+        self._read.append(text.casefold())
+        self.tokens |= new
+        self.parts |= {int(part) for token in new for part in re.findall(r"\d+", token) if len(part) < 10}
+        for decimals, values in _rounded(float(token) for token in new if _NUMBER.fullmatch(token)).items():
+            self.values.setdefault(decimals, set()).update(values)
+        return True
+
+    def names(self, file: str) -> bool:
+        """Whether a name, in lower case, stands somewhere."""
+        if any(file in text for text in self._read):
+            return True
+        while self._read_on():
+            if file in self._read[-1]:
+                return True
+        return False
 
     def joined(self, number: str) -> str:
         """Digits in groups as one number, if that was seen."""
@@ -57,6 +80,11 @@ class Sources:
 
     def supports(self, token: str) -> bool:
         """Whether it was seen: as it is, rounded, as a share in per cent, or as a date written in another order."""
+        while not (found := self._supports(token)) and self._read_on():
+            pass
+        return found
+
+    def _supports(self, token: str) -> bool:
         if token in self.tokens or _among(token, self.values):
             return True
         if _DATED.fullmatch(token) and (token.count(".") != 1 or "0" in (token[0], token.partition(".")[2][0])):

@@ -80,20 +80,31 @@ def call_key(tool: str, arguments: Any) -> str:
     return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def same_before(
-    journal: Sequence[Mapping[str, Any]], entry: Mapping[str, Any]
-) -> tuple[Mapping[str, Any] | None, bool]:
-    """The last time that this very call of the step was made, if it gave the very same result; and whether the step
-    changed something since, so that looking again is work."""
-    changed = False
-    for earlier in reversed(journal):
-        if earlier["step"] != entry["step"] or not made(earlier):
-            continue
-        if earlier["tool"] == entry["tool"] and earlier["arguments"] == entry["arguments"]:
-            same = (earlier["ok"], earlier["digest"]) == (entry["ok"], entry["digest"])
-            return (earlier if same else None), changed
-        changed = changed or (earlier["effect"] != "read" and earlier["ok"])
-    return None, changed
+class Made:
+    """Which calls steps made, and when they changed something. Observations only grow: each is read once (K8)."""
+
+    def __init__(self, journal: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._count = 0
+        self._last: dict[tuple[str, str], tuple[int, Mapping[str, Any]]] = {}
+        self._changed: dict[str, int] = {}
+        self.read(journal)
+
+    def read(self, journal: Sequence[Mapping[str, Any]]) -> None:
+        """Read what is new in it."""
+        for place in range(self._count, len(journal)):
+            if made(entry := journal[place]):
+                self._last[entry["step"], call_key(entry["tool"], entry["arguments"])] = (place, entry)
+                if entry["effect"] != "read" and entry["ok"]:
+                    self._changed[entry["step"]] = place
+        self._count = len(journal)
+
+    def before(self, entry: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
+        """The last time that this very call of the step was made, if it gave the very same result; and whether the
+        step changed something since, so that looking again is work."""
+        key = (entry["step"], call_key(entry["tool"], entry["arguments"]))
+        place, earlier = self._last.get(key, (-1, None))
+        same = earlier and (earlier["ok"], earlier["digest"]) == (entry["ok"], entry["digest"])
+        return earlier if same else None, self._changed.get(entry["step"], -1) > place
 
 
 def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:

@@ -34,7 +34,7 @@ class SourceText:
 
     @cached_property
     def _facts(self) -> Sources:
-        return Sources(self.text)
+        return Sources([self.text])
 
     def says(self, leaf: "_Leaf") -> str | None:
         """The quote that stands here; "" if only what the value states does, in other words; None if it does not."""

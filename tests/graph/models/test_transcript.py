@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from donewhen.graph.models.transcript import bounded, fitting, shown
+from donewhen.graph.models.transcript import Measured, bounded, fitting, shown
 from donewhen.state.proof.journal import observation
 
 
@@ -129,3 +129,28 @@ def test_a_long_output_is_cut_between_lines() -> None:
     assert rest.split(" …\n", 1)[1].startswith("line ")
     assert len(head) > 17_000
     assert len(cut) <= 20_000
+
+
+@given(transcripts(), st.integers(50, 3000))
+def test_measuring_as_it_grows_gives_the_same(messages: list[Any], limit: int) -> None:
+    """K8: what is known of the rounds before changes nothing of what is shown."""
+    measured = Measured()
+    for end in range(len(messages) + 1):
+        assert fitting(messages[:end], limit, "f", measured) == fitting(messages[:end], limit, "f")
+
+
+def test_every_message_is_measured_once() -> None:
+    """K8: a round costs what is new in it, not what came before."""
+    read: list[int] = []
+
+    class Watched(HumanMessage):
+        @property
+        def text(self) -> Any:
+            read.append(1)
+            return super().text
+
+    messages = [Watched("r" * 100) for _ in range(200)]
+    measured = Measured()
+    for end in range(len(messages)):
+        fitting(messages[: end + 1], 100_000, "", measured)
+    assert len(read) == len(messages)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from donewhen import Settings
 from donewhen.state.plan.plan import ancestors, left_out, needs_of, read_plan, revision, step_of
+from donewhen.state.plan.progress import settle
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import finish_step, submit_plan
 from tests.flows import play, steps
@@ -241,6 +242,29 @@ KEYS = st.sampled_from(["title", "complexity", "need_thinking", "steps", "schedu
 STEP = st.dictionaries(
     st.sampled_from(["content", "done_when", "id", "depends_on", "executor", "tools", "status"]), JSON, max_size=7
 )
+
+
+@given(st.lists(st.none() | st.lists(st.integers(1, 8), max_size=3), max_size=8))
+def test_ancestors_are_what_is_needed_by_what_is_needed(needs: list[list[int] | None]) -> None:
+    """P08, K8: whatever is declared, forward and in circles too; the same as going from step to step."""
+    steps = [{"id": f"s{n}", "depends_on": d and [f"s{k}" for k in d]} for n, d in enumerate(needs, 1)]
+    made: dict[str, Any] = {"steps": steps}
+    direct = needs_of(made)
+    for step in steps:
+        found: set[str] = set()
+        stack = list(direct[step["id"]])
+        while stack:
+            if (id := stack.pop()) not in found:
+                found.add(id)
+                stack += direct.get(id, ())
+        assert ancestors(made, step["id"]) == [each["id"] for each in steps if each["id"] in found]
+
+
+def test_a_long_plan_takes_no_cubic_time() -> None:
+    """K8: 2,000 steps in a row: what each builds on, and what can run, in less than it takes to notice."""
+    steps = [{"id": f"s{n}"} for n in range(2000)]
+    assert len(ancestors({"steps": steps}, "s1999")) == 1999
+    assert settle({"steps": steps}, {}) == {}
 
 
 @examples(deadline=None)

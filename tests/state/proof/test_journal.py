@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from donewhen.state.proof.journal import (
     INLINE_CHARS,
+    Made,
     answered_before,
     call_key,
     canonical,
     digest,
     observation,
     outdated_by,
-    same_before,
     shortened,
     visible_to,
 )
@@ -72,21 +72,40 @@ def test_the_same_result_is_known_until_another_one_or_a_change() -> None:
     same = seen("s1.1", "5", arguments={"b": 1, "a": 2})
     other = seen("s1.2", "6", arguments={"a": 2, "b": 1})
     now = seen("s1.9", "5", arguments={"a": 2, "b": 1})
-    assert same_before([same], now) == (same, False)
-    assert same_before([same, other], now) == (None, False)
-    assert same_before([{**same, "ok": False}], now) == (None, False)
-    assert same_before([{**same, "step": "s0"}], now) == (None, False)
-    assert same_before([same, seen("s1.4", "5", arguments={"a": 2, "b": 1}, effect=None)], now) == (same, False)
-    assert same_before([same, seen("s1.5", "ok", tool="edit", effect="write")], now) == (same, True)
-    assert same_before([same, seen("s1.5", "no", tool="edit", effect="write", ok=False)], now) == (same, False)
+    assert Made([same]).before(now) == (same, False)
+    assert Made([same, other]).before(now) == (None, False)
+    assert Made([{**same, "ok": False}]).before(now) == (None, False)
+    assert Made([{**same, "step": "s0"}]).before(now) == (None, False)
+    assert Made([same, seen("s1.4", "5", arguments={"a": 2, "b": 1}, effect=None)]).before(now) == (same, False)
+    assert Made([same, seen("s1.5", "ok", tool="edit", effect="write")]).before(now) == (same, True)
+    assert Made([same, seen("s1.5", "no", tool="edit", effect="write", ok=False)]).before(now) == (same, False)
+
+
+def test_every_observation_is_read_once() -> None:
+    """K8: looking for the same call again costs what is new, not what came before; and finds the same."""
+
+    class Watched(list[dict[str, Any]]):
+        taken = 0
+
+        def __getitem__(self, place: Any) -> Any:
+            self.taken += 1
+            return super().__getitem__(place)
+
+    journal, calls = Watched(), Made()
+    for n in range(100):
+        entry = seen(f"s1.{n}", str(n % 3), arguments={"n": n % 5}, effect="write" if n % 7 == 0 else "read")
+        calls.read(journal)
+        assert calls.before(entry) == Made(list(journal)).before(entry)
+        journal.append(entry)
+    assert journal.taken == 99
 
 
 def test_long_results_are_compared_whole() -> None:
     """X11: also when one of them is at hand only in part."""
     text = "a" * 5000
     one, two = seen("s1.1", text + "b" + text), seen("s1.2", text + "c" + text)
-    assert same_before([shortened(one, 1000)], two)[0] is None
-    assert same_before([shortened(one, 1000)], shortened(one, INLINE_CHARS))[0] is not None
+    assert Made([shortened(one, 1000)]).before(two)[0] is None
+    assert Made([shortened(one, 1000)]).before(shortened(one, INLINE_CHARS))[0] is not None
 
 
 # Questions ----------------------------------------------------------------------------------------------------------
