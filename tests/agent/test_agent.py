@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, GoalError, Limits, Settings, StorageError, ThreadInfo, UnknownThread, wait
+from donewhen import Agent, GoalError, Limits, Settings, StorageError, ThreadInfo, UnknownThread, build_graph, wait
 from donewhen.agent.run import Run
 from donewhen.testing import answer, call, submit_plan
 from tests.places import ROOT
@@ -129,6 +131,54 @@ async def test_the_callers_configuration_is_passed_through() -> None:
         assert "mine" in each["tags"]
         assert each["metadata"]["customer"] == "7"
         assert each["metadata"]["session_id"] == each["metadata"]["thread_id"] == "t"
+
+
+class HeardAll(AsyncCallbackHandler):
+    """What models, tools and the run itself are told of the caller's configuration."""
+
+    def __init__(self) -> None:
+        self.runs: list[dict[str, Any]] = []
+
+    async def on_chat_model_start(self, serialized: Any, messages: Any, **options: Any) -> None:
+        self.runs.append({"kind": "model", **options})
+
+    async def on_tool_start(self, serialized: Any, input: str, **options: Any) -> None:
+        self.runs.append({"kind": "tool", **options, "name": serialized["name"]})
+
+    async def on_chain_start(self, serialized: Any, inputs: Any, **options: Any) -> None:
+        if options["parent_run_id"] is None:
+            self.runs.append({"kind": "run", **options})
+
+    def kinds(self) -> set[str]:
+        return {each["kind"] for each in self.runs}
+
+
+@pytest.mark.parametrize("way", ["start", "stream", "graph", "embedded"])
+async def test_tools_and_the_run_hear_the_callers_configuration_too(way: str) -> None:
+    """CLIENTS §7: run name, tags and metadata arrive at model and tool runs, whichever way a run is started."""
+    heard, outbox = HeardAll(), Outbox()
+    model = sending(call("send", to="ann", text="hi"), tools=["send"])
+    settings = Settings(confirm="never", approvals="never")
+    given: Any = {"callbacks": [heard], "tags": ["mine"], "metadata": {"customer": "7"}, "run_name": "nightly"}
+    asked: Any = {"messages": [{"role": "user", "content": "send it"}]}
+    thread: Any = {**given, "configurable": {"thread_id": "t"}}
+    async with Agent(model, [outbox.tool()], storage="memory:", settings=settings) as agent:
+        if way == "start":
+            await agent.start("send it", thread_id="t", config=given)
+        elif way == "stream":
+            assert [event async for event in agent.stream("send it", thread_id="t", config=given)]
+        elif way == "graph":
+            await agent.graph.ainvoke(asked, thread)
+        else:
+            graph = build_graph(model, [outbox.tool()]).compile(InMemorySaver(), store=InMemoryStore())
+            await graph.ainvoke(asked, thread, context=settings)
+    assert len(outbox.sent) == 1
+    assert heard.kinds() == {"model", "tool", "run"}
+    for run in heard.runs:
+        assert "mine" in run["tags"]
+        assert (run["metadata"]["customer"], run["metadata"]["thread_id"]) == ("7", "t")
+    assert {run["name"] for run in heard.runs if run["kind"] == "run"} == {"nightly"}
+    assert {run["name"] for run in heard.runs if run["kind"] == "tool"} == {"send"}
 
 
 async def test_a_session_of_ones_own_is_kept() -> None:
