@@ -21,7 +21,7 @@ from donewhen.agent.plans.templates import Templates
 from donewhen.agent.resuming import by_id, resume_command
 from donewhen.agent.run import Run, known, run_of
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.stream import OnLeave, RunStream, Session
+from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session
 from donewhen.agent.thread_graph import Compiled, ThreadGraph, on_saver
 from donewhen.agent.tools import Tools, as_tools
 from donewhen.agent.work.engine import QUEUE, Engine, Start, with_plan
@@ -108,11 +108,14 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def aclose(self) -> None:
-        """Let what runs stop at its next clean point and wait for it; what takes longer than 10 seconds is cut off."""
+    async def aclose(self, patience: float = PATIENCE) -> None:
+        """Let what runs stop at its next clean point and wait; what takes longer than so many seconds is cut off.
+
+        A call that changes something has 5 seconds more, so that its outcome is known.
+        """
         if self._worker:
             await self._worker.stopped()
-        await asyncio.gather(*(session.stopped() for session in list(self._sessions)))
+        await asyncio.gather(*(session.stopped(patience) for session in list(self._sessions)))
 
     def drain(self) -> None:
         """Ask everything this agent runs to stop at a clean point; `resume` goes on from there."""

@@ -116,13 +116,17 @@ class Session:
             self._loop.call_later(PATIENCE, self._task.cancel)
 
     async def stopped(self, patience: float = PATIENCE) -> None:
-        """Wait until the thread is free: what is at work may end within `patience`, then it is cut off."""
+        """Wait until the thread is free: what is at work may end within `patience`, then it is cut off.
+
+        What does not let itself be cut off is waited for another 10 seconds, and no longer.
+        """
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._leave, "stop")
-        if not patience:
+        free = asyncio.wrap_future(self._free)
+        if not (await asyncio.wait({free}, timeout=patience))[0]:
             self._loop.call_soon_threadsafe(self._task.cancel)
-        await asyncio.wait({asyncio.wrap_future(self._free)})
+            await asyncio.wait({free}, timeout=PATIENCE)
 
     async def released(self) -> None:
         """Leave, and wait until the thread is free, unless the run is to go on."""

@@ -6,11 +6,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
 
-from donewhen import Agent, RunStream, ThreadBusy, wait
+from donewhen import Agent, DoneWhenError, RunStream, ThreadBusy, wait
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.testing import call
 from tests.places import ROOT
@@ -141,6 +142,30 @@ async def test_aclose_waits_for_what_runs(storage: Storage) -> None:
     async with storage.session("t"):
         pass
     assert len(outbox.sent) == 1
+
+
+async def test_aclose_waits_no_longer_than_it_is_told(storage: Storage) -> None:
+    """L3: a call that never ends is cut off, its thread is free, and the run can go on from there."""
+    begun = asyncio.Event()
+
+    async def send(to: str, text: str) -> str:
+        """Send."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    free: Any = {"settings": {"confirm": "never"}, "effects": {"send": "read"}}
+    agent = Agent(sending(tools=["send"]), [send], storage=storage, **free)
+    task = asyncio.create_task(agent.start("do it", thread_id="t"))
+    await begun.wait()
+    before = perf_counter()
+    await agent.aclose(patience=0.1)
+    assert perf_counter() - before < 5
+    with pytest.raises(DoneWhenError, match="cut off"):
+        await task
+    async with storage.session("t"):
+        pass
+    assert (await agent.get("t")).status == "running"
 
 
 LEFT = """

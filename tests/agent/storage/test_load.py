@@ -1,8 +1,11 @@
 """Many runs at once on one database: they wait for each other, and none fails for the number of others."""
 
 import asyncio
+import os
+import threading
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from benchmarks.load import ours
@@ -21,6 +24,46 @@ async def test_fifty_runs_at_once(kind: str, tmp_path: Path) -> None:
     assert statuses == ["completed"] * count
     assert descriptors <= count + 8
     assert threads <= 8
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_what_a_run_at_work_holds(kind: str, tmp_path: Path) -> None:
+    """L12: at most 3 descriptors each and one thread in all; on Postgres a connection each; a pause holds nothing."""
+    url, open_doors, inside = fresh_url(kind, tmp_path), asyncio.Event(), asyncio.Semaphore(0)
+
+    async def send(to: str, text: str) -> str:
+        """Send."""
+        inside.release()
+        await open_doors.wait()
+        return "sent"
+
+    def agent(confirm: str) -> Agent:
+        scripts = sending(call("send", to="ann", text="x"), tools=["send"])
+        return Agent(scripts, [send], storage=url, settings={"confirm": confirm}, effects={"send": "write"})
+
+    for n in range(3):
+        assert (await agent("always").start("do it", thread_id=f"waits {n}")).status == "waiting"
+    assert connections(url) == 0
+    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    runs = [asyncio.create_task(agent("never").start("do it", thread_id=f"works {n}")) for n in range(5)]
+    for _ in runs:
+        await inside.acquire()
+    held = len(os.listdir("/proc/self/fd")) - descriptors, threading.active_count() - threads
+    assert held[0] <= 3 * len(runs)
+    assert held[1] <= (1 if kind == "sqlite" else len(runs))
+    assert connections(url) == (len(runs) if kind == "postgres" else 0)
+    open_doors.set()
+    assert {run.status for run in await asyncio.gather(*runs)} == {"completed"}
+    assert connections(url) == 0
+
+
+def connections(url: str) -> int:
+    """How many a database of PostgreSQL has, beside the one that asks."""
+    if not url.startswith("postgres"):
+        return 0
+    with psycopg.connect(url) as asking:
+        query = "SELECT count(*) - 1 FROM pg_stat_activity WHERE datname = current_database()"
+        return int((asking.execute(query).fetchone() or (0,))[0])
 
 
 @pytest.mark.parametrize("kind", DATABASES)
