@@ -77,6 +77,9 @@ storage: .venv/ready-dev ## what long plans leave on disk: regenerates docs/stor
 jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
+security: .venv/ready-dev ## every attack that docs/security.md names
+	@$(BIN)/python -m pytest -q -k "$$(grep -o '`test_[a-z_0-9]*`' docs/security.md | tr -d '`' | sort -u | paste -sd' ' | sed 's/ / or /g')"
+
 pythons: .venv/ready-dev ## the wheel in a fresh venv of every Python from 3.11 to 3.14 that is on this machine
 	@$(BIN)/python -m benchmarks.pythons
 
@@ -86,4 +89,4 @@ load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGr
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load pythons clean
+.PHONY: storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load security pythons clean

@@ -1,0 +1,20 @@
+"""Pages that name tests: what they name is there."""
+
+import re
+
+from tests.places import ROOT
+
+
+def test_every_attack_that_the_security_page_names_is_a_test() -> None:
+    """Issue 11: each row of the table has the command that shows it."""
+    page = (ROOT / "docs" / "security.md").read_text()
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    there = {path.stem for path in files} | {
+        name for path in files for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| promise")]
+    assert len(rows) > 25
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row.rpartition(" | ")[2])
+        assert named, row
+        assert set(named) <= there, set(named) - there
