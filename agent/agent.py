@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Self
 from uuid import uuid4
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AnyMessage
 from langchain_core.runnables import RunnableConfig
@@ -48,9 +49,9 @@ class Agent:
     agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
     `settings.profile.instructions`. `output_type`: what every result is wanted as, see `start`. `models`: role → model.
     `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out what is submitted and scheduled
-    here. `context` and `memory`: see `build_graph`. Nothing is opened or called before the first run. The environment
-    may add a profile and executors. Raises ConfigError where neither `model`, `models` nor the environment names a
-    model.
+    here. `context`, `memory`, `embeddings`: see `build_graph`. Nothing is opened or called before the first run. The
+    environment may add a profile and executors. Raises ConfigError where neither `model`, `models` nor the environment
+    names a model.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Agent:
         queue: str = QUEUE,
         context: Background | None = None,
         memory: Background | None = None,
+        embeddings: Embeddings | None = None,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -95,6 +97,7 @@ class Agent:
             repeats=True,
             context=context,
             memory=memory,
+            embeddings=embeddings,
         )
         self._compiled: Compiled = self._builder.compile()
         self._sessions: set[Session] = set()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
@@ -18,6 +19,7 @@ from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
+from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.graph_state import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings
@@ -35,6 +37,7 @@ def build_graph(
     repeats: bool = False,
     context: Background | None = None,
     memory: Background | None = None,
+    embeddings: Embeddings | None = None,
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
@@ -46,6 +49,7 @@ def build_graph(
     `repeats`: whoever runs the graph carries out the schedules of its outcomes; else plans can have none.
     `context` and `memory`: texts that every request is given as data beside the goal, at most 8,000 characters of each,
     or functions of the goal and the thread's id, async or not, that give one; what fails or is empty is left out.
+    `embeddings`, any of LangChain's, help to find tools where there are more than `Settings.tool_selection`.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
     Input: `{"messages": [...]}`; context: `Settings`.
@@ -53,7 +57,15 @@ def build_graph(
     if not isinstance(executors, Executors):
         executors = Executors(executors, tools=as_given(tools), effects=effects)
     given = {name: source for name, source in (("context", context), ("memory", memory)) if source}
-    deps = Deps(_source(model, models or {}), executors, prices, tuple(secrets), repeats, background=given)
+    deps = Deps(
+        _source(model, models or {}),
+        executors,
+        prices,
+        tuple(secrets),
+        repeats,
+        ToolFinder(embeddings),
+        background=given,
+    )
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", bound(receive, deps))
     graph.add_node("plan", build_plan(deps))

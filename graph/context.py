@@ -8,6 +8,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.adapter import Adapter
 from donewhen.graph.executors.executor import Executors
+from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.settings import Settings
 
@@ -33,6 +34,8 @@ class Deps:
     """What no result may hold, beside what certainly is a credential."""
     repeats: bool = False
     """Whether whoever runs the graph carries out schedules."""
+    finder: ToolFinder = field(default_factory=ToolFinder)
+    """Finds tools among many."""
     adapter: Adapter = field(default_factory=Adapter)
     """How models are asked, and what was learnt about them."""
     background: Mapping[str, Background] = field(default_factory=dict)

@@ -163,6 +163,8 @@ class StepRecord(TypedDict, total=False):
     granted: dict[str, float]
     """What a person added to its allowance."""
     allowance: dict[str, float]
+    found: list[str]
+    """Tools that it found beside those it was offered."""
     calls: list[Json]
     """`FrozenCall`s to be made next, in order; `held`: those behind one that waits."""
     held: list[Json]

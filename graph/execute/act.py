@@ -17,6 +17,7 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
+from donewhen.graph.models.offering import FIND, found, offered_to_step
 from donewhen.graph.models.transcript import rounds_of, shown
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
@@ -24,6 +25,7 @@ from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import Record, silent
 from donewhen.state.proof.journal import call_key, canonical, made
+from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -51,6 +53,8 @@ class Work:
     entries: list[Json] = field(default_factory=list)
     results: list[AnyMessage] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    """Tools that `find_tools` found."""
     acted: bool = False
     """Whether anything was done, and not merely refused."""
     new: bool = False
@@ -103,7 +107,7 @@ def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
     room = work.site.left().get("tool_calls", len(calls))
     for call in calls:
         key = call_key(call["name"], call["args"])
-        alone = call["name"] == "recall" or work.tools.effect(call["name"]) != "read"
+        alone = call["name"] in LOOKUPS or work.tools.effect(call["name"]) != "read"
         if alone or key in keys or len(keys) >= room:
             break
         keys.add(key)
@@ -113,8 +117,8 @@ def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
 async def _made(group: Sequence[Json], work: Work) -> list[CallOutcome | str] | Doubt:
     """What the calls came to: an outcome, or in words why one was not made. A Doubt is about the first of them."""
     site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
-    if group[0]["name"] == "recall":
-        return [await recall(group[0], site.state, work.entries, site.runtime)]
+    if group[0]["name"] in LOOKUPS:
+        return [await _looked_up(group[0], work)]
     made: list[CallOutcome | str] = [""] * len(group)
     running = []
     for place, call in enumerate(group):
@@ -137,6 +141,18 @@ async def _made(group: Sequence[Json], work: Work) -> list[CallOutcome | str] | 
     return made
 
 
+async def _looked_up(call: Json, work: Work) -> str:
+    site, state = work.site, work.site.state
+    if call["name"] != FIND:
+        return await recall(call, state, work.entries, site.runtime)
+    settings, step = settings_of(site.runtime), state["step"]
+    offer = await offered_to_step(site.deps, settings, step, state["record"])
+    toolbox = site.deps.tools_for(step.get("executor"), settings)
+    came = await found(site.deps, toolbox, call, {*offer.bound, *work.found}, state.get("fence", ""))
+    work.found += came["names"]
+    return str(came["text"])
+
+
 async def _invoked(call: Json, place: int, work: Work) -> CallOutcome | Doubt:
     tool = work.tools.get(call["name"])
     assert tool is not None, call["name"]
@@ -147,7 +163,7 @@ async def _invoked(call: Json, place: int, work: Work) -> CallOutcome | Doubt:
 async def _note(call: Json, outcome: CallOutcome | str, work: Work) -> None:
     """Record the observation and what the model will see of it."""
     site = work.site
-    if call["name"] == "recall":
+    if call["name"] in LOOKUPS:
         _recalled(call, str(outcome), work)
         return
     work.number += 1
@@ -228,6 +244,8 @@ def _finished(work: Work) -> Step:
     if work.results and (hint := silence(work.site.state, work.site.runtime, change)):
         last = work.results[-1]
         work.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
+    if work.found:
+        change["found"] = [*(record.get("found") or ()), *work.found]
     after: Record = {**record, "calls": [], "held": [], "observed": work.number, **change}
     return {**update, "record": {**after, "corrections": 0} if work.acted else after}
 
@@ -239,5 +257,7 @@ def _halted(work: Work, rest: Sequence[Json], change: Json) -> Step:
         _say(call, f"Not run: {change['reason']}", work)
     update, site = _update(work), work.site
     kept = {"calls": list(rest), **change, "held": work.held, "observed": work.number}
+    if work.found:
+        kept["found"] = [*(work.site.state["record"].get("found") or ()), *work.found]
     left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)
     return {**update, **left}

@@ -14,11 +14,11 @@ from donewhen.graph.events import charged, decided
 from donewhen.graph.execute.leaving import corrected, leave, silence
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
-from donewhen.graph.models.briefs import offered, profile_text
+from donewhen.graph.models.briefs import profile_text
+from donewhen.graph.models.offering import offered_to_step
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
 from donewhen.graph.people.pauses import call_id
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
@@ -55,7 +55,10 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
     task = "" if state["record"].get("answers") else str(state["record"].get("task") or "")
     voice = Voice(runtime, state["step"]["id"], task=task, inside=True)
-    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, left, voice))
+    offer = await offered_to_step(deps, settings, state["step"], state["record"])
+    legal = offer.legal(EXECUTE)
+    tools = [*control_tools(legal), *toolbox.openai(offer.bound)]
+    reply = await ask(deps, settings, await _question(state, runtime, deps, tools, left, voice))
     spent = add(reply.spent, {"rounds": 1})
     charged(runtime, state["step"]["id"], spent)
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
@@ -67,7 +70,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         ):  # with more to spend, or more time, it would have been asked again
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
-    outcome = read(reply.message, EXECUTE, toolbox, printed=not called_natively(rounds_of(state)))
+    outcome = read(reply.message, legal, toolbox, printed=not called_natively(rounds_of(state)))
     if reply.speech:
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
@@ -75,7 +78,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     if isinstance(outcome, Unusable):
         last = state["record"]["corrections"] == settings.max_corrections - 2
         outcome = replace(outcome, hint=EXAMPLE) if last else outcome
-        messages = [message, *respond(message, partial(outcome.text, EXECUTE))]
+        messages = [message, *respond(message, partial(outcome.text, legal))]
         return {**common, **corrected(now, runtime, "; ".join(outcome.problems), messages, spent)}
     decided(runtime, state["step"]["id"], outcome.kind, [call["name"] for call in outcome.calls])
     return {**common, **_decided(now, runtime, message, outcome, spent, voice)}
@@ -88,7 +91,7 @@ def _too_long(state: Step, settings: Settings) -> bool:
 
 
 async def _question(
-    state: Step, runtime: Runtime[Settings], deps: Deps, toolbox: Toolbox, left: Amounts, voice: Voice
+    state: Step, runtime: Runtime[Settings], deps: Deps, tools: list[Json], left: Amounts, voice: Voice
 ) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     settings, step = settings_of(runtime), state["step"]
@@ -101,7 +104,7 @@ async def _question(
     return Question(
         "execute",
         [SystemMessage(prompt), brief, *rounds, *_running_out(left)],
-        [*control_tools(EXECUTE), *toolbox.openai(offered(step, toolbox, settings))],
+        tools,
         step.get("executor"),
         left,
         voice.say,

@@ -17,6 +17,7 @@ from donewhen.state.ledger import Amounts, exhausted
 from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
+from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
@@ -46,7 +47,7 @@ class StepTools(Protocol):
 
 def refusal(call: Json, state: Step, settings: Settings, tool: BaseTool | None = None) -> str | None:
     """Why the call is not made at all, in words for the model; None if it may be. What a person approved is made."""
-    if call["name"] == "recall" or "response" in call:
+    if call["name"] in LOOKUPS or "response" in call:
         return None
     if "refused" in call:
         return f"the user rejected this call: {call['refused']}"

@@ -8,7 +8,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.executor import Card
-from donewhen.graph.tools.selection import most_relevant
+from donewhen.graph.models.offering import Offer
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.graph_state import PLANNING, SAID
@@ -72,20 +72,16 @@ def conversation(messages: Sequence[BaseMessage], fence: str = "") -> str:
     return brief(*said)
 
 
-def planning_brief(
-    deps: Deps, settings: Settings, facts: Mapping[str, Any], bound: Collection[str], *, full: bool
-) -> str:
+def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], offer: Offer, *, full: bool) -> str:
     """The planner's brief: what stays the same from goal to goal first, so that prompt caches hit.
 
-    `bound`: the reading tools that the planner can call, whose definitions it has. The draft (`full`) sees the names
-    of the other tools' arguments too; those of tools that check are always needed.
+    `offer`: the tools that the planner can call, whose definitions it has, and others that a plan may name. The draft
+    (`full`) sees the names of their arguments too; those of tools that check are always needed.
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
-    names = [*bound, *(name for name in relevant(toolbox, facts["goal"], settings) if name not in bound)]
-    more = len(toolbox.names) - len(names)
-    lines = [f"Yours, they only read: {', '.join(bound)}."] if bound else []
-    lines += [_tool_line(toolbox, name, full or toolbox.checks(name)) for name in names if name not in bound]
-    lines += [f"({more} more tools, less likely to fit this goal)"] if more > 0 else []
+    lines = [f"Yours, they only read: {', '.join(offer.bound)}."] if offer.bound else []
+    lines += [_tool_line(toolbox, name, full or toolbox.checks(name)) for name in offer.listed]
+    lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
     return brief(
         section("tools", "\n".join(lines) or "(none)"),
         section("executors", _executors(facts.get("cards") or {}, deps, settings)),
@@ -105,27 +101,6 @@ def planning_brief(
         section("feedback", facts.get("feedback") or ""),
         section("output_schema", _json(facts.get("output_schema")) if full else ""),
     )
-
-
-def relevant(toolbox: Toolbox, query: str, settings: Settings) -> list[str]:
-    """The names of the tools that fit a query best, at most `Settings.tool_selection`."""
-    return most_relevant(query, {n: f"{n} {toolbox.one_line(n)}" for n in toolbox.names}, settings.tool_selection)
-
-
-def offered(step: Mapping[str, Any], toolbox: Toolbox, settings: Settings) -> list[str]:
-    """The tools whose definitions an executor gets: those its step lists and all that read; all, if it lists none.
-
-    A step that lists `[]` writes text from what is known. Tools made for checks are the runtime's own.
-    """
-    listed = step.get("tools")
-    if listed is not None and not listed:
-        return []
-    work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]
-    useful = [name for name in work if listed is None or name in listed or toolbox.effect(name) == "read"]
-    if len(useful) <= settings.tool_selection:
-        return useful
-    fit = {*relevant(toolbox.subset(useful), step["content"], settings), *(listed or ())}
-    return [name for name in useful if name in fit]
 
 
 def _json(value: Any) -> str:

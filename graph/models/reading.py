@@ -15,7 +15,7 @@ from donewhen.graph.models.control import read_control
 from donewhen.graph.models.forms import from_text
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.plan.plan import near
-from donewhen.state.reading.decisions import NAMES
+from donewhen.state.reading.decisions import LOOKUPS, NAMES
 from donewhen.state.reading.extraction import extract, prose
 from donewhen.state.values import flaw, whole
 
@@ -81,7 +81,7 @@ class _Call:
     @property
     def decides(self) -> bool:
         """A control tool that ends the round by itself."""
-        return self.name in NAMES and self.name != "recall"
+        return self.name in NAMES and self.name not in LOOKUPS
 
 
 def read(
@@ -193,7 +193,7 @@ def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
             refused[call.id] = f"Correction: this call was not made.\n{_said(call.problems)}"
         elif call.decides:
             refused[call.id] = LOOK_FIRST.format(name=call.name)
-        elif reads and call.name != "recall" and (toolbox is None or toolbox.effect(call.name) != "read"):
+        elif reads and call.name not in LOOKUPS and (toolbox is None or toolbox.effect(call.name) != "read"):
             refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
         else:
             run.append({"id": call.id, "name": call.name, "args": call.args})

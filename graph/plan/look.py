@@ -10,6 +10,7 @@ from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.observing import keep, noted
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed, thread_of
+from donewhen.graph.models.offering import FIND, found, offered_to_plan
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.plan.outcomes import left_of, out_of_budget
 from donewhen.graph.tools.call import CallResult
@@ -24,25 +25,43 @@ from donewhen.state.settings import Settings
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Make the reading calls of the last reply, side by side, as far as the budget goes."""
     settings, planning = settings_of(runtime), state["planning"]
-    calls: list[Json] = planning["calls"]
-    if key := exhausted(left_of(state), ("tool_calls",)):
+    asked: list[Json] = planning["calls"]
+    told, names = await _found(asked, state, settings, deps)
+    calls = [call for call in asked if call["name"] != FIND]
+    if calls and (key := exhausted(left_of(state), ("tool_calls",))):
         return out_of_budget(state, runtime, deps, key)
     site = Site(_as_step(state), runtime, config, deps, settings.tool_seconds)
     room = int(left_of(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     entries = await asyncio.gather(*(_read(call, first + n, site) for n, call in enumerate(calls[:room])))
-    seconds = max(entry["seconds"] for entry in entries)
+    seconds = max((entry["seconds"] for entry in entries), default=0.0)
     spent = add(site.spent, {"tool_calls": len(entries), "active_seconds": seconds})
     charged(runtime, None, spent)
-    told = [shown(entry, settings.observation_chars, fence=state["brief"].get("fence", "")) for entry in entries]
-    told += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
+    texts = [shown(entry, settings.observation_chars, fence=state["brief"].get("fence", "")) for entry in entries]
+    texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
+    told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
     store, turn = runtime.store, state.get("turn", 1)
     return {
-        "planning": {**planning, "calls": []},
+        "planning": {**planning, "calls": [], **({"found": [*(planning.get("found") or ()), *names]} if names else {})},
         "journal": [await keep(store, thread_of(runtime), turn, entry) for entry in entries],
-        "transcript": _results(calls, told),
+        "transcript": _results(asked, [told[call["position"]] for call in asked]),
         "spent": spent,
     }
+
+
+async def _found(
+    calls: list[Json], state: Planning, settings: Settings, deps: Deps
+) -> tuple[dict[int, str], list[str]]:
+    """What the calls of `find_tools` came to, by position, and all names that they found."""
+    finds, told, names = [call for call in calls if call["name"] == FIND], dict[int, str](), list[str]()
+    if finds:
+        offer = await offered_to_plan(deps, settings, state["brief"]["goal"], state["planning"])
+        for call in finds:
+            known = {*offer.bound, *offer.listed, *names}
+            came = await found(deps, deps.all_tools(settings), call, known, state["brief"].get("fence", ""))
+            told[call["position"]] = came["text"]
+            names += came["names"]
+    return told, names
 
 
 def _as_step(state: Planning) -> Step:

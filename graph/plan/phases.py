@@ -13,7 +13,8 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, decided, emit
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
-from donewhen.graph.models.briefs import planning_brief, profile_text, relevant
+from donewhen.graph.models.briefs import planning_brief, profile_text
+from donewhen.graph.models.offering import Offer, offered_to_plan
 from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
 from donewhen.graph.models.transcript import called_natively, kept, rounds_of
@@ -30,7 +31,6 @@ from donewhen.graph.plan.outcomes import (
     out_of_budget,
     planned,
 )
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Planning
@@ -78,9 +78,9 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
         return fail(state, runtime, deps, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(left_of(state), ("model_calls",)):
         return out_of_budget(state, runtime, deps, key)
-    toolbox = deps.reads(settings)
     cards, voice = await deps.executors.cards(), Voice(runtime, inside=True)
-    reply = await ask(deps, settings, await _question(state, runtime, deps, toolbox, cards, voice, form))
+    offer = await offered_to_plan(deps, settings, state["brief"]["goal"], planning)
+    reply = await ask(deps, settings, await _question(state, runtime, deps, offer, cards, voice, form))
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
     now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
@@ -89,7 +89,7 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
             return {"planning": after, **out_of_budget(now, runtime, deps, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
-    update = _acted(now, reply, runtime, deps, toolbox, voice, form)
+    update = _acted(now, reply, runtime, deps, offer, voice, form)
     messages = [*voice.spoken(), *update.get("messages", ())]
     return {"planning": after, **update, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
 
@@ -98,7 +98,7 @@ async def _question(
     state: Planning,
     runtime: Runtime[Settings],
     deps: Deps,
-    toolbox: Toolbox,
+    offer: Offer,
     cards: Mapping[str, Card],
     voice: Voice,
     form: Form | None,
@@ -108,16 +108,15 @@ async def _question(
     facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": settings.today}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
-    bound = relevant(toolbox, facts["goal"], settings)
-    brief = planning_brief(deps, settings, facts, bound, full=phase.role == "plan")
+    brief = planning_brief(deps, settings, facts, offer, full=phase.role == "plan")
     messages = [
         SystemMessage(instructions(phase.prompt, profile)),
         await brief_message(brief, state.get("attachments", ()), runtime, partial(deps.model, phase.role, settings)),
         *rounds_of(state),
         *_running_out(state, settings),
     ]
-    legal = legal_now(state["planning"]["phase"], settings)
-    tools = [*control_tools(legal, form.tools if form else {}), *toolbox.openai(bound)]
+    legal = offer.legal(legal_now(state["planning"]["phase"], settings))
+    tools = [*control_tools(legal, form.tools if form else {}), *deps.toolbox.openai(offer.bound)]
     return Question(
         phase.role,
         messages,
@@ -143,7 +142,7 @@ def _acted(
     reply: ModelReply,
     runtime: Runtime[Settings],
     deps: Deps,
-    toolbox: Toolbox,
+    offer: Offer,
     voice: Voice,
     form: Form | None,
 ) -> Planning:
@@ -152,9 +151,9 @@ def _acted(
     if reply.message is None:
         assert reply.error is not None
         return fail(state, runtime, deps, "model_error", str(reply.error))
-    legal = legal_now(planning["phase"], settings)
+    legal = offer.legal(legal_now(planning["phase"], settings))
     native = called_natively(rounds_of(state))
-    outcome = read(reply.message, legal, toolbox, printed=not native)
+    outcome = read(reply.message, legal, deps.reads(settings), printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]
         return _goes_on(state, reply, outcome.speech)

@@ -1,4 +1,4 @@
-"""Which texts fit a query best: words where a script writes spaces, pairs of characters where it writes none."""
+"""Which texts fit a query best (BM25): words where a script writes spaces, characters and pairs of them elsewhere."""
 
 import math
 import re
@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 STEM = 5
 """Characters of a word that stand for its other forms too."""
+K1, B = 1.2, 0.75
+"""Of BM25, the usual ones: how soon more of a word says no more, and how much a long text counts for less."""
 _WORD = re.compile(r"[^\W_]+")
 EMPTY = frozenset(
     _WORD.findall(
@@ -21,7 +23,10 @@ _UNSPACED = re.compile(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\u
 
 
 def terms(text: str) -> list[str]:
-    """Words and their first five letters, without case and accents; pairs of characters of unspaced scripts."""
+    """Words and their first five letters, without case and accents; of unspaced scripts characters and pairs of them.
+
+    docs/tool_selection.md has this beside words, a dictionary's words, and other lengths.
+    """
     found: list[str] = []
     for word in _WORD.findall(_plain(text)):
         position = 0
@@ -46,19 +51,33 @@ def _of_word(word: str) -> list[str]:
 
 
 def _pairs(run: str) -> list[str]:
-    return [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+    return [*run, *(run[i : i + 2] for i in range(len(run) - 1))]
+
+
+def scores(query: str, documents: Mapping[str, Counter[str]]) -> dict[str, float]:
+    """Name → how well the document fits the query, 0 where no word of it stands there."""
+    count = len(documents)
+    lengths = {name: sum(document.values()) for name, document in documents.items()}
+    mean = sum(lengths.values()) / max(count, 1) or 1.0
+    wanted = {term: min(times, 2) for term, times in Counter(terms(query)).items()}
+    holding = Counter(term for document in documents.values() for term in wanted if term in document)
+    rarity = {term: math.log(1 + (count - n + 0.5) / (n + 0.5)) for term, n in holding.items()}
+
+    def score(name: str) -> float:
+        document, norm = documents[name], K1 * (1 - B + B * lengths[name] / mean)
+        return sum(
+            rarity[term] * times * document[term] * (K1 + 1) / (document[term] + norm)
+            for term, times in wanted.items()
+            if term in document
+        )
+
+    return {name: score(name) for name in documents}
 
 
 def most_relevant(query: str, texts: Mapping[str, str], top: int) -> list[str]:
     """The names of the `top` texts that fit the query best, in their given order; ties go to the earlier."""
     if len(texts) <= top:
         return list(texts)
-    documents = {name: Counter(terms(text)) for name, text in texts.items()}
-    frequency = Counter(term for document in documents.values() for term in document)
-    wanted = Counter(terms(query))
-    scores = {
-        name: sum(math.log(1 + len(texts) / frequency[t]) * min(wanted[t], 2) for t in document if t in wanted)
-        for name, document in documents.items()
-    }
-    best = set(sorted(texts, key=lambda name: -scores[name])[:top])
+    fit = scores(query, {name: Counter(terms(text)) for name, text in texts.items()})
+    best = set(sorted(texts, key=lambda name: -fit[name])[:top])
     return [name for name in texts if name in best]

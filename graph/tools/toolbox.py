@@ -5,6 +5,7 @@ import functools
 import inspect
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -13,11 +14,14 @@ from langchain_core.tools import BaseTool, StructuredTool
 from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
+from donewhen.graph.tools.selection import terms
 from donewhen.state.errors import ConfigError, ToolError
 
 EffectKind = Literal["read", "idempotent", "write"]
 """What a call does to the world: nothing, the same however often it is repeated, or something each time."""
 
+FOUND_BY_CHARS = 600
+"""Of a description, that a tool is found by."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
@@ -87,9 +91,17 @@ class Toolbox:
         """The named tools (default: all) as models bind them; the same objects each time, not to be changed."""
         return [self._entries[name].definition for name in (self.names if names is None else names)]
 
+    def described(self, name: str) -> str:
+        """Name, description and names of the arguments in one text."""
+        return self._entries[name].described
+
     def one_line(self, name: str) -> str:
         """The first sentence of the tool's description, at most 120 characters."""
         return self._entries[name].one_line
+
+    def terms(self, name: str) -> Counter[str]:
+        """What the tool is found by: the words of its name, of its description, and of its arguments' names."""
+        return self._entries[name].terms
 
     def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
         """The arguments as the tool wants them, where nothing is lost by that, and what is still wrong with them."""
@@ -146,7 +158,12 @@ class _Entry:
         self.one_line = _first_sentence(tool.description)
         self.targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))
         properties = self.schema.get("properties", {})
+        self.described = f"{tool.name} {tool.description[:FOUND_BY_CHARS]} {' '.join(properties)}"
         self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
+
+    @functools.cached_property
+    def terms(self) -> Counter[str]:
+        return Counter(terms(self.described))
 
 
 def _check_name(name: str, taken: Collection[str], reserved: Collection[str]) -> None:

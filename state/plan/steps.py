@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from donewhen.state.reading.decisions import LOOKUPS
+
 Record = dict[str, Any]
 ROUND = ("rounds", "model_calls")
 """What one more round takes one of."""
@@ -102,7 +104,7 @@ def standstill(record: Mapping[str, Any]) -> str:
 
 def settled(call: Mapping[str, Any]) -> bool:
     """Whether a frozen call comes to something without being made: a person refused it or answered in its place."""
-    return call["name"] == "recall" or "refused" in call or "response" in call
+    return call["name"] in LOOKUPS or "refused" in call or "response" in call
 
 
 def transcript_key(id: str, record: Mapping[str, Any]) -> str:

@@ -175,8 +175,16 @@ _ALL = {
             observation={**_TEXT, "description": "its id, such as s2.3"},
             offset={"type": "integer", "description": "first character to read, from 0", "minimum": 0},
         ),
+        _tool(
+            "find_tools",
+            "There are more tools: find some by what they should do. They are offered to you from then on.",
+            ["query"],
+            query=_TEXT,
+        ),
     )
 }
+LOOKUPS = ("recall", "find_tools")
+"""Control tools that look something up and decide nothing."""
 TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
 DRAFT = ("submit_plan", "ask_user", "decline")
 DELIVER = ("deliver",)

@@ -10,6 +10,7 @@ from langchain_core.tools import StructuredTool
 from donewhen import Agent, Executor, Limits, Profile, Settings
 from donewhen.graph.context import Deps
 from donewhen.graph.models.briefs import planning_brief
+from donewhen.graph.models.offering import Offer
 from donewhen.testing import (
     ScriptedModel,
     answer,
@@ -396,8 +397,9 @@ async def test_the_tools_that_fit_the_goal_are_shown() -> None:
     chinese, english = (request.text for request in model.requests)
     assert "- weather" in chinese
     assert "- thing_42 " in english
-    assert chinese.count("\n- thing_") == 4
-    assert english.count("\n- thing_") == 5
+    assert chinese.count("\n- thing_") == 2
+    assert english.count("\n- thing_") == 3
+    assert "(58 more tools" in english
 
 
 async def test_a_tool_that_was_not_shown_may_be_planned() -> None:
@@ -457,8 +459,8 @@ async def test_out_of_budget_while_planning_ends_honestly() -> None:
 def test_what_stays_the_same_comes_first() -> None:
     """P01: the brief begins with what is the same for the next goal, so that caches hit; the goal is last."""
     deps, settings = Deps(lambda *_: ScriptedModel()), Settings(language="en", profile=Profile())
-    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, (), full=False)
-    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, (), full=False)
+    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, Offer(), full=False)
+    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, Offer(), full=False)
     assert first.removesuffix("<goal>\none\n</goal>") == other.removesuffix("<goal>\ntwo\n</goal>")
 
 
