@@ -262,6 +262,7 @@ class Agent:
         metadata: Json | None = None,
         owner: str = "",
         at: datetime | None = None,
+        output_type: Any = None,
     ) -> str:
         """Write a goal down for a worker, from `at` on, and give the thread's id at once; `get` and `watch` tell more.
 
@@ -271,7 +272,7 @@ class Agent:
         thread_id, messages = str(thread_id or uuid4()), None if goal is None else requested(goal)
         begun = await self._begun(messages, template, parameters, metadata, owner)
         marked = with_plan(begun.messages, begun.plan)
-        work = replace(begun, messages=marked, settings=self._legs.merged(settings))
+        work = replace(begun, messages=marked, settings=self._legs.typed(_form(output_type)).merged(settings))
         async with self.storage.session(thread_id) as (saver, store):
             await self._legs.make_room(on_saver(self._compiled, saver, store), configured_for(thread_id, None), restart)
             await self._engine.note(store, thread_id, work, at)

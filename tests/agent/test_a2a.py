@@ -16,9 +16,9 @@ from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph
 from donewhen.graph.executors.leg import Leg
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
-from tests.agent.test_server import free_port
 from tests.flows import FREE, one_step, play
 from tests.places import ROOT
+from tests.serving import free_port
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
 

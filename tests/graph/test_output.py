@@ -265,3 +265,14 @@ async def test_the_compiled_graph_takes_the_schema_as_a_setting() -> None:
         assert values["outcome"]["status"] == status
         assert values["outcome"].get("output") == ({"n": 3} if status == "completed" else None)
     assert "objekt" in values["outcome"]["text"]
+
+
+async def test_a_worker_delivers_the_data_too() -> None:
+    """A1: what is submitted for a worker keeps its schema and its images; `get` with the type gives an instance."""
+    model = ScriptedModel(roles={"triage": [call("answer", text="Acme.", output=GOOD)]})
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    async with agent(model) as ours:
+        thread = await ours.submit([{"type": "text", "text": "Which is the best?"}, picture], output_type=Choice)
+        assert (await ours.carry(thread)).output == GOOD
+        assert (await ours.get(thread, output_type=Choice)).output == Choice.model_validate(GOOD)
+    assert picture in model.requests[0].messages[1].content
