@@ -118,15 +118,21 @@ class Session:
     async def stopped(self, patience: float = PATIENCE) -> None:
         """Wait until the thread is free: what is at work may end within `patience`, then it is cut off.
 
-        What does not let itself be cut off is waited for another 10 seconds, and no longer.
+        What does not let itself be cut off is waited for another 10 seconds, and no longer. Whoever is cancelled in
+        these cuts off even a call whose outcome is waited for.
         """
         if self._loop.is_closed():
             return
         self._loop.call_soon_threadsafe(self._leave, "stop")
         free = asyncio.wrap_future(self._free)
-        if not (await asyncio.wait({free}, timeout=patience))[0]:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+        if (await asyncio.wait({free}, timeout=patience))[0]:
+            return
+        self._loop.call_soon_threadsafe(self._task.cancel)
+        try:
             await asyncio.wait({free}, timeout=PATIENCE)
+        except asyncio.CancelledError:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            raise
 
     async def released(self) -> None:
         """Leave, and wait until the thread is free, unless the run is to go on."""

@@ -16,6 +16,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from donewhen import Executor
 from donewhen.agent.testing.script import read_request
 from donewhen.agent.tools import as_tools
+from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, observed, reply, submit_plan
 
 Json = dict[str, Any]
@@ -132,7 +133,7 @@ class World:
         if move == "flaky" and (self.process, step, place) not in self.failed:
             self.failed.add((self.process, step, place))
             self._pay("execute", step, "decide", place, model_calls=1)
-            return ConnectionError("simulated")
+            return ModelError("simulated", retryable=True, retry_after=0)
         usage = self._asked("execute", step, "decide", place)
         return reply("Well.", self._calls(step, place, move, size, messages), usage=usage)
 

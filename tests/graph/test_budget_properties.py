@@ -1,7 +1,6 @@
 """The ledger against the books of the world: any plan, any limits, any answers, cut off anywhere."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,19 +12,9 @@ from hypothesis import strategies as st
 
 from donewhen import Run
 from donewhen.agent.storage import open_storage
-from donewhen.graph.models import ask as asking
 from donewhen.state.ledger import add
 from tests.living import ENDS, Cuts, People, agent_of, answered, live
 from tests.worlds import BOUGHT, Json, World, planned
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_waiting() -> Iterator[None]:
-    """Back-off without the seconds."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "FIRST_WAIT", 0.0)
-        yield
-
 
 THREAD: Any = {"configurable": {"thread_id": "t"}}
 MOVES = ["look", "look", "send", "consult", "mixed", "broken", "refused", "ask", "speak", "flaky", "give_up"]
