@@ -41,6 +41,10 @@ studio: .venv/ready-dev ## look at it in LangGraph Studio (langgraph dev on 127.
 test: .venv/ready-dev ## all tests, as CI runs them
 	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
+test-ui: .venv/ready-dev ## the page of `donewhen chat` in headless Chromium (Debian: apt-get install chromium)
+	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group browser
+	@$(BIN)/python -m pytest -m ui -rs tests/agent/page
+
 fuzz: .venv/ready-dev ## budgets, limits and crash points by the thousand, at random (minutes)
 	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/test_budget_properties.py tests/graph/execute/test_execute_limits.py tests/state/test_ledger.py
 
@@ -92,4 +96,4 @@ load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGr
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load security pythons clean
+.PHONY: test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load security pythons clean

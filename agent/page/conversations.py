@@ -60,7 +60,8 @@ class Conversations:
     async def answer(self, thread_id: str, id: str, value: Any) -> None:
         """Answer the question `id`. Raises StaleAnswer for one that does not wait."""
         conversation = await self._conversation(thread_id)
-        await self._begin(self._agent.stream_resume(thread_id, {id: value}, on_leave="continue"), conversation)
+        stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
+        await self._begin(stream, conversation, _said(conversation.events, id, value))
 
     async def go_on(self, thread_id: str) -> None:
         """Go on with a request that was stopped or cut off."""
@@ -110,14 +111,19 @@ class Conversations:
             self._open.setdefault(thread_id, Conversation([picture]))
         return self._open[thread_id]
 
-    async def _begin(self, stream: RunStream, conversation: Conversation) -> None:
-        """Start the stream and go on with it; what keeps it from starting is raised and changes nothing."""
+    async def _begin(self, stream: RunStream, conversation: Conversation, said: Json | None = None) -> None:
+        """Start the stream and go on with it; what keeps it from starting is raised and changes nothing.
+
+        `said` is told where it starts: the words of a person that it is about.
+        """
         if self._at_work(stream.thread_id):
             raise ThreadBusy(f"thread {stream.thread_id} is at work")
         first = await anext(stream)
         old = self._open.get(stream.thread_id)
         conversation.stream = stream
         self._open[stream.thread_id] = conversation
+        if said:
+            conversation.tell(said)
         conversation.tell(told(first))
         if old is not None and old is not conversation:
             old.changed.set()
@@ -161,6 +167,15 @@ def _spoken(message: BaseMessage) -> bool:
 
 def _message(message: BaseMessage) -> Json:
     return {"by": "user" if isinstance(message, HumanMessage) else "agent", "text": str(message.text)}
+
+
+def _said(events: list[Json], id: str, value: Any) -> Json | None:
+    """What a person said at a pause, in their words; None for a button without words."""
+    waiting = next((event for event in reversed(events) if event["type"] in ("waiting", "picture")), {})
+    pauses = waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ()
+    question = next((str(pause["question"]) for pause in pauses if pause["id"] == id and pause["kind"] != "plan"), "")
+    text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
+    return {"type": "answered", "question": question, "text": text} if text else None
 
 
 def told(event: Mapping[str, Any]) -> Json:

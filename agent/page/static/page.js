@@ -65,8 +65,9 @@ function take(event) {
   const step = view.stepOf(event.step);
   switch (event.type) {
     case "picture": view.picture(event); break;
-    case "started": view.working = true; view.answered(); if (!event.resumed && event.goal && !view.goal) { view.goal = event.goal; } break;
+    case "started": view.working = true; view.answered(); break;
     case "goal": view.part("goal", () => el("div", { className: "user said" }, event.text)); break;
+    case "answered": if (event.question) view.add(el("div", { className: "note" }, event.question)); view.person(event.text); break;
     case "note": view.add(el("div", { className: "note" }, event.text)); break;
     case "plan": view.showPlan(event.plan); break;
     case "todos": view.todos(event.todos ?? []); break;
@@ -79,7 +80,7 @@ function take(event) {
     case "charged": view.charge(event.spent ?? {}); break;
     case "spent": for (const row of event.meter ?? []) view.meter.set(row.key, row); view.drawMeter(); break;
     case "waiting": settle(event); view.ask(event.pending ?? [], event.problem); break;
-    case "outcome": settle(event); view.end(event); break;
+    case "outcome": view.ended = true; settle(event); view.end(event); break;
     case "error": view.working = false; view.problem(event.text); break;
   }
   controls();

@@ -116,7 +116,7 @@ export class View {
     if (tokens) shown.push(meterPart(`${tokens >= 1000 ? `${(tokens / 1000).toFixed(1)}k` : tokens} ${name("tokens", tokens)}`));
     const money = this.meter.get("cost_usd");
     if (money?.spent || money?.limit) shown.push(meterPart(`$${(money.spent ?? 0).toFixed(4)}${money.limit ? `/$${money.limit}` : ""}`, money.spent, money.limit));
-    else if (!this.working && this.amount("unpriced_calls")) shown.push(meterPart(words.no_price));
+    else if (this.ended && this.amount("unpriced_calls")) shown.push(meterPart(words.no_price));
     $("meter").replaceChildren(...shown);
   }
 
@@ -145,6 +145,8 @@ export class View {
     delete this.parts.ask;
     this.parts.problem?.remove();
     delete this.parts.problem;
+    this.parts.stopped?.remove();
+    delete this.parts.stopped;
     if (this.parts.plan) this.parts.plan.hidden = false;
     this.pending = null;
   }

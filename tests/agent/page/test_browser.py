@@ -1,0 +1,206 @@
+"""The page as a person uses it, in headless Chromium: `make test-ui`. Skipped, with the reason, without one.
+
+With `SCREENSHOTS=folder` it leaves the pictures of docs/ there.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent
+from donewhen.agent.workspace import workspace_tools
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.agent.page.test_page import READ, READING, agent
+from tests.pages import Page, served
+from tests.places import ROOT
+
+playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: make test-ui installs it")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.ui,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found (Debian: apt-get install chromium)"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script> [x](javascript:window.pwned=1)"
+GOAL = "count the Python files, then total the amount in sales.csv by region, then write a report to report.md"
+
+
+@asynccontextmanager
+async def browser(
+    page: Page, *, size: dict[str, int] = DESKTOP, scheme: str = "light", language: str = "en-US"
+) -> AsyncIterator[Any]:
+    """A tab with the page open. What its console complains of, or throws, fails the test."""
+    complaints: list[str] = []
+    async with playwright.async_playwright() as started:
+        chromium = await started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        context = await chromium.new_context(viewport=size, color_scheme=scheme, locale=language)
+        tab = await context.new_page()
+        tab.set_default_timeout(20_000)
+        tab.on("pageerror", lambda error: complaints.append(str(error)))
+        tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
+        await tab.goto(page.link)
+        await tab.wait_for_selector(".empty")
+        yield tab
+        wide = await tab.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        await chromium.close()
+    assert wide <= 0, "the page scrolls sideways"
+    assert [said for said in complaints if "409" not in said and "400" not in said] == []
+
+
+async def say(tab: Any, text: str) -> None:
+    """Type into the box at the bottom."""
+    await tab.fill("#text", text)
+    await tab.press("#text", "Enter")
+
+
+async def picture(tab: Any, name: str) -> None:
+    if folder := os.environ.get("SCREENSHOTS"):
+        await tab.wait_for_timeout(300)
+        await tab.screenshot(path=f"{folder}/{name}.png")
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme", "name"), [(DESKTOP, "light", "page"), (PHONE, "dark", "page-phone")], ids=["desktop", "phone"]
+)
+async def test_the_demo_from_goal_to_evidence(tmp_path: Path, size: dict[str, int], scheme: str, name: str) -> None:
+    """The plan as a checklist that fills, calls folded, the receipt whose evidence opens with its words marked."""
+    shutil.copytree(ROOT / "examples" / "shop", tmp_path / "shop")
+    shop = Agent("demo", workspace_tools(tmp_path / "shop"), storage="memory:")
+    async with served(shop) as page, browser(page, size=size, scheme=scheme) as tab:
+        await say(tab, GOAL)
+        await tab.wait_for_selector(".card.ask")
+        assert await tab.locator(".edit .row").count() == 3
+        await picture(tab, f"{name}-plan")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.locator(".step.done").count() == 3
+        assert "West: 939.00" in await tab.inner_text(".answer")
+        assert "8/200 rounds" in await tab.inner_text("#meter")
+        call_row = tab.locator(".call", has_text="write_file")
+        assert await call_row.get_attribute("open") is None
+        await tab.locator(".step", has_text="Write the results").locator("summary").first.click()
+        await call_row.locator("summary").click()
+        await tab.evaluate("document.querySelector('#main').scrollTop = 0")
+        await picture(tab, f"{name}-run")
+        await tab.click(".receipt > summary")
+        await tab.locator(".receipt .evidence", has_text="West | 939.00").click()
+        assert await tab.inner_text("dialog mark") == "West | 939.00"
+        await picture(tab, f"{name}-evidence")
+        await tab.click("dialog button")
+        await tab.reload()
+        await tab.wait_for_selector(".receipt")
+        assert await tab.locator(".step.done").count() == 3
+        assert await tab.locator(".user").count() == 1
+
+
+async def test_a_plan_is_edited_in_place() -> None:
+    """C02, C03, U3: a step reworded, a criterion added, a limit lowered, a step added and taken away again."""
+    execute = [call("read_note", path="a.txt"), finish_step("seven", ["s1.1", "s1.1"])]
+    async with served(agent(triage=[submit_plan([READ])], execute=execute)) as page, browser(page) as tab:
+        await say(tab, "read it")
+        await tab.fill(".edit .row > textarea", "Read the note twice")
+        await tab.click("text=Add a criterion")
+        await tab.locator(".edit .crit textarea").nth(1).fill("the number is named")
+        await tab.locator(".limits input").first.fill("7")
+        await tab.click("text=Add a step")
+        await tab.locator(".edit .row").nth(1).locator("[aria-label=Remove]").click()
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.inner_text(".step .what") == "Read the note twice"
+        assert "2/7 rounds" in await tab.inner_text("#meter")
+        await tab.click(".receipt > summary")
+        assert "the number is named" in await tab.inner_text(".receipt")
+
+
+async def test_a_line_of_the_text_that_is_wrong_is_named_and_mended() -> None:
+    """U3, Q2: the text comes back as it was left, beside the reason; mended, it runs."""
+    async with served(agent(triage=[submit_plan([READ])], execute=READING)) as page, browser(page) as tab:
+        await say(tab, "read it")
+        await tab.click("text=Edit as text")
+        text = await tab.input_value(".plan-text")
+        await tab.fill(".plan-text", text.replace("- tools:", "- tool"))
+        await tab.click("text=Run it as edited")
+        assert "“- tool read_note”" in await tab.inner_text(".problem")
+        assert "- tool read_note" in await tab.input_value(".plan-text")
+        await tab.fill(".plan-text", text.replace("Read the note", "Read it well"))
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.inner_text(".step .what") == "Read it well"
+
+
+async def test_feedback_questions_and_calls_are_answered(tmp_path: Path) -> None:
+    """C02, C07, Q10: changes asked for, options as buttons, a call with its difference refused with why."""
+    edit = call("edit_note", path="a.txt", old_text="one\ntwo\nthree", new_text="one\n2\nthree")
+    execute = [ask_user("Which **year**?", ["2022", "2023"]), edit, finish_step("left as it is", "s1.1")]
+    triage = [submit_plan(["Look"]), submit_plan([{**READ, "tools": ["read_note"]}])]
+    async with served(agent(triage=triage, execute=execute)) as page, browser(page) as tab:
+        await say(tab, "change it")
+        await tab.click("text=Ask for changes")
+        await tab.fill("[placeholder='What should be different?']", "read it first")
+        await tab.press("[placeholder='What should be different?']", "Enter")
+        await playwright.expect(tab.locator(".edit .row > textarea")).to_have_value("Read the note")
+        await tab.click("text=Run it")
+        await tab.click("button:text('2023')")
+        await tab.wait_for_selector(".diff .plus")
+        assert await tab.inner_text(".card.ask .diff .minus") == "-two"
+        await picture(tab, "page-call")
+        await tab.click("text=Don’t run it")
+        await tab.fill("[placeholder='Why? (may stay empty)']", "not this file")
+        await tab.click("text=Don’t run it")
+        await tab.wait_for_selector(".receipt")
+        await tab.click(".receipt > summary")
+        receipt = await tab.inner_text(".receipt")
+        assert await tab.locator(".user").all_inner_texts() == ["change it", "read it first", "2023", "not this file"]
+        assert "not this file" in receipt
+        assert "2023" in receipt
+
+
+async def test_what_models_and_tools_write_is_never_html() -> None:
+    """Content is data: in goals, plans, criteria, arguments, results, questions, answers and evidence."""
+
+    def fetch(address: str) -> str:
+        """Fetch a page."""
+        return HOSTILE
+
+    plan = submit_plan([{"content": HOSTILE, "done_when": [HOSTILE], "tools": ["fetch"]}], title=HOSTILE)
+    execute = [call("fetch", address=HOSTILE), ask_user(HOSTILE, [HOSTILE]), finish_step(HOSTILE, ("s1.1", HOSTILE))]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    hostile = Agent(model, [fetch], storage="memory:", effects={"fetch": "read"})
+    async with served(hostile) as page, browser(page) as tab:
+        await say(tab, HOSTILE)
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".card.ask .options button")
+        await tab.locator(".card.ask .options button").click()
+        await tab.wait_for_selector(".receipt")
+        await tab.click(".receipt > summary")
+        await tab.locator(".evidence").last.click()
+        await tab.wait_for_selector("dialog[open]")
+        assert await tab.evaluate("window.pwned") is None
+        assert await tab.locator("#log img, #log script, dialog img, nav img, [href^='javascript']").count() == 0
+        assert HOSTILE in await tab.inner_text("dialog .observed")
+
+
+async def test_threads_are_listed_and_opened_again() -> None:
+    """C06, D04: a new one, the earlier one, and another request on it."""
+    triage = [answer("Four."), answer("**Six**, see `b`.\n\n| a | b |\n|---|---|\n| 1 | 2 |"), answer("Eight.")]
+    async with served(agent(triage=triage)) as page, browser(page, language="de-DE") as tab:
+        await say(tab, "two and two")
+        await tab.wait_for_selector("text=Four.")
+        await tab.click("#new")
+        await say(tab, "three and three")
+        await tab.wait_for_selector("strong:text('Six')")
+        assert await tab.inner_text(".answer td >> nth=1") == "2"
+        assert await tab.locator("#threads li").count() == 2
+        assert "abgeschlossen" in await tab.inner_text("#threads")
+        await tab.locator("#threads button", has_text="two and two").click()
+        await tab.wait_for_selector("text=Four.")
+        await say(tab, "and twice that")
+        await tab.wait_for_selector("text=Eight.")
+        assert await tab.locator(".user").all_inner_texts() == ["two and two", "and twice that"]
+        assert "Four." in await tab.inner_text("#log")
