@@ -1,55 +1,46 @@
 """One leg of a run, from a start or an answer to the next pause or the end, alone on its thread."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
-from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
-from donewhen.agent.resuming import answered, overdue_command, resume_command
+from donewhen.agent.plans.templates import Templates
+from donewhen.agent.resuming import answered, by_id, overdue_command, resume_command
 from donewhen.agent.run import Run, known, run_of, unfinished
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, found, on_saver
-from donewhen.agent.work.engine import QUEUE, Start, messages_of, with_plan
+from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, requested, with_plan
 from donewhen.agent.work.schedules import ended
-from donewhen.agent.work.threads import last_answered, note_thread, read_row, thread_settings
+from donewhen.agent.work.threads import (
+    asked_to_cancel,
+    forget_cancel,
+    last_answered,
+    note_thread,
+    read_row,
+    thread_settings,
+)
 from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
-from donewhen.graph.receive import given_space, goal_problem
-from donewhen.state.errors import ConfigError, GoalError
+from donewhen.graph.receive import given_space
+from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings, SettingsLike, merged, stored_settings
 
 MISSING: Any = object()
-GoalInput = str | Sequence[Any]
-"""A text, content blocks (`{"type": "text", "text": …}`), or messages of which the last one is the request."""
 _TRIES = 3
+CANCEL_POLL = 1.0
+"""Seconds between two looks whether somebody else wants the run to end."""
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
-
-
-def requested(goal: GoalInput) -> list[AnyMessage]:
-    """The messages that start a run; the last one is the user's. Raises GoalError for what nobody could work on."""
-    if isinstance(goal, str):
-        messages: list[Any] = [HumanMessage(goal)]
-    elif goal and all(isinstance(part, dict) and "type" in part and "role" not in part for part in goal):
-        messages = [HumanMessage(list(goal))]
-    else:
-        try:
-            messages = list(convert_to_messages(goal))
-        except (ValueError, NotImplementedError, TypeError, KeyError) as error:
-            raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
-    if not messages or not isinstance(messages[-1], HumanMessage):
-        raise GoalError("the last message is to be the user's")
-    if problem := goal_problem(messages[-1].text.strip()):
-        raise GoalError(problem)
-    return messages
 
 
 @dataclass(frozen=True)
@@ -106,6 +97,72 @@ class Legs:
         await note_thread(store, thread_id, goal=goal, answered={}, home=self.queue, **known)
         await session.tell(stamped(thread_id, {"type": "started", "goal": goal}))
         return await self._drive(session, graph, store, {"messages": messages}, work.settings, configured)
+
+    async def begun(
+        self,
+        goal: GoalInput | None,
+        template: str | None,
+        parameters: Mapping[str, Any] | None,
+        metadata: Json | None,
+        owner: str,
+    ) -> Start:
+        """What a run starts with: a goal, or a template with its own."""
+        messages = None if goal is None else requested(goal)
+        if template is None:
+            return Start(messages or requested(""), self.settings, metadata, owner)
+        text, plan = (await Templates(self.storage).get(template)).filled(parameters or {})
+        return Start(messages or requested(text), self.settings, metadata, owner, {"plan": plan})
+
+    async def submit(self, thread_id: str, work: Start, given: SettingsLike, restart: bool, at: datetime | None) -> str:
+        """Write a start down for a worker."""
+        marked = replace(work, messages=with_plan(work.messages, work.plan), settings=self.merged(given))
+        async with self._alone(thread_id) as (graph, store):
+            await self.make_room(graph, configured_for(thread_id, None), restart)
+            await Engine(self.storage, self.queue).note(store, thread_id, marked, at)
+        return thread_id
+
+    async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
+        """Hold an answer against what is asked, and write it down for a worker."""
+        id = str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
+        async with self._alone(id) as (graph, store):
+            run = run_of(id, known(id, await graph.aget_state(configured_for(id, None))))
+            resume_command(run, answer, thread_id, await last_answered(store, id))
+            await Engine(self.storage, self.queue).note(store, id, by_id(run, answer))
+        return id
+
+    async def look(self, thread_id: str) -> tuple[Run, StateSnapshot]:
+        """A run as it stands, and its state."""
+        async with self.storage.reader() as session:
+            graph, row = on_saver(self.graph, *session), await read_row(session[1], thread_id) or {}
+            settings = stored_settings(row["settings"]) if row.get("settings") else None
+            snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
+            if row.get("status") == "queued":
+                return replace(run_of(thread_id, snapshot, settings), status="queued", goal=row["goal"]), snapshot
+            if row.get("status") == "cancelled" and not snapshot.created_at:
+                return Run(thread_id, "cancelled", row["goal"]), snapshot
+            return run_of(thread_id, known(thread_id, snapshot), settings, self.form), snapshot
+
+    async def cancel(self, thread_id: str, reason: str) -> Run:
+        """End what waits, was cut off or is queued. ThreadBusy while somebody works on it."""
+        async with self._alone(thread_id) as (graph, store):
+            return await self._cancelled(graph, store, thread_id, reason)
+
+    async def _cancelled(self, graph: Compiled, store: ThreadStore, thread_id: str, reason: str) -> Run:
+        configured, row = configured_for(thread_id, None), await read_row(store, thread_id)
+        run = run_of(thread_id, snapshot := await graph.aget_state(configured))
+        if snapshot.created_at and run.status in ("waiting", "running"):
+            ending = {"code": "cancelled", "reason": reason}
+            await graph.aupdate_state(configured, {"ending": ending}, as_node="advance")
+            settings = await thread_settings(store, thread_id) or self.settings
+            await graph.ainvoke(None, configured, context=settings, durability="sync")
+            run = run_of(thread_id, await graph.aget_state(configured), settings, self.form)
+        elif row and row.get("status") == "queued":
+            run = replace(run, status="cancelled", goal=row["goal"], outcome=None, answer="")
+        else:
+            known(thread_id, snapshot)
+        await ended(store, run)
+        await forget_cancel(store, thread_id)
+        return run
 
     async def carry(self, session: Session, config: RunnableConfig | None) -> Run:
         """What was submitted for the session's thread; where nothing is left of that, going on."""
@@ -188,9 +245,10 @@ class Legs:
         settings: Settings,
         config: RunnableConfig,
     ) -> Run:
-        """Run the graph to its next pause or end and pass its events on."""
+        """Run the graph to its next pause or end and pass its events on; to its end, if somebody cancels it."""
         thread_id = session.thread_id
         modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync", "control": session.control}
+        listening = asyncio.create_task(_until_cancelled(store, session))
         try:
             for _ in range(_TRIES):
                 stream: Any = graph.astream(given, config, context=settings, **modes)
@@ -205,9 +263,23 @@ class Legs:
                 given = None
         except GraphDrained:
             pass
+        finally:
+            listening.cancel()
+            await asyncio.wait([listening])
+        if not listening.cancelled() and listening.exception() is None:
+            return await self._cancelled(graph, store, thread_id, listening.result())
         run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings, self.form)
         await ended(store, run)
         return run
+
+
+async def _until_cancelled(store: ThreadStore, session: Session) -> str:
+    """Ask the session to stop when somebody, anywhere, cancels its run; gives the reason."""
+    while True:
+        await asyncio.sleep(CANCEL_POLL)
+        if (reason := await asked_to_cancel(store, session.thread_id)) is not None:
+            session.drain()
+            return reason
 
 
 def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | None = None) -> RunnableConfig:

@@ -90,7 +90,7 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
         late=settings.late(),
         bound=settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user",
     )
-    records = merge_records(values["steps"], move.changes)
+    records = merge_records(values["steps"], _ends(move.changes))
     for id, change in move.changes.items():
         emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
     update = _DO[move.kind]({**values, "steps": records}, move, settings, runtime)
@@ -106,6 +106,12 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _ends(changes: Json) -> Json:
+    """Changes of records, with the time for those that end."""
+    now = {"ended": _now()}
+    return {id: {**change, **(now if change.get("status") in FINAL else {})} for id, change in changes.items()}
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
@@ -128,6 +134,10 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
         if values["steps"][id].get("status", "pending") == "pending":
             emit(runtime, "step_started", step=id, content=step_of(values["plan"], id)["content"])
         changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}
+        if not values["steps"][id].get("started"):
+            changes[id]["started"] = _now()
+        if values["steps"][id].get("ended"):
+            changes[id]["ended"] = ""
     return {"steps": merge_records(changes, records), "messages": shown}
 
 
@@ -276,7 +286,7 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
         return _pause(values, _budget_pause(values, move, settings))
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
-    ended = {id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps}
+    ended = _ends({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
     for id in move.steps:
         emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=why[id])
     if scope and settings.at_limit != "stop":

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -162,10 +163,12 @@ def _worked_on(plan: Json | None, code: str) -> Json | None:
 def _ended(records: Json, ending: Json) -> Json:
     """Steps that were under way when the run ended are skipped, with the reason."""
     under_way = ("pending", "ready", "waiting", "running")
-    change = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
-    reason = ending["reason"] or ending["code"]
+    change: Json = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
+    reason, at = ending["reason"] or ending["code"], datetime.now(UTC).isoformat(timespec="seconds")
     return {
-        id: {**record, **change, "reason": reason, "waiting": None} if record.get("status") in under_way else record
+        id: {**record, **change, "reason": reason, "waiting": None, "ended": at}
+        if record.get("status") in under_way
+        else record
         for id, record in records.items()
     }
 

@@ -138,6 +138,9 @@ class StepRecord(TypedDict, total=False):
     """What became of a step so far."""
 
     status: StepStatus
+    started: str
+    """ISO 8601, UTC: when it was first set to work; `ended`: when it came to its end."""
+    ended: str
     attempt: int
     """From 1; a step planned again under its id counts on."""
     observed: int

@@ -18,7 +18,7 @@ def add_commands(app: typer.Typer) -> None:
     """Make these commands of the app."""
     app.add_typer(schedules, name="schedules")
     app.add_typer(plans, name="plans")
-    for command in (worker, status):
+    for command in (worker, status, pending, watch, cancel, prune):
         app.command()(command)
 
 
@@ -43,6 +43,63 @@ def status(storage: StorageUrl = None, json: AsJson = False) -> None:
         from donewhen.agent.cli.jobs import show_status
 
         return show_status(storage=storage, json=json)
+
+    end(command, json)
+
+
+def pending(
+    owner: Annotated[str | None, typer.Option(help="Of this owner's threads only.")] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """List the open questions of all threads, asked longest ago first."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import show_pending
+
+        return show_pending(owner, storage=storage, json=json)
+
+    end(command, json)
+
+
+def watch(
+    thread: Thread,
+    cursor: Annotated[str | None, typer.Option(help="Only what came after it; --json gives them.")] = None,
+    storage: StorageUrl = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line: event and cursor.")] = False,
+) -> None:
+    """Follow a run that a worker carries out, until it waits for you or ends."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import watch_thread
+
+        return watch_thread(thread, cursor, storage=storage, json=json)
+
+    end(command, json)
+
+
+def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
+    """End a run that waits, works or is queued, wherever it works; what was done stays done."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import cancel_thread
+
+        return cancel_thread(thread, storage=storage, json=json)
+
+    end(command, json)
+
+
+def prune(
+    older: Annotated[str, typer.Option(metavar="TIME", help="Ended and unchanged for so long: 30d, 12h, 45m.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Delete ended threads with all that belongs to them: checkpoints, observations, intents."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import prune_threads
+
+        return prune_threads(older, storage=storage, json=json)
 
     end(command, json)
 

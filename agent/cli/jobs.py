@@ -1,19 +1,23 @@
 """What the commands for work in the background do: the worker at its storage, and answers about what there is."""
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from json import dumps
 from typing import Any
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.options import Choices, read_values
-from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, short_id
+from donewhen.agent.cli.result import SCHEMA_VERSION, STATUSES, Exit, print_json, report, run_object, short_id
 from donewhen.agent.cli.session import QUEUE, configured, open_agent, reader, remembered, stored
 from donewhen.agent.cli.terminal import clean, open_terminal, shorten
+from donewhen.agent.cli.views import Progress, View
 from donewhen.agent.config import Config
+from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.schedules import ScheduleInfo
 from donewhen.agent.work.threads import ThreadInfo
@@ -95,6 +99,66 @@ def show_status(*, storage: str | None, json: bool) -> Exit:
         print(f"oldest     {name} since {since[:19]}")
     if not found.get("workers"):
         print("No worker is running; start one with: donewhen worker", file=sys.stderr)
+    return Exit.COMPLETED
+
+
+def show_pending(owner: str | None, *, storage: str | None, json: bool) -> Exit:
+    """Open questions over all threads, with the thread to answer in."""
+    rows = _with(configured(storage), storage, lambda agent: agent.pending(owner=owner)) or []
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, "pending": rows})
+        return Exit.COMPLETED
+    for row in rows:
+        since, who = str(row["asked_at"] or "")[:16], f"  {row['owner']}" if row["owner"] else ""
+        thread = clean(short_id(row["thread_id"]))
+        print(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
+    if not rows:
+        print("Nothing waits for anybody.", file=sys.stderr)
+    return Exit.COMPLETED
+
+
+def watch_thread(thread: str, cursor: str | None, *, storage: str | None, json: bool) -> Exit:
+    """Events as they come; ends as `show` would, at a pause or the end."""
+    config = configured(storage)
+    info, terminal = remembered(thread, config, storage), open_terminal(plain=config.plain, may_ask=False)
+
+    async def follow(agent: Agent) -> Run:
+        with View(terminal, Progress(), quiet=json) as view:
+            async for event, after in agent.watch(info.thread_id, cursor):
+                if json:
+                    print_json({"event": event, "cursor": after})
+                view.show(event)
+                if event["type"] == "waiting":
+                    break
+        return await agent.get(info.thread_id)
+
+    run = asyncio.run(_asked(config, follow))
+    return STATUSES[run.status] if json else report(run, terminal, storage, json=False)
+
+
+def cancel_thread(thread: str, *, storage: str | None, json: bool) -> Exit:
+    """End a run, and say how it stands."""
+    config = configured(storage)
+    info = remembered(thread, config, storage)
+    run = asyncio.run(_asked(config, lambda agent: agent.cancel(info.thread_id)))
+    if json:
+        print_json(run_object(run, storage))
+    else:
+        print(run.status)
+    return Exit.COMPLETED
+
+
+def prune_threads(older: str, *, storage: str | None, json: bool) -> Exit:
+    """Delete what ended long ago."""
+    match = re.fullmatch(r"(\d+)([dhm])", older.strip())
+    if match is None:
+        raise ConfigError(f"--older {older!r} is no time; write 30d, 12h or 45m")
+    age = timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
+    gone = _with(configured(storage), storage, lambda agent: agent.prune(age)) or []
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, "deleted": gone})
+    else:
+        print(f"{len(gone)} threads deleted")
     return Exit.COMPLETED
 
 

@@ -10,20 +10,47 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import AnyMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import (
+    AnyMessage,
+    HumanMessage,
+    convert_to_messages,
+    messages_from_dict,
+    messages_to_dict,
+)
 
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.threads import note_thread, now_text, read_row
-from donewhen.graph.receive import GIVEN
+from donewhen.graph.receive import GIVEN, goal_problem
+from donewhen.state.errors import GoalError
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings
 
+GoalInput = str | Sequence[Any]
+"""A text, content blocks (`{"type": "text", "text": …}`), or messages of which the last one is the request."""
 OPEN = ("queued", "running", "waiting")
 QUEUE = "agents"
 """Of agents that say nothing else; the command has its own."""
 TRIES = 5
 """Times that a run is taken up after it was cut off or an error, before it is left to a person."""
+
+
+def requested(goal: GoalInput) -> list[AnyMessage]:
+    """The messages that start a run; the last one is the user's. Raises GoalError for what nobody could work on."""
+    if isinstance(goal, str):
+        messages: list[Any] = [HumanMessage(goal)]
+    elif goal and all(isinstance(part, dict) and "type" in part and "role" not in part for part in goal):
+        messages = [HumanMessage(list(goal))]
+    else:
+        try:
+            messages = list(convert_to_messages(goal))
+        except (ValueError, NotImplementedError, TypeError, KeyError) as error:
+            raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
+    if not messages or not isinstance(messages[-1], HumanMessage):
+        raise GoalError("the last message is to be the user's")
+    if problem := goal_problem(messages[-1].text.strip()):
+        raise GoalError(problem)
+    return messages
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ NEVER = "never"
 ThreadStatus = RunStatus | Literal["unknown"]
 
 
+ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
+
+
 @dataclass(frozen=True)
 class ThreadInfo:
     """One line of a list of threads."""
@@ -96,6 +99,27 @@ def _overdue(asked: Sequence[Json], settings: Any) -> str:
 def _asked(pause: Pause) -> Json:
     said = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
     return {**said, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
+
+
+def _cancel_space(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "cancel", label(thread_id))
+
+
+async def ask_to_cancel(store: ThreadStore, thread_id: str, reason: str) -> None:
+    """Tell whoever works on a thread that its run is to end."""
+    await store.aput(_cancel_space(thread_id), "asked", {"reason": reason}, index=False)
+
+
+async def asked_to_cancel(store: ThreadStore, thread_id: str) -> str | None:
+    """Why a run is to end; None where nobody asked for it."""
+    item = await store.aget(_cancel_space(thread_id), "asked")
+    return None if item is None else str(item.value["reason"])
+
+
+async def forget_cancel(store: ThreadStore, thread_id: str) -> None:
+    """The run has ended."""
+    if await asked_to_cancel(store, thread_id) is not None:
+        await store.adelete(_cancel_space(thread_id), "asked")
 
 
 def info_of(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:

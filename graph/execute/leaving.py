@@ -1,6 +1,7 @@
 """How a step leaves its subgraph, and what its nodes have in common."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import AnyMessage
@@ -46,6 +47,7 @@ def leave(
     if record["status"] == "done":
         update["claims"] = claims
     if record["status"] in FINAL:
+        record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
         told = {key: record[key] for key in ("status", "result", "reason")}
         emit(runtime, "step_finished", step=id, **told)
     return update

@@ -139,6 +139,12 @@ class Executors(MutableMapping[str, Executor]):
                 found[name] = Card(one.description or said.description, one.skills or said.skills)
         return found
 
+    def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
+        """The same executors, and more tools for all that have none of their own. Raises ToolError for a name twice."""
+        made = Executors(tools=[*self._common, *tools], effects=self._effects, connect=self._connect)
+        made._change(self._all)
+        return made
+
     def _change(self, given: dict[str, Executor]) -> None:
         names = {tool.name for tool in [*self._common, *_own(given)]}
         self._take(given, {name: effect for name, effect in self._effects.items() if name in names})

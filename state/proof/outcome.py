@@ -165,6 +165,8 @@ def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Seque
         "reason": record.get("reason", ""),
         "result": record.get("result", ""),
         "rounds": record.get("rounds", 0),
+        "started": record.get("started", ""),
+        "ended": record.get("ended", ""),
         "spent": dict(record.get("spent") or {}),
         "unconfirmed": list(record.get("unconfirmed") or ()) if record.get("status") == "done" else [],
         "silent_rounds": record.get("silent_most", 0),

@@ -53,6 +53,9 @@ class StepRow(TypedDict):
     result: str
     """In the model's words; what proves it stands in `criteria`."""
     rounds: int
+    started: str
+    """ISO 8601, UTC; "" for a step that was never set to work, and `ended` for one that has not ended."""
+    ended: str
     executor: NotRequired[str]
     """Who worked on it; without, the default one."""
     transcript: NotRequired[list[dict[str, Any]]]

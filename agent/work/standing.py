@@ -1,0 +1,175 @@
+"""The part of an agent that nobody waits for: what is submitted, repeated, kept, and what there is on the storage."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from donewhen.agent.plans.store import PlanStore
+from donewhen.agent.plans.templates import Templates
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.threads import ENDED, ThreadInfo, ask_to_cancel, list_threads, thread_info
+from donewhen.agent.work.watching import watched
+from donewhen.agent.work.worker import Worker, status_of
+from donewhen.graph.models.output import Form
+from donewhen.state.errors import ThreadBusy
+from donewhen.state.graph_state import Json
+from donewhen.state.settings import SettingsLike
+
+PATIENCE = 90.0
+"""Seconds that a run at work has to come to a clean point, when it is cancelled."""
+BATCH = 500
+
+
+class Standing:
+    """Of an `Agent`; it has no state but the storage's."""
+
+    storage: Storage
+    _legs: Any
+    _worker: Worker | None
+
+    # What is to be done ----------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        goal: Any = None,
+        *,
+        template: str | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        thread_id: str | None = None,
+        settings: SettingsLike = None,
+        restart: bool = False,
+        metadata: Json | None = None,
+        owner: str = "",
+        at: datetime | None = None,
+        output_type: Any = None,
+    ) -> str:
+        """Write a goal down for a worker, from `at` on, and give the thread's id at once; `get` and `watch` tell more.
+
+        A `worker` of this agent, or `donewhen worker`, in this process or in any other, carries it out, once.
+        Raises as `start`.
+        """
+        legs = self._legs.typed(None if output_type is None else Form.of(output_type))
+        begun = await legs.begun(goal, template, parameters, metadata, owner)
+        return self._woken(await legs.submit(str(thread_id or uuid4()), begun, settings, restart, at))
+
+    async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
+        """As `resume` with an answer, which a worker takes up: here it is only held against what is asked."""
+        return self._woken(await self._legs.submit_answer(thread_id, answer))
+
+    def _woken(self, thread_id: str) -> str:
+        if self._worker:
+            self._worker.wake()
+        return thread_id
+
+    def worker(self, *, concurrency: int = 4) -> Worker:
+        """A worker for what this agent, and others with its storage and `queue`, submit and schedule.
+
+        `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained.
+        """
+
+        async def ourselves(_: ThreadInfo) -> Any:
+            return self
+
+        self._worker = Worker(self.storage, self._legs.queue, ourselves, concurrency=concurrency)
+        return self._worker
+
+    async def cancel(self, thread_id: str, reason: str = "cancelled from outside") -> Run:
+        """End a run that waits, works or is queued, here or in any other process; what was done stays done.
+
+        A run at work stops at its next clean point, when the call at work has ended; a run that has ended is given as
+        it is. Raises UnknownThread, and ThreadBusy if it works on for more than 90 seconds.
+        """
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                run: Run = await self._legs.cancel(thread_id, reason)
+                return run
+            except ThreadBusy:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+            async with self.storage.unlocked() as (_, store):
+                await ask_to_cancel(store, thread_id, reason)
+            await asyncio.sleep(0.2)
+
+    @property
+    def schedules(self) -> Schedules:
+        """What is repeated: list, show, pause, resume, run, delete."""
+        return Schedules(self.storage)
+
+    @property
+    def templates(self) -> Templates:
+        """Plans that worked, to be started from again: save, get, list, delete."""
+        return Templates(self.storage)
+
+    @property
+    def plans(self) -> PlanStore:
+        """Plans that people and agents keep and tick off, beside the threads."""
+        return PlanStore(self.storage)
+
+    # What there is -----------------------------------------------------------------------------------------------
+
+    async def watch(self, thread_id: str, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
+        """Follow a run from anywhere: `(event, cursor)` until its outcome; with a cursor, what came after that event.
+
+        The events are read off the checkpoints: none is missed when workers die or restart. Raises UnknownThread.
+        """
+        async for event, after in watched(lambda: self._legs.look(thread_id), cursor):
+            yield event, after
+
+    async def threads(
+        self,
+        limit: int = 100,
+        *,
+        owner: str | None = None,
+        status: str | Collection[str] = (),
+        before: datetime | None = None,
+    ) -> list[ThreadInfo]:
+        """The threads of this storage, or those of an owner, of a status, not changed since `before`; latest first."""
+        states = [status] if isinstance(status, str) else status
+        until = before.astimezone(UTC).isoformat(timespec="milliseconds") if before else None
+        return await list_threads(self.storage, limit, owner=owner, status=states, before=until)
+
+    async def pending(self, *, owner: str | None = None, limit: int = 1000) -> list[Json]:
+        """Open questions of all threads, or of an owner's, asked longest ago first.
+
+        Each has `thread_id`, `goal`, `owner` and of the pause `id`, `kind`, `question`, `options`, `step`, `asked_at`.
+        """
+        waiting = await self.threads(limit, owner=owner, status="waiting")
+        rows = [
+            {"thread_id": info.thread_id, "goal": info.goal, "owner": info.owner, **pause}
+            for info in waiting
+            for pause in info.pending
+        ]
+        return sorted(rows, key=lambda row: str(row["asked_at"] or ""))
+
+    async def status(self) -> Json:
+        """How many `threads` there are by status, which `workers` are alive, since when the `oldest` waits and runs."""
+        return await status_of(self.storage)
+
+    async def info(self, thread_id: str) -> ThreadInfo:
+        """What is remembered about a thread. Raises UnknownThread."""
+        async with self.storage.reader() as (_, store):
+            return await thread_info(store, thread_id)
+
+    async def delete(self, thread_id: str) -> None:
+        """Forget a thread: checkpoints, observations, effects. ThreadBusy while somebody works on it."""
+        await self.storage.delete_thread(thread_id)
+
+    async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
+        """Delete ended threads that have not changed for so long, with all that belongs to them; gives their ids."""
+        gone: list[str] = []
+        before = datetime.now(UTC) - older
+        while True:
+            found = await self.threads(BATCH, status=ENDED, owner=owner, before=before)
+            for info in found:
+                try:
+                    await self.delete(info.thread_id)
+                except ThreadBusy:
+                    return gone  # somebody goes on with the oldest of them right now
+                gone.append(info.thread_id)
+            if len(found) < BATCH:
+                return gone

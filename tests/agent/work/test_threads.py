@@ -1,0 +1,169 @@
+"""What there is over all threads: filters, open questions, times of steps, cancelling from anywhere, pruning."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, ToolError, UnknownThread
+from donewhen.agent.storage import open_storage
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.shell import user_in
+from tests.storage_cases import STORAGES, fresh_url, key_of
+
+
+@pytest.fixture(params=STORAGES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+def asking(*questions: str) -> ScriptedModel:
+    return ScriptedModel(roles={"triage": [ask_user(question) for question in questions]})
+
+
+async def test_owners_filters_and_open_questions(storage: Any) -> None:
+    """M11: threads by owner and status, and everything that is asked, over all threads, asked longest ago first."""
+    model = ScriptedModel(roles={"triage": [ask_user("One?"), ask_user("Two?", options=["a", "b"]), answer("ok")]})
+    async with Agent(model, storage=storage) as agent:
+        one = await agent.start("first", owner="ann")
+        two = await agent.start("second", owner="bob")
+        await agent.start("third", owner="ann")
+        assert [info.goal for info in await agent.threads(owner="ann")] == ["third", "first"]
+        assert [info.goal for info in await agent.threads(status="waiting")] == ["second", "first"]
+        assert [info.goal for info in await agent.threads(owner="ann", status=["waiting"])] == ["first"]
+        assert [info.goal for info in await agent.threads(2)] == ["third", "second"]
+        assert await agent.threads(before=datetime.now(UTC) - timedelta(hours=1)) == []
+        asked = await agent.pending()
+        assert [(row["thread_id"], row["question"], row["options"]) for row in asked] == [
+            (one.thread_id, "One?", []),
+            (two.thread_id, "Two?", ["a", "b"]),
+        ]
+        assert [row["goal"] for row in await agent.pending(owner="bob")] == ["second"]
+        assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
+
+
+async def test_steps_have_times() -> None:
+    """M11: records and receipt say when a step was started and when it ended."""
+    model = ScriptedModel(
+        roles={"triage": [submit_plan(["look"])], "execute": [call("look"), finish_step("x", "s1.1")]}
+    )
+    before = datetime.now(UTC).replace(microsecond=0)
+    async with Agent(model, [look], effects={"look": "read"}, storage="memory:") as agent:
+        run = await agent.start("look", settings={"confirm": "never"})
+    record = run.steps["s1"]
+    assert before <= datetime.fromisoformat(record["started"]) <= datetime.fromisoformat(record["ended"])
+    assert run.receipt is not None
+    assert run.receipt["steps"][0]["ended"] == record["ended"]
+
+
+async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
+    """M11: a run that waits ends as cancelled, nothing more is asked; what is queued is not begun."""
+    async with Agent(asking("One?"), storage=storage) as agent:
+        run = await agent.start("first")
+        cancelled = await agent.cancel(run.thread_id)
+        assert (cancelled.status, cancelled.pending) == ("cancelled", ())
+        assert (await agent.cancel(run.thread_id)).status == "cancelled"
+        queued = await agent.submit("second")
+        assert (await agent.cancel(queued)).status == "cancelled"
+        assert (await agent.get(queued)).status == "cancelled"
+        assert [info.status for info in await agent.threads()] == ["cancelled", "cancelled"]
+        assert await agent.pending() == []
+        with pytest.raises(UnknownThread):
+            await agent.cancel("nobody")
+
+
+async def test_a_run_at_work_is_cancelled_by_another_agent(storage: Any) -> None:
+    """M11: cancelled from elsewhere, a run stops when the call at work has ended, and says what was done."""
+    began = asyncio.Event()
+
+    async def slow() -> str:
+        """Work."""
+        began.set()
+        await asyncio.sleep(0.3)
+        return f"worked at {asyncio.get_running_loop().time()}"
+
+    model = ScriptedModel(roles={"triage": [submit_plan(["work"])], "execute": [call("slow")] * 30}, strict=False)
+    async with Agent(model, [slow], effects={"slow": "read"}, storage=storage) as agent:
+        working = asyncio.create_task(agent.start("work", thread_id="t", settings={"confirm": "never"}))
+        await began.wait()
+        async with Agent(ScriptedModel(roles={}), storage=storage) as other:
+            seen = await other.cancel("t", "not wanted any more")
+        run = await working
+    assert (run.status, seen.status) == ("cancelled", "cancelled")
+    assert run.outcome is not None
+    assert run.outcome["reason"] == "not wanted any more"
+    assert run.steps["s1"]["status"] == "skipped"
+    assert len([request for request in model.requests if request.role == "execute"]) < 20
+
+
+async def test_pruning_forgets_what_ended_long_ago(storage: Any) -> None:
+    """M11, R09: ended threads go with checkpoints, observations and intents; what waits stays."""
+    work = [call("send"), finish_step("sent", "s1.1")]
+    plan = submit_plan([{"content": "send", "tools": ["send"]}])
+    model = ScriptedModel(roles={"triage": [plan, ask_user("One?")], "execute": work})
+
+    def send() -> str:
+        """Send a letter."""
+        return "x" * 5000
+
+    async with Agent(model, [send], storage=storage, settings={"confirm": "never", "approvals": "never"}) as agent:
+        done = await agent.start("send", thread_id="done.1")
+        await agent.start("ask", thread_id="open")
+        assert done.status == "completed"
+        assert await agent.prune(timedelta(hours=1)) == []
+        assert await agent.prune(timedelta(0)) == ["done.1"]
+        assert [info.thread_id for info in await agent.threads()] == ["open"]
+        with pytest.raises(UnknownThread):
+            await agent.get("done.1")
+        async with storage.reader() as (saver, store):
+            assert [item async for item in saver.alist({"configurable": {"thread_id": "done.1"}})] == []
+            items = await store.asearch(("donewhen",), limit=100)
+        assert not [item for item in items if any("done" in label for label in item.namespace[1:])]
+
+
+async def test_tools_of_one_call(tmp_path: Path) -> None:
+    """M11: tools given with a start are that run's beside the agent's, through its pauses; others do not have them."""
+    plan = submit_plan([{"content": "look", "tools": ["special"]}])
+    model = ScriptedModel(
+        roles={"triage": [plan, answer("no")], "execute": [call("special"), finish_step("x", "s1.1")]}
+    )
+
+    def special() -> str:
+        """Look closely."""
+        return "seen"
+
+    async with Agent(model, [look], storage=f"{tmp_path}/runs.db", settings={"approvals": "plan"}) as agent:
+        run = await agent.start("look", tools=[special])
+        assert run.status == "waiting"
+        assert (await agent.resume(run, "approve")).status == "completed"
+        await agent.start("again")
+        assert "special" not in model.requests[-1].text
+        with pytest.raises(ToolError):
+            await agent.start("look", tools=[look])
+
+
+def test_the_command_over_all_threads(tmp_path: Path) -> None:
+    """M11: `donewhen pending`, `cancel`, `prune`, `watch`."""
+    shell = user_in(tmp_path)
+    goal, folder = "how many files are there?", ["--dir", str(shell.work)]
+    assert shell("pending").exit_code == 0
+    assert shell("run", goal, *folder, "--thread", "one").exit_code == 3
+    assert shell("run", "--yes", goal, *folder, "--thread", "two").exit_code == 0
+    assert "one  plan" in shell("pending").stdout
+    watched = shell("watch", "one")
+    assert (watched.exit_code, "--id confirm." in watched.stderr) == (3, True)
+    assert shell("watch", "two").exit_code == 0
+    assert '"cursor"' in shell("watch", "two", "--json").stdout
+    assert shell("cancel", "one").stdout == "cancelled\n"
+    assert shell("pending").stdout == ""
+    assert shell("prune", "--older", "1d").stdout == "0 threads deleted\n"
+    assert shell("prune", "--older", "soon").exit_code == 2
+    assert shell("prune", "--older", "0m").stdout == "2 threads deleted\n"
+    assert shell("threads").stdout == ""
