@@ -13,6 +13,7 @@ from langgraph.types import StateSnapshot
 
 from donewhen.agent.run import Run
 from donewhen.agent.stream import terminal
+from donewhen.graph.events import at_turn, stamped
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import Json
 
@@ -29,7 +30,8 @@ async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIt
     while True:
         run, snapshot = await look()
         for event in _news(run, snapshot, seen):
-            yield event, json.dumps(seen, separators=(",", ":"))
+            at_turn(run.thread_id, seen.get("turn", 1))
+            yield stamped(run.thread_id, event), json.dumps(seen, separators=(",", ":"))
             if event["type"] == "outcome":
                 return
         await asyncio.sleep(poll)
