@@ -205,7 +205,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
             "about": "failure",
             "name": "ask_user",
             "tool_call_id": call_id(),
-            "question": f"{failure}\n{say(values.get('language', 'en'), 'ask', 'failure')}",
+            "question": f"{failure}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}",
             "options": shown_options("en", "failure"),
             "step": None,
             "failed": list(move.steps),
@@ -254,7 +254,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
         "about": "early",
         "name": "ask_user",
         "tool_call_id": call_id(),
-        "question": f"{reached}\n{speak('early_rest')}\n{lines}",
+        "question": f"{reached}\n\n{speak('early_rest')}\n\n{lines}",
         "options": shown_options("en", "early"),
         "step": None,
         "early": list(move.steps),
@@ -265,7 +265,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
 def _failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    tail = "".join(f"\n  seen: {e['tool'] or e['source']}: {_inset(e['text'][:300])}" for e in seen)
+    tail = "".join(f"\n- seen: {e['tool'] or e['source']}: {_inset(e['text'][:300])}" for e in seen)
     content = step_of(values["plan"], id)["content"][:200]
     why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
     return f"Step {id} ({content}) {record['status']}: {_inset(why)}{tail}"

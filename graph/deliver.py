@@ -31,6 +31,7 @@ from donewhen.state.proof.claims import read_claims
 from donewhen.state.proof.leaves import traced
 from donewhen.state.proof.outcome import (
     criteria_rows,
+    laid_out,
     left_over,
     not_asked,
     reached,
@@ -314,7 +315,7 @@ async def _unsaid(delivery: Delivery, criteria: list[CriterionRow] | None = None
         {"output": await _row(delivery)} if criteria is None else {"output": await _row(delivery), "criteria": criteria}
     )
     lines = [*unproven(draft, language), *not_asked(draft, language), *left_over(draft, language)]
-    return ["", *lines, *what_next(draft, language)] if lines else []
+    return ["", laid_out([*lines, *what_next(draft, language)])] if lines else []
 
 
 async def _row(delivery: Delivery) -> OutputRow | None:

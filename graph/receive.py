@@ -10,7 +10,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.calls.attached import attach, attachment_problem, blocks_of
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, mode_chosen, thread_of
+from donewhen.graph.events import at_turn, emit, mode_chosen, thread_of
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
@@ -22,10 +22,11 @@ from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
 from donewhen.state.language.scripts import spoken
+from donewhen.state.language.texts import chosen
 from donewhen.state.ledger import meter
 from donewhen.state.plan.modes import mode_row
 from donewhen.state.plan.plan import read_plan
-from donewhen.state.plan.planning import fresh_planning
+from donewhen.state.plan.planning import fresh_planning, replanning
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
@@ -42,6 +43,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
     settings, messages = settings_of(runtime), state.get("messages") or ()
     goal = whole((typed_reply(messages) or "").strip())
+    if cut_off(state) and goal:
+        return _going_on(state, goal, runtime)
     update = _fresh(state, settings, goal[:GOAL_CHARS])
     problem = goal_problem(goal) or missing(settings.executor, deps.executors) or _form_problem(settings)
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
@@ -105,6 +108,21 @@ def _as_given(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) ->
     if saved.get("approved") == plan["revision"]:
         return {**planned, "plan": plan, "approval": consent(plan, "user")}
     return {**planned, **propose(plan, None, settings, deps, spoken(goal, settings.speaks))}
+
+
+def cut_off(state: RunState) -> bool:
+    """Whether the last request is neither at its end nor put away: somebody pressed Stop, or the process died."""
+    return bool(state.get("goal") and state.get("planning") and not state.get("outcome") and not state.get("ending"))
+
+
+def _going_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
+    """“continue” goes on as it was; anything else steers: it is planned anew, and what is finished stays (U4)."""
+    at_turn(thread_of(runtime), state.get("turn", 1))
+    if chosen(said, "early") == ("go_on", ""):
+        return {"pending": None}
+    emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
+    planning = replanning(state, "", said)
+    return {"planning": planning, "feedback": said, "pending": None}
 
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import Json, RunState
-from donewhen.state.people.payloads import OTHER_KEYS, action_name, payload
+from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = re.compile(
@@ -28,10 +28,9 @@ def call_id() -> str:
 
 def opening(pending: Mapping[str, Any]) -> AIMessage:
     """The message right before a pause: text, and a tool call named like the action (clients draw it there)."""
-    action = payload(pending)["action_requests"][0]
-    call = {"name": action_name(pending["kind"]), "args": action["args"], "id": pending["tool_call_id"]}
-    text = action["description"]
-    return AIMessage(text, id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])
+    name, arguments = action_name(pending["kind"]), short_arguments(pending)
+    call = {"name": name, "args": arguments, "id": pending["tool_call_id"]}
+    return AIMessage(message_text(pending), id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])
 
 
 def closing(messages: Sequence[BaseMessage], pending: Mapping[str, Any], text: str) -> list[AnyMessage]:
@@ -127,4 +126,4 @@ def put_away(values: Mapping[str, Any]) -> RunState:
     pending, messages = values.get("pending"), values.get("messages") or ()
     results, shut = closed(values.get("steps") or {}, str(values.get("language") or "en"), PUT_AWAY)
     shown = closing(messages, pending, PUT_AWAY) if pending else []
-    return {"pending": None, "messages": [*results, *shown], "steps": shut}
+    return {"pending": None, "messages": [*results, *shown], "steps": shut, "goal": ""}

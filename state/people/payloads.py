@@ -199,8 +199,29 @@ def question_of(pending: Mapping[str, Any]) -> str:
     return say(language_of(pending), "ask", pending["kind"], tool=tool)
 
 
+def message_text(pending: Mapping[str, Any]) -> str:
+    """The message in which a pause stands in the conversation: all of it, a plan with its title first."""
+    if pending["kind"] != "plan":
+        return _description(pending)
+    return _with_problem(pending, f"{shown_plan(pending).strip()}\n\n{question_of(pending)}")
+
+
+def short_arguments(pending: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments of the tool call of that message. A plan stands in its text and in the action, and not here too."""
+    plan = pending.get("plan") or {}
+    if pending["kind"] != "plan":
+        return _arguments(pending)
+    return {"title": str(plan.get("title") or ""), "revision": str(pending.get("revision") or "")}
+
+
 def _description(pending: Mapping[str, Any]) -> str:
-    parts = [question_text(pending)]
+    """What clients show beside the action, which has a plan in it: of that, the title, for lists begin with this."""
+    title = (pending.get("plan") or {}).get("title") if pending["kind"] == "plan" else None
+    return _with_problem(pending, f"**{title}**\n\n{question_of(pending)}" if title else question_text(pending))
+
+
+def _with_problem(pending: Mapping[str, Any], text: str) -> str:
+    parts = [text]
     if pending.get("problem"):
         parts.insert(0, f"> {say(language_of(pending), 'ask', 'again', problem=pending['problem'])}")
     others = pending.get("others") or []

@@ -192,7 +192,14 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
         lines.append(f"- {say(language, 'summary', 'done')}: {row['content']}{result}")
     lines += [*unproven(receipt, language), *not_asked(receipt, language)]
     lines += [*left_over(receipt, language), *what_next(receipt, language)]
-    return "\n".join(lines) or say(language, "summary", "nothing")
+    return laid_out(lines) or say(language, "summary", "nothing")
+
+
+def laid_out(lines: Sequence[str]) -> str:
+    """Lines as Markdown: items of a list under each other, every other line a paragraph of its own."""
+    pairs = zip(("", *lines), lines, strict=False)
+    gaps = ("\n" if before[:2] == line[:2] == "- " else "\n\n" for before, line in pairs)
+    return "".join(gap + line for gap, line in zip(gaps, lines, strict=True)).strip()
 
 
 def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:

@@ -54,6 +54,7 @@ async def test_what_is_not_done_is_listed_whatever_the_model_writes() -> None:
         "Everything is done!",
         "",
         "- Not done (failed): write — no paper",
+        "",
         "Next would be: write",
     ]
 
@@ -138,6 +139,7 @@ async def test_one_call_is_kept_for_the_delivery() -> None:
         "Three apples were found.",
         "",
         "- Not done (exhausted): write — the limit of model_calls for the run was reached",
+        "",
         "Next would be: write",
     ]
 
@@ -164,7 +166,7 @@ async def test_a_cancelled_run_needs_no_model() -> None:
     flow = await play(model, settings=Settings(), answers=["cancel"])
     model.assert_exhausted()
     assert flow.status == "cancelled"
-    assert flow.run.answer.startswith("Cancelled: the plan was not approved\n0 of 1 steps done.")
+    assert flow.run.answer.startswith("Cancelled: the plan was not approved\n\n0 of 1 steps done.")
 
 
 async def test_finishing_early_says_what_was_left_out() -> None:

@@ -21,8 +21,8 @@ async def test_a_person_is_asked_before_approved_steps_are_left_out() -> None:
     model.assert_exhausted()
     asked = flow.pauses[1]
     assert asked["question"] == (
-        "s1 says that the goal is reached: nothing else is needed\n"
-        "Go on with the rest of the plan, or leave it out?\n- s2: write it\n- s3: send it"
+        "s1 says that the goal is reached: nothing else is needed\n\n"
+        "Go on with the rest of the plan, or leave it out?\n\n- s2: write it\n- s3: send it"
     )
     assert asked["options"] == ["go on", "leave it out"]
     assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == ("partial", "finished_early")

@@ -175,7 +175,7 @@ def test_what_opens_a_pause_is_closed_once(kind: str) -> None:
     assert reopened([], pause) == pause
     assert reopened([opened], pause)["tool_call_id"] != "call_1"
     assert put_away({"pending": pause, "messages": [opened]})["messages"] != []
-    assert put_away({"messages": [opened]}) == {"pending": None, "messages": [], "steps": {}}
+    assert put_away({"messages": [opened]}) == {"pending": None, "messages": [], "steps": {}, "goal": ""}
 
 
 def test_asked_again_after_typing_opens_anew() -> None:

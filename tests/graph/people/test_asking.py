@@ -3,7 +3,7 @@
 import pytest
 
 from donewhen import Limits, Settings
-from donewhen.state.people.payloads import call_text, payload
+from donewhen.state.people.payloads import call_text, message_text, payload
 from donewhen.testing import answer, ask_user, call, decline, give_up, submit_plan
 from tests.flows import FREE, play, steps
 from tests.pauses import pending
@@ -101,7 +101,7 @@ async def test_a_granted_write_says_that_any_arguments_are_approved() -> None:
     flow = await play(
         model, [look, Outbox().tool()], effects={"look": "read", "send": "write"}, settings={}, answers=[back]
     )
-    assert "tools: look, send (any arguments)" in payload(flow.pauses[0])["action_requests"][0]["description"]
+    assert "tools: look, send (any arguments)" in message_text(flow.pauses[0])
     assert flow.values["approvals"][0]["decision"] == "approve"
 
 
@@ -121,8 +121,8 @@ async def test_the_runtime_speaks_the_language_of_the_goal() -> None:
     model = steps([step("s1")], {"s1": [give_up("die Platte ist voll")]}, deliver=[])
     goal = "Fasse die Verkäufe vom Oktober in einer Tabelle zusammen"
     flow = await play(model, settings={"on_failure": "ask"}, goal=goal, answers=["genehmigen", "aufhören"])
-    plan, failure = (payload(pause)["action_requests"][0]["description"] for pause in flow.pauses)
-    assert plan.startswith("Diesen Plan genehmigen, bearbeiten oder ablehnen?")
+    plan, failure = (message_text(pause) for pause in flow.pauses)
+    assert plan.endswith("Diesen Plan genehmigen, bearbeiten oder ablehnen?")
     assert "- fertig wenn: " in plan
     assert "Wie soll es weitergehen?\n\n1. neu planen\n2. noch einmal versuchen" in failure
     assert flow.status == "cancelled"

@@ -71,13 +71,13 @@ async def test_nothing_happens_before_an_interrupt_again() -> None:
     run = await agent.start("do it")
     for _ in range(2):
         told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
-        assert told == ["started", "waiting"]
+        assert told in (["started", "waiting"], ["started", "question", "waiting"])
     assert len(model.requests) == 1
     run = await agent.resume(run.thread_id, "approve")
     assert run.pending[0]["kind"] == "tool"
     for _ in range(2):
         told = [event["type"] async for event in agent.stream_resume(run.thread_id, {"nonsense": 1})]
-        assert told == ["started", "waiting"]
+        assert told in (["started", "waiting"], ["started", "question", "waiting"])
     assert len(model.requests) == 2
     assert outbox.sent == []
     run = await agent.resume(run.thread_id, "approve")

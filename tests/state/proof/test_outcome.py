@@ -82,9 +82,12 @@ def test_a_summary_counts_only_what_is_finished() -> None:
     text = summary(_receipt(ended("failed")), "The disk is full.")
     assert text.splitlines() == [
         "The disk is full.",
+        "",
         "1 of 2 steps done.",
+        "",
         "- Done: count — 3",
         "- Not done (failed): write — it failed",
+        "",
         "Next would be: write",
     ]
 
