@@ -7,6 +7,10 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN = {
+    "two_executors.py": ["the librarian asks: Papers on which topic?", "One paper more on tides"],
+    "a2a_agent.py": ["the archive asks: Of which year?", "completed: There were 12 storms in 1987."],
+    "profile_zh.py": ["退回：write what the user reads in this language: zh", "the profile forbids", "十月 1280.50"],
+    "many_tools.py": ["500 tools", "triage    15 tools", "completed: 7 parcels and 7 shifts."],
     "diamond.py": ["Both sources say 42."],
     "replanned.py": ["new step s3", "s1 done: 49.90 EUR", "s2 failed: sold out; instead: s3"],
 }
@@ -19,7 +23,7 @@ def test_every_example_is_run() -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_an_example_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """M3, M12: each example runs to its end without a key and prints what it is about."""
+    """M3, M5, M6, M8, M12: each example runs to its end without a key and prints what it is about."""
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     printed = capsys.readouterr().out
     for text in SHOWN[name]:
