@@ -89,11 +89,16 @@ class EffectLog:
         return list((await self.read(_same(effect)) or {}).get("keys", ()))
 
     async def intend(self, effect: "Effect") -> None:
-        """Write down of a write that there is one more of its like, and then that the call is about to be made."""
+        """Write down of a write that there is one more of its like, and then that the call is about to be made.
+
+        The last word is a read: a worker that was frozen here and lost its thread to another learns it before the call.
+        """
         known = await self.like(effect) if effect.kind == "write" else [effect.key]
         if effect.key not in known:
             await self.write(_same(effect), {"keys": [*known, effect.key]})
         await self.write(effect.key, _entry(self, effect, "intent"))
+        if effect.kind == "write" and not effect.keyed:
+            await self.read(effect.key)
 
     async def unaccounted(self, effect: "Effect") -> list[tuple[str, Json]]:
         """Writes of the same tool and arguments that nobody can account for, those of this dispatch first.
