@@ -20,7 +20,7 @@ from donewhen.state.errors import StorageError
 
 KEY = bytes(range(32))
 THREADS = ("one", "two")
-CELLS = (("checkpoints", "checkpoint"), ("checkpoints", "metadata"), ("writes", "value"), ("store", "value"))
+CELLS = (("checkpoints", "checkpoint"), ("checkpoints", "metadata"), ("writes", "value"), ("donewhen_threads", "info"))
 ENDS = ("noticed", "harmless", "undetected")
 WORDS = {"flip": "one bit flipped", "swap": "two values swapped", "gadget": "an object planted that would run code"}
 PLANTED = (("checkpoints", "checkpoint"), ("writes", "value"))
@@ -91,8 +91,8 @@ def flip(randoms: random.Random, cells: Sequence[tuple[str, str]] = CELLS) -> An
 
     def change(connection: sqlite3.Connection) -> None:
         table, column = randoms.choice(cells)
-        of_thread = f"prefix LIKE '%{THREADS[0]}'" if table == "store" else f"thread_id = '{THREADS[0]}'"
-        rows = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {of_thread} AND length({column}) > 0")
+        of_thread = f"thread_id = '{THREADS[0]}' AND length({column}) > 0"
+        rows = connection.execute(f"SELECT rowid, {column} FROM {table} WHERE {of_thread}")
         found = rows.fetchall()
         newer = max(randoms.random() for _ in range(3))  # what was written last is what a resume reads
         row, value = found[int(len(found) * newer)]

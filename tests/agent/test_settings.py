@@ -85,7 +85,7 @@ async def test_instructions_reach_every_model() -> None:
 
 
 async def test_what_a_goal_may_be() -> None:
-    """A1, U6: a text, content blocks, or messages; anything else, as a picture, is a GoalError and not ignored."""
+    """A1, U6: a text, content blocks, or messages; anything else is a GoalError and not ignored."""
     model = ScriptedModel(roles={"triage": lambda *_: answer("Hello.")})
     agent = Agent(model, storage="memory:")
     blocks = [{"type": "text", "text": "look at it"}]
@@ -97,7 +97,7 @@ async def test_what_a_goal_may_be() -> None:
     for none in (
         "",
         [],
-        [*blocks, {"type": "image", "url": "http://127.0.0.1/a.png"}],
+        [*blocks, {"type": "what", "url": "http://127.0.0.1/a.png"}],
         [("assistant", "Hello.")],
         [{"what": 1}],
     ):

@@ -30,6 +30,7 @@ from donewhen.testing import (
     answer,
     ask_user,
     call,
+    decline,
     fault,
     finish_step,
     give_up,
@@ -195,8 +196,8 @@ def test_out_of_budget_asks_and_delivers_what_there_is(shell: Shell) -> None:
 
 def test_a_failed_run(shell: Shell) -> None:
     """X09, D01: a step that gave up is not done, and the exit code says so."""
-    plans = [submit_plan([COUNT])]
-    with scripted(shell, strict=False, triage=plans, plan=plans, execute=[give_up("no folder")]):
+    plans = {"triage": [submit_plan([COUNT])], "plan": [decline("no folder", "There is no folder.")]}
+    with scripted(shell, strict=False, execute=[give_up("no folder")], **plans):
         result = shell.run("--yes", "--confirm", "never")
     assert result.exit_code == Exit.FAILED
     assert "failed" in result.stderr

@@ -274,7 +274,7 @@ async def test_long_steps_leave_out_their_oldest_rounds_as_wholes() -> None:
     count = 40
     replies = [reply(f"{n}", [call("look", what=f"{n} " * 300)]) for n in range(count)]
     model = one_step([*replies, finish_step("ok", "s1.40")], tools=["look"])
-    settings = {"confirm": "never", "transcript_chars": 20_000, "step_limits": {"rounds": 100}}
+    settings = {"confirm": "never", "transcript_chars": 20_000, "step_limits": {"rounds": 100}, "mode": "step"}
     flow = await play(model, [look], effects=READ, settings=settings)
     assert flow.status == "completed"
     starts = set()

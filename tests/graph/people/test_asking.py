@@ -83,8 +83,11 @@ async def test_plans_that_only_read_start_at_once(tools: list[str], asks: bool) 
     assert await one_write() == "tool"
 
 
+SHOWN = {"confirm": "writes", "mode": "step"}
+
+
 async def one_write() -> str:
-    flow = await play(sending(call("send", to="ann", text="hi")), [Outbox().tool()], settings={"confirm": "writes"})
+    flow = await play(sending(call("send", to="ann", text="hi")), [Outbox().tool()], settings=SHOWN)
     return str(flow.run.pending[0]["kind"])
 
 

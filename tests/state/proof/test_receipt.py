@@ -165,7 +165,13 @@ async def replanned(plan: list[Json], *answers: Any, confirm: str = "never") -> 
     rounds = {"s1": LOOKED, "s2": [give_up("no paper")], "s3": [finish_step("a text", "s3.result")]}
     scripted = steps([FIRST, FAILS], rounds, deliver=["All done, the report is written."], plan=[submit_plan(plan)])
     scripted.script.strict = False
-    flow = await play(scripted, [look], effects={"look": "read"}, answers=answers, settings={"confirm": confirm})
+    flow = await play(
+        scripted,
+        [look],
+        effects={"look": "read"},
+        answers=answers,
+        settings={"confirm": confirm, "on_question": "abort"},
+    )
     SHAPE.validate_python(flow.run.receipt, strict=True, extra="forbid")
     return flow.run
 
