@@ -97,7 +97,6 @@ async def test_what_a_goal_may_be() -> None:
     for none in (
         "",
         [],
-        [*blocks, {"type": "what", "url": "http://127.0.0.1/a.png"}],
         [("assistant", "Hello.")],
         [{"what": 1}],
     ):
