@@ -16,6 +16,7 @@ from donewhen.state.graph_state import Json, RunState
 from donewhen.state.language.texts import option_key
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
+from donewhen.state.people.grammar import JUDGEMENT
 from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
@@ -25,6 +26,10 @@ from donewhen.state.updates import applied, together
 from donewhen.state.values import flaw
 
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
+AGAIN = (
+    "“approve” is what was said to the pause before; from a second window it would be no answer to this question. "
+    "Answer it, or approve once more to leave it to the agent's judgement"
+)
 ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
 OVERDUE = {"overdue": True}
 """In place of an answer to what is open longer than `Settings.question_seconds`: the policy answers it."""
@@ -84,6 +89,8 @@ def _one(state: RunState, pause: Json | None, value: Any, deps: Deps, settings: 
         answer = read_answer(answer.answers.get(pause["id"]), pause)
     if not isinstance(answer, Answer):
         return str(answer)
+    if answer.text == JUDGEMENT and _approved_last(state) and not pause.get("problem"):
+        return AGAIN
     if answer.kind == "edit" and pause["kind"] == "tool":
         if unfit := flaw(answer.arguments):
             return f"the edited arguments cannot be stored: something {unfit}"
@@ -93,6 +100,11 @@ def _one(state: RunState, pause: Json | None, value: Any, deps: Deps, settings: 
         plan = edited_plan(state, pause, answer, deps, settings)
         return plan if isinstance(plan, str) else (pause, replace(answer, plan=plan), "user")
     return pause, answer, "user"
+
+
+def _approved_last(state: RunState) -> bool:
+    rows = state.get("approvals") or [{}]
+    return bool(rows[-1].get("decision") == "approve" and rows[-1].get("by") == "user")
 
 
 def _edited_problems(name: str, arguments: Json, deps: Deps) -> list[str]:

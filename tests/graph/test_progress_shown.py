@@ -128,3 +128,16 @@ async def test_other_words_after_stop_steer() -> None:
     assert out["outcome"]["text"] == "A drawing of seven apples."
     assert [row["status"] for row in out["outcome"]["receipt"]["steps"]] == ["done", "done"]
     model.assert_exhausted()
+
+
+async def test_a_second_approve_answers_no_question() -> None:
+    """W4, U4: from another tab, which still shows the plan, it is refused and said; once more, it is meant."""
+    approve = {"decisions": [{"type": "approve"}]}
+    model = steps(PLAN[:1], {"s1": [ask_user("Which apples?"), result("s1", "Seven.")]})
+    flow = await play(model, settings={"confirm": "always"}, answers=[approve, approve])
+    assert flow.status == "waiting"
+    assert "no answer to this question" in flow.run.problem
+    model = steps(PLAN[:1], {"s1": [ask_user("Which apples?"), result("s1", "Seven.")]})
+    assert (
+        await play(model, settings={"confirm": "always"}, answers=[approve, approve, approve])
+    ).status == "completed"
