@@ -3,6 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 GOAL ?= count the Python files, then total the amount in sales.csv by region, then write a report to report.md
 DIR ?=
+# Of make studio. RELOAD=1 restarts the server when Python files change, those that tools write included.
+HOST ?= 127.0.0.1
+PORT ?= 2024
+RELOAD ?=
 ARGS ?=
 SHOP := .demo/shop
 export GOAL DIR
@@ -34,9 +38,14 @@ run: .venv/ready ## run the main job, in a copy of examples/shop: make run GOAL=
 	@echo "Working in $${DIR:-$(SHOP), a fresh copy of examples/shop}" >&2
 	@$(BIN)/donewhen run "$$GOAL" --dir "$${DIR:-$(SHOP)}" $(ARGS)
 
-studio: .venv/ready-dev ## look at it in LangGraph Studio (langgraph dev on 127.0.0.1:2024)
-	@LANGGRAPH_STRICT_MSGPACK=true LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
-		$(BIN)/langgraph dev --host 127.0.0.1 --no-browser --n-jobs-per-worker 4
+studio: .venv/ready-dev ## look at it in LangGraph Studio: make studio HOST=127.0.0.1 PORT=2024 DIR=path RELOAD=1
+	@if [ -z "$$DIR" ]; then rm -rf $(SHOP) && mkdir -p $(SHOP) && cp -R examples/shop/. $(SHOP); fi
+	@$(BIN)/python -c 'import socket, sys; socket.socket().bind((sys.argv[1], int(sys.argv[2])))' $(HOST) $(PORT) 2>/dev/null || \
+		{ echo "Something listens on $(HOST):$(PORT) already; try: make studio PORT=2025"; exit 1; }
+	@echo "Tools work in $${DIR:-$(SHOP), a fresh copy of examples/shop}. Ready in some seconds; then open" >&2
+	@echo "https://smith.langchain.com/studio/?baseUrl=http://$(HOST):$(PORT)" >&2
+	@DONEWHEN_DIR="$${DIR:-$(SHOP)}" LANGGRAPH_STRICT_MSGPACK=true LANGGRAPH_CLI_NO_ANALYTICS=1 LANGSMITH_TRACING=false \
+		$(BIN)/langgraph dev --host $(HOST) --port $(PORT) --no-browser --n-jobs-per-worker 4 $(if $(RELOAD),,--no-reload)
 
 test: .venv/ready-dev ## all tests, as CI runs them
 	@$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -4,10 +4,11 @@ A subgraph is given what it works on by reference: its nodes see it beside what 
 """
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 
@@ -89,16 +90,31 @@ class Route(RunnableLambda[Any, Any]):
     end there silently when it is resumed (langgraph #8834).
     """
 
-    def __init__(self, route: Callable[..., Any], *, inside: bool = False) -> None:
-        super().__init__(route)
+    def __init__(self, route: Callable[..., Any], labels: Mapping[str, str], *, inside: bool = False) -> None:
+        super().__init__(route, name=route.__name__)
         self._route = route
+        self._labels = labels
         self._inside = inside
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self._route(_with_given(input, config) if self._inside else input)
+        found = self._route(_with_given(input, config) if self._inside else input)
+        return self._labels[found] if isinstance(found, str) else found
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
+
+
+def lead(
+    graph: StateGraph[Any, Any, Any, Any],
+    source: str,
+    route: Callable[..., Any],
+    labels: Mapping[str, str],
+    *,
+    inside: bool = False,
+) -> None:
+    """Draw the ways from a node, target → label, which the route, a function to a target or to Sends, takes."""
+    ways = {label: target for target, label in labels.items()}
+    graph.add_conditional_edges(source, Route(route, labels, inside=inside), ways)  # type: ignore[arg-type]
 
 
 class Subgraph(RunnableLambda[Any, Any]):

@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 
 from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
-from donewhen.graph.binding import Route, bound
+from donewhen.graph.binding import bound, lead
 from donewhen.graph.confirm import confirm
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
@@ -18,7 +18,16 @@ from donewhen.graph.execute import build_execute
 from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
-from donewhen.graph.routes import after_advance, after_ask_user, after_confirm, after_plan, after_receive, after_start
+from donewhen.graph.routes import (
+    after_advance,
+    after_ask_user,
+    after_confirm,
+    after_deliver,
+    after_execute,
+    after_plan,
+    after_receive,
+    after_start,
+)
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.graph_state import RunInput, RunOutput, RunState
@@ -74,16 +83,35 @@ def build_graph(
     graph.add_node("execute", build_execute(deps))
     graph.add_node("ask_user", bound(ask_user, deps))
     graph.add_node("deliver", bound(deliver, deps))
-    graph.add_conditional_edges(START, Route(after_start))
-    graph.add_conditional_edges("receive", Route(after_receive), ["plan", "confirm", "advance", "deliver"])
-    graph.add_conditional_edges("plan", Route(after_plan), ["ask_user", "confirm", "advance", "deliver"])
-    graph.add_conditional_edges("confirm", Route(after_confirm), ["confirm", "plan", "advance", "deliver"])
-    graph.add_conditional_edges(
-        "advance", Route(after_advance), ["execute", "ask_user", "confirm", "plan", "advance", "deliver"]
-    )
-    graph.add_edge("execute", "advance")
-    graph.add_conditional_edges("ask_user", Route(after_ask_user), ["ask_user", "plan", "advance", "deliver"])
-    graph.add_edge("deliver", END)
+    lead(
+        graph, START, after_start,
+        {"receive": "a request", "confirm": "a typed answer about the plan", "ask_user": "a typed answer"},
+    )  # fmt: skip
+    lead(
+        graph, "receive", after_receive,
+        {"plan": "plan it", "confirm": "it comes with a plan", "advance": "go on", "deliver": "no request"},
+    )  # fmt: skip
+    lead(
+        graph, "plan", after_plan,
+        {"confirm": "a plan", "ask_user": "a question", "advance": "approved by policy", "deliver": "an answer"},
+    )  # fmt: skip
+    lead(
+        graph, "confirm", after_confirm,
+        {"advance": "approved", "plan": "rejected", "confirm": "not understood", "deliver": "cancelled"},
+    )  # fmt: skip
+    lead(
+        graph, "advance", after_advance,
+        {
+            "execute": "ready steps", "ask_user": "a person is needed", "confirm": "the plan changed",
+            "plan": "plan anew", "advance": "look again", "deliver": "all is done, or cannot go on",
+        },
+    )  # fmt: skip
+    lead(graph, "execute", after_execute, {"advance": "ended, or waits"})
+    lead(
+        graph, "ask_user", after_ask_user,
+        {"advance": "a step goes on", "plan": "planning goes on", "ask_user": "not understood", "deliver": "ended"},
+    )  # fmt: skip
+    lead(graph, "deliver", after_deliver, {END: "one outcome"})
     return graph
 
 

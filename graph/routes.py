@@ -52,3 +52,13 @@ def after_advance(state: RunState) -> list[Send] | str:
     if running and not state.get("ending") and not state.get("pending"):
         return [Send("execute", {"id": id}) for id in running]
     return _on(state)
+
+
+def after_execute(state: RunState) -> Literal["advance"]:
+    """However a step left, what runs next is decided there."""
+    return "advance"
+
+
+def after_deliver(state: RunState) -> Literal["__end__"]:
+    """Only delivery ends a run."""
+    return "__end__"

@@ -17,13 +17,13 @@ class Limits(BaseModel):
     rounds: int | None = Field(default=None, ge=0, description="model decisions for steps")
     model_calls: int | None = Field(default=None, ge=0, description="requests that reached a model, retries included")
     tool_calls: int | None = Field(default=None, ge=0, description="calls of domain tools and of checks")
-    input_tokens: int | None = Field(default=None, ge=0)
+    input_tokens: int | None = Field(default=None, ge=0, description="what models read")
     cached_tokens: int | None = Field(default=None, ge=0, description="the part of input_tokens read from a cache")
-    output_tokens: int | None = Field(default=None, ge=0)
+    output_tokens: int | None = Field(default=None, ge=0, description="what they write")
     cost_usd: FiniteFloat | None = Field(default=None, ge=0, description="US dollars")
     active_seconds: FiniteFloat | None = Field(default=None, ge=0, description="work, not waiting for people")
     questions: int | None = Field(default=None, ge=0, description="questions put to a person")
-    replans: int | None = Field(default=None, ge=0)
+    replans: int | None = Field(default=None, ge=0, description="other plans after a failure")
 
 
 class MeterRow(TypedDict):

@@ -8,10 +8,11 @@ from pathlib import PurePath
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.ledger import Limits
+from donewhen.state.studio import with_nodes, with_prompts, without_blanks
 from donewhen.state.values import check_zone
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
@@ -28,15 +29,15 @@ Verification = Literal["claimed", "grounded", "judged"]
 class Profile(BaseModel):
     """Who the agent is for this run; shapes every prompt. Hard constraints are checked by code where they can be."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_prompts)
 
     name: str = Field(default="", description="what the agent calls itself")
     role: str = Field(default="", description="one sentence: who the agent is")
     backstory: str = Field(default="", description="where it comes from and what it knows, in a few sentences")
     instructions: str = Field(default="", description="how to work, in your own words and of any length")
-    goals: list[str] = []
+    goals: list[str] = Field(default=[], description="what it is after, in every request")
     tasks: list[str] = Field(default=[], description="what it is usually asked to do")
-    tone: str = ""
+    tone: str = Field(default="", description="how it speaks, such as “brief and friendly”")
     language: str = Field(default="", description="hard: of plan and speech, whatever `Settings.language` says")
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
     forbidden_tools: list[str] = Field(default=[], description="hard: never offered, never accepted in a plan")
@@ -50,7 +51,7 @@ class Profile(BaseModel):
 class Settings(BaseModel):
     """What one run may do and how it behaves. Every field has a default; `None` for a context means all defaults."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
 
     confirm: ConfirmPolicy = Field(
         default="always",
@@ -74,7 +75,7 @@ class Settings(BaseModel):
         default=25, ge=1, description="rounds after which a run of one step gets a plan of several; None: never"
     )
     plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, looks included")
-    max_steps: int = Field(default=20, ge=1, le=200)
+    max_steps: int = Field(default=20, ge=1, le=200, description="of a plan")
     max_corrections: int = Field(
         default=3, ge=1, le=10, description="unusable replies in a row before a phase or step fails"
     )
@@ -87,14 +88,14 @@ class Settings(BaseModel):
     on_question: Literal["wait", "default", "assume", "abort"] = Field(
         default="wait", description="what answers a question: a person, `default_answer`, an assumption, or nobody"
     )
-    default_answer: str = ""
+    default_answer: str = Field(default="", description="to every question, where `on_question` is default")
     question_seconds: float | None = Field(
         default=None,
         ge=0,
         description="a question or a budget open longer than this is answered by policy when the run is resumed",
     )
     deadline: str | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
-    profile: Profile = Profile()
+    profile: Profile = Field(default=Profile(), description="who the agent is, how it works, what it must not do")
     executor: str | None = Field(
         default=None,
         description="who works on steps that name nobody; a passthrough executor takes the goal, unplanned",
@@ -122,6 +123,11 @@ class Settings(BaseModel):
         default=200_000, ge=2_000, description="of a step's rounds in the prompt; beyond it the oldest whole rounds go"
     )
     tool_selection: int = Field(default=24, ge=1, description="tools shown to the planner, most relevant first")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _unset(cls, given: Any) -> Any:
+        return without_blanks(given)
 
     @field_validator("limits", "step_limits")
     @classmethod

@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from langgraph.graph import START, StateGraph
+from langgraph.graph import END, START, StateGraph
 
-from donewhen.graph.binding import Route, Subgraph, bound_inside
+from donewhen.graph.binding import Subgraph, bound_inside, lead
 from donewhen.graph.context import Deps
 from donewhen.graph.execute.act import act
 from donewhen.graph.execute.decide import decide
@@ -34,12 +34,15 @@ def build_execute(deps: Deps) -> Subgraph:
     graph.add_node("decide", bound_inside(decide, deps))
     graph.add_node("act", bound_inside(act, deps))
     graph.add_node("goal_check", bound_inside(goal_check, deps))
-    graph.add_conditional_edges(START, Route(after_dispatch, inside=True))
-    graph.add_conditional_edges("delegate", Route(after_delegate, inside=True))
-    graph.add_conditional_edges("decide", Route(after_decide, inside=True))
-    graph.add_conditional_edges("act", Route(after_work, inside=True))
-    graph.add_conditional_edges("goal_check", Route(after_work, inside=True))
-    return Subgraph(graph.compile(), for_step)
+    left, more = {END: "ended, or waits"}, {"decide": "next round"}
+    begin = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
+    lead(graph, START, after_dispatch, {**begin, "decide": "a round"}, inside=True)
+    lead(graph, "delegate", after_delegate, {"goal_check": "its word is the result", **more, **left}, inside=True)
+    decided = {"act": "calls", "goal_check": "claims to be done", **more, **left}
+    lead(graph, "decide", after_decide, decided, inside=True)
+    lead(graph, "act", after_work, {**more, **left}, inside=True)
+    lead(graph, "goal_check", after_work, {"decide": "not proven", END: "proven, or waits"}, inside=True)
+    return Subgraph(graph.compile(name="step"), for_step)
 
 
 def after_delegate(state: Step) -> Literal["decide", "goal_check", "__end__"]:

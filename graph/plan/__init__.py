@@ -2,9 +2,9 @@
 
 from typing import Literal
 
-from langgraph.graph import START, StateGraph
+from langgraph.graph import END, START, StateGraph
 
-from donewhen.graph.binding import Route, Subgraph, bound_inside
+from donewhen.graph.binding import Subgraph, bound_inside, lead
 from donewhen.graph.context import Deps
 from donewhen.graph.given import for_planning
 from donewhen.graph.plan.look import look
@@ -19,11 +19,13 @@ def build_plan(deps: Deps) -> Subgraph:
     graph.add_node("triage", bound_inside(triage, deps))
     graph.add_node("draft", bound_inside(draft, deps))
     graph.add_node("look", bound_inside(look, deps))
-    graph.add_conditional_edges(START, Route(first_phase, inside=True))
-    graph.add_conditional_edges("triage", Route(after_triage, inside=True))
-    graph.add_conditional_edges("draft", Route(after_draft, inside=True))
-    graph.add_conditional_edges("look", Route(after_look, inside=True))
-    return Subgraph(graph.compile(), for_planning)
+    more, looks = "not decided yet", "wants to see something"
+    lead(graph, START, first_phase, {"triage": "quick", "draft": "careful"}, inside=True)
+    decided = {"triage": more, "draft": "worth a careful plan", "look": looks, END: "decided"}
+    lead(graph, "triage", after_triage, decided, inside=True)
+    lead(graph, "draft", after_draft, {"draft": more, "look": looks, END: "decided"}, inside=True)
+    lead(graph, "look", after_look, {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"}, inside=True)
+    return Subgraph(graph.compile(name="planning"), for_planning)
 
 
 def first_phase(state: Planning) -> Literal["triage", "draft"]:

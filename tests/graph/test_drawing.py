@@ -43,6 +43,15 @@ def test_every_edge_of_the_design_is_drawn() -> None:
     }
 
 
+def test_every_edge_says_when_it_is_taken() -> None:
+    """U7: Studio shows a label at each of them, in subgraphs too."""
+    drawn = build_graph(ScriptedModel()).compile().get_graph(xray=1)
+    silent = {(e.source, e.target) for e in drawn.edges if not e.data and ":" not in e.source + e.target}
+    assert silent == set()
+    inner = [e for e in drawn.edges if e.source.partition(":")[0] == e.target.partition(":")[0] in ("plan", "execute")]
+    assert all(e.data for e in inner)
+
+
 def test_without_credentials_everything_but_a_call_works() -> None:
     """P19: without a key, import, build, drawing and the listing of threads work; nothing is connected to."""
     agent = Agent(config=read_config(KEYLESS))

@@ -1,0 +1,40 @@
+"""Settings as LangGraph Studio shows them: fields at the node they are about, prompts in an editor, blanks as unset."""
+
+from collections.abc import Mapping
+from typing import Any
+
+NODES = {
+    "receive": ("mode", "executor", "output_schema", "timezone", "deadline"),
+    "plan": ("plan_rounds", "max_steps", "max_corrections", "tool_selection", "profile", "language"),
+    "confirm": ("confirm",),
+    "advance": ("limits", "max_parallel", "on_failure", "on_exhausted", "promote_rounds"),
+    "execute": (
+        *("profile", "approvals", "verification", "step_limits", "max_refusals", "max_corrections"),
+        *("tool_seconds", "observation_chars", "transcript_chars"),
+    ),
+    "ask_user": ("on_question", "default_answer", "question_seconds"),
+    "deliver": ("profile", "language"),
+}
+"""Node → settings that are about it; what is about all models stands at none."""
+PROMPTS = ("instructions", "role", "backstory")
+"""Of the profile: texts that stand in prompts as they are."""
+
+
+def with_nodes(schema: dict[str, Any]) -> None:
+    """Say in the schema of the settings at which nodes each field stands."""
+    for name, field in schema["properties"].items():
+        if nodes := [node for node, names in NODES.items() if name in names]:
+            field["langgraph_nodes"] = nodes
+
+
+def with_prompts(schema: dict[str, Any]) -> None:
+    """Say in the schema of the profile which texts are prompts."""
+    for name in PROMPTS:
+        schema["properties"][name] |= {"langgraph_type": "prompt", "langgraph_nodes": ["plan", "execute", "deliver"]}
+
+
+def without_blanks(given: Any) -> Any:
+    """What was given without the fields that a form sends empty."""
+    if not isinstance(given, Mapping):
+        return given
+    return {key: without_blanks(value) for key, value in given.items() if value != ""}
