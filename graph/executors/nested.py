@@ -133,6 +133,8 @@ class Corner(BaseCheckpointSaver[Any]):
     def _watched(self) -> Iterator[None]:
         try:
             yield
+        except (TypeError, ValueError, NotImplementedError):  # what cannot be stored is the agent's own affair
+            raise
         except Exception as error:
             self._fault = error
             raise

@@ -11,6 +11,7 @@ from typing import Any
 from donewhen.state.graph_state import Json
 
 QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
+QUESTION_CHARS = 20_000
 
 
 def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Json]:
@@ -28,6 +29,8 @@ def _asks(id: str, value: Any) -> list[Json]:
     described = next((text for text in texts if isinstance(text, str) and text.strip()), "")
     if isinstance(actions, list) and actions and isinstance(actions[0], Mapping):
         described = str(actions[0].get("description") or described)
+        plan = str((actions[0].get("args") or {}).get("plan") or "")
+        described = described if plan.strip() in described else f"{described}\n\n{plan}"
     options = value.get("options")
     given = [str(each) for each in options] if isinstance(options, list) else []
     return [_question(id, described or json.dumps(dict(value), ensure_ascii=False, default=str), given)]
@@ -38,7 +41,7 @@ def _is_action(action: Any) -> bool:
 
 
 def _question(id: str, text: str, options: Sequence[str] = ()) -> Json:
-    return {"id": id, "kind": "question", "question": text.strip()[:4000], "options": list(options)}
+    return {"id": id, "kind": "question", "question": text.strip()[:QUESTION_CHARS], "options": list(options)}
 
 
 def _review(id: str, action: Mapping[str, Any]) -> Json:
@@ -47,7 +50,7 @@ def _review(id: str, action: Mapping[str, Any]) -> Json:
     return {
         "id": id,
         "kind": "tool",
-        "question": str(action.get("description") or "")[:4000],
+        "question": str(action.get("description") or "")[:QUESTION_CHARS],
         "options": ["approve", "edit", "reject"],
         "tool": str(action.get("name") or action.get("action")),
         "arguments": dict(arguments) if isinstance(arguments, Mapping) else {},

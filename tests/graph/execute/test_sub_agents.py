@@ -8,13 +8,13 @@ from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor, Executors, build_graph
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.leg import Leg
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, call, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
 from tests.flows import FREE, one_step, play, requests, steps, unfenced
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
@@ -341,6 +341,88 @@ async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
         assert done == ["first", "second", "second"]
     await nested.work(sub, replace(leg, key="k2", first="k2"))
     assert done[3:] == ["first", "second"]
+
+
+async def test_what_it_cannot_store_is_its_own_failure() -> None:
+    """X07, X17: a state that no checkpoint can hold fails the executor, and not the run, again and again."""
+
+    class Live:
+        """Not for any checkpoint."""
+
+    class Odd(MessagesState):
+        live: Any
+
+    def opens(state: Odd) -> dict[str, Any]:
+        return {"live": Live()}
+
+    graph = StateGraph(Odd).add_node("opens", opens).add_node("asks", asks)
+    sub = graph.add_edge(START, "opens").add_edge("opens", "asks").compile()
+    model = one_step([give_up("it failed")], executor="agent", deliver=[])
+    flow = await play(model, executors={"agent": sub}, settings={**FREE, "on_failure": "deliver"})
+    assert flow.status == "failed"
+    assert "not msgpack serializable" in flow.journal[0]["text"]
+
+
+async def test_questions_side_by_side_are_all_asked() -> None:
+    """M5, C06: two branches of the sub-agent ask at once; one pause at a time, each answer to its own."""
+
+    def left(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"left {interrupt('Left?')}")]}
+
+    def right(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"right {interrupt('Right?')}")]}
+
+    graph = StateGraph(MessagesState).add_node("left", left).add_node("right", right)
+    sub = graph.add_edge(START, "left").add_edge(START, "right").compile()
+    answers = [lambda pause: pause["question"].strip("?").lower()[0]] * 2
+    flow = await play(
+        one_step([finish_step("right r", ("s1.3", "right r"))], executor="agent"),
+        executors={"agent": sub},
+        answers=answers,
+    )
+    assert flow.status == "completed"
+    assert sorted(pause["question"] for pause in flow.pauses) == ["Left?", "Right?"]
+    said = [row["text"] for row in flow.run.receipt["steps"][0]["transcript"]]
+    assert sorted(said) == ["left l", "right r"]
+
+
+async def test_where_nobody_answers_it_is_told_so() -> None:
+    """C07, M5: the run's policy answers a sub-agent's question too, and the receipt says that nobody did."""
+    model = one_step([finish_step("three papers", ("s1.3", "three papers"))], executor="agent")
+    flow = await play(model, executors={"agent": graph_of(asks)}, settings={**FREE, "on_question": "assume"})
+    assert flow.pauses == []
+    assert flow.status == "completed"
+    assert "Nobody answers" in flow.journal[2]["text"]
+    assert [row["by"] for row in flow.run.receipt["questions"]] == ["policy", "policy"]
+
+
+async def test_another_request_takes_the_place_of_one_that_asked() -> None:
+    """M5: what the sub-agent asked in a request that was put away does not block the next one."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "do it", "executor": "agent"}])] * 2,
+            "execute": {"s1": [finish_step("three papers", ("s1.3", "three papers"))]},
+        }
+    )
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(asks)}, settings=FREE)
+    run = await agent.start("Find papers", thread_id="t")
+    assert run.pending[0]["question"] == "Which field?"
+    run = await agent.start("Find others", thread_id="t", restart=True)
+    for answer in ("physics", "2025"):
+        assert run.status == "waiting"
+        run = await agent.resume(run, answer)
+    assert run.status == "completed"
+
+
+def test_without_await_too() -> None:
+    """M5: LangGraph's synchronous verbs: the same pause, the same answer."""
+    model = one_step([finish_step("three papers", ("s1.3", "three papers"))], executor="agent")
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(asks)}, settings=FREE)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    asked = agent.graph.invoke({"messages": [("user", "go")]}, config)
+    assert asked["__interrupt__"][0].value["question"] == "Which field?"
+    agent.graph.invoke(Command(resume="physics"), config)
+    assert agent.graph.invoke(Command(resume="2025"), config)["outcome"]["status"] == "completed"
 
 
 class Forgets(InMemoryStore):
