@@ -133,10 +133,12 @@ class ExecutorTools:
 
     async def _work(self, leg: Leg, config: RunnableConfig) -> tuple[Any, Json]:
         """Apart from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
+        # By `run_id` LangGraph would take a new brief in the same run of a server for going on with the one before.
+        metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != "run_id"}
         apart: RunnableConfig = {
             "callbacks": config.get("callbacks"),
             "tags": config.get("tags") or [],
-            "metadata": config.get("metadata") or {},
+            "metadata": metadata,
             "configurable": {},
         }
         with set_config_context(apart) as context:

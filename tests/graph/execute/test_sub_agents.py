@@ -139,6 +139,22 @@ async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_requ
     await agent.delete("t")
 
 
+async def test_two_briefs_in_one_run_of_a_server_are_two() -> None:
+    """M5: a server puts its `run_id` into the metadata, by which LangGraph would not take a second brief at all."""
+
+    def counts(state: MessagesState) -> dict[str, Any]:
+        heard = sum(isinstance(message, HumanMessage) for message in state["messages"])
+        return {"messages": [AIMessage(f"three papers, {heard} briefs")]}
+
+    proofs = {id: [finish_step("three papers", (f"{id}.1", "three papers"))] for id in ("s1", "s2")}
+    model = steps([{"content": "find", "executor": "agent"}, {"content": "sort", "executor": "agent"}], proofs)
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(counts)}, settings=FREE)
+    run = await agent.start("Find papers", config={"metadata": {"run_id": "r1"}})
+    assert run.status == "completed"
+    journal = (await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})).values["journal"]
+    assert [e["text"] for e in journal if e["tool"]] == ["three papers, 1 briefs", "three papers, 2 briefs"]
+
+
 async def test_its_transcript_and_its_spend_come_back() -> None:
     """M5, R05: the receipt shows what was said in there, in short, and the step's spend counts its model calls."""
     inner = ScriptedModel([reply("Looking.", usage={"input_tokens": 10, "output_tokens": 2}), reply("three papers")])
