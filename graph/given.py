@@ -14,6 +14,7 @@ from donewhen.state.plan.plan import ancestors, step_of
 from donewhen.state.plan.planning import planning_given
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import Made, visible_to
+from donewhen.state.proof.outcome import FINAL
 from donewhen.state.settings import Settings
 
 
@@ -47,6 +48,7 @@ def for_step(run: Json, sent: Json, settings: Settings) -> Json:
         "brief": step_brief(run, step, record.get("today") or settings.today),
         "attachments": list(run.get("attachments") or ()),
         "promotable": promotable(run, id, settings),
+        "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),
         "known": visible_to(journal, {id, PLANNING, *ancestors(plan, id), *gone}),
         "asked": [entry for entry in journal if entry["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},

@@ -194,6 +194,8 @@ class Step(StepStored, total=False):
     """What the approved plan allows this step to call without asking."""
     promotable: list[str]
     """For what the step leaves so that the run gets a plan: see `state/plan/modes.py`."""
+    last: bool
+    """Whether no other step of the plan is left."""
     brief: str
     attachments: list[Json]
     known: list[Json]

@@ -19,6 +19,7 @@ LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
 SCHEMA_CHARS = 50_000
 """Of an output schema; it stands in prompts."""
+PROMOTE_ROUNDS = 25
 ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """What models are asked for."""
 ConfirmPolicy = Literal["always", "writes", "complex", "never"]
@@ -72,7 +73,10 @@ class Settings(BaseModel):
         description="how much is made of a request; auto: what it takes, as the planner sees it",
     )
     promote_rounds: int | None = Field(
-        default=25, ge=1, description="rounds after which a run of one step gets a plan of several; None: never"
+        default=None,
+        ge=1,
+        description="rounds after which a run of one step gets a plan of several; None: 25, or never where "
+        "step_limits say how many rounds a step may take",
     )
     plan_rounds: int = Field(default=12, ge=1, le=100, description="model decisions per planning, looks included")
     max_steps: int = Field(default=20, ge=1, le=200, description="of a plan")
@@ -186,6 +190,12 @@ class Settings(BaseModel):
         """The date, for prompts: in the user's time zone, which it then names, else in UTC."""
         zone = f" ({self.timezone})" if self.timezone else ""
         return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%Y-%m-%d}{zone}"
+
+    @property
+    def most_alone(self) -> int | None:
+        """The rounds after which a run of one step gets a plan of several; None: never."""
+        limited = "step_limits" in self.model_fields_set and "rounds" in self.step_limits.model_fields_set
+        return self.promote_rounds if limited or self.promote_rounds is not None else PROMOTE_ROUNDS
 
     def late(self, now: datetime | None = None) -> bool:
         """Whether the deadline has passed."""

@@ -72,7 +72,8 @@ def _calculate() -> BaseTool:
 def _run_command(root: Root, programs: Programs) -> BaseTool:
     metadata = {"effect": "write", "seconds": "timeout"}
     tool = _structured(run_command, (root, programs), metadata, stoppable=True)
-    tool.description += f" Allowed: {', '.join(sorted(programs.found))}."
+    first, rest = tool.description.split(". ", 1)  # planners see the first sentence
+    tool.description = f"{first}; allowed: {', '.join(sorted(programs.found))}. {rest}"
     return tool
 
 

@@ -1,5 +1,6 @@
 """The decide node: one model call, one round, one checkpoint. It reads the reply; the next node acts on it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -50,14 +51,14 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     if key := exhausted(left):
         return leave(state, runtime, {"status": "ready", "code": f"allowance:{key}"})
     if _too_long(state, settings):
-        reason = f"not done after {settings.promote_rounds} rounds"
+        reason = f"not done after {settings.most_alone} rounds"
         return leave(state, runtime, {"status": "failed", "code": f"{PROMOTED}rounds", "reason": reason})
     toolbox = deps.tools_for(state["step"].get("executor"), settings)
     task = "" if state["record"].get("answers") else str(state["record"].get("task") or "")
     voice = Voice(runtime, state["step"]["id"], task=task, inside=True)
     offer = await offered_to_step(deps, settings, state["step"], state["record"])
     legal = offer.legal(EXECUTE)
-    tools = [*control_tools(legal), *toolbox.openai(offer.bound)]
+    tools = [*control_tools(_control(legal, state)), *toolbox.openai(offer.bound)]
     reply = await ask(deps, settings, await _question(state, runtime, deps, tools, left, voice))
     spent = add(reply.spent, {"rounds": 1})
     charged(runtime, state["step"]["id"], spent)
@@ -70,7 +71,8 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         ):  # with more to spend, or more time, it would have been asked again
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
-    outcome = read(reply.message, legal, toolbox, printed=not called_natively(rounds_of(state)))
+    said, printed = state["record"].get("said", ""), not called_natively(rounds_of(state))
+    outcome = read(reply.message, legal, toolbox, printed=printed, result=said)
     if reply.speech:
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
@@ -86,7 +88,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
 
 def _too_long(state: Step, settings: Settings) -> bool:
     """Whether the one step of a run takes so many rounds that the run should have a plan."""
-    most = settings.promote_rounds
+    most = settings.most_alone
     return most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most
 
 
@@ -112,6 +114,12 @@ async def _question(
         voice.stalled,
         place={"step": step["id"], "round": state["record"]["rounds"] + 1},
     )
+
+
+def _control(legal: Sequence[str], state: Step) -> list[str]:
+    """The decisions on offer. Ending the task says no more than finishing its last step (K1); it stays legal."""
+    common = [name for name in legal if name != "finish_task"]
+    return common if state.get("last") else [*common, "finish_task"]
 
 
 def _running_out(left: Amounts) -> list[HumanMessage]:

@@ -40,7 +40,9 @@ async def _held(claim: Json, state: Step, runtime: Runtime[Settings], config: Ru
     claims = read_claims(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, "Send the goal_check again."))]
-        return corrected(state, runtime, "; ".join(claims), messages, {}, {"claim": None})
+        return corrected(
+            state, runtime, "; ".join(claims), messages, {}, {"claim": None, "said": claim["arguments"]["result"]}
+        )
     inquiry = Inquiry(site, claim, criteria, claims, await seen_by(site, claim, claims))
     inquiry.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
     inquiry.judged = dict(record.get("judged") or {})
@@ -77,6 +79,7 @@ def _change(inquiry: Inquiry) -> Json:
     return {
         "observed": inquiry.record["observed"] + len(inquiry.checks),
         "claim": None,
+        "said": inquiry.claim["arguments"]["result"],
         "verdicts": [v for _, v in sorted(inquiry.verdicts.items())],
         "standing": stands,
         "judged": inquiry.judged,
@@ -91,6 +94,7 @@ def _refused(inquiry: Inquiry, bad: Sequence[Json]) -> Step:
     before = inquiry.record.get("imprecise") or {}
     change = {**_change(inquiry), "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}}}
     stands = f" What is said of criterion {', '.join(change['standing'])} stands." if change["standing"] else ""
+    stands += " So does its result: leave it out unless it changes."
     then = f"Work on what is missing, then finish_step again, or give_up.{stands}"
     if len(forms) == len(told):
         return _sent_back(inquiry, problems, then, change)
@@ -145,6 +149,6 @@ async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
     done = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = inquiry.claim.get("said")
     messages = [_answer(inquiry.claim, "Accepted.")]
-    change = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}}
+    change = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}, "said": ""}
     left = leave(state, site.runtime, change, messages, site.spent)
     return {"journal": [*inquiry.checks, entry], "spent": site.spent, **left}

@@ -85,11 +85,12 @@ class _Call:
 
 
 def read(
-    message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True
+    message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True, result: str = ""
 ) -> Decision | Unusable:
     """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called.
 
     `printed`: whether a decision may stand in the text, as it may with models that made no tool call so far.
+    `result`: of a claim that was sent back; it stands where a claim names none.
     """
     text = whole(str(message.text))
     calls, speech, problems = _native(message), prose(text, None), []
@@ -106,6 +107,8 @@ def read(
     if problems:
         return Unusable(problems, speech, printed=not native)
     for call in calls:
+        if result and call.name in CLAIMS and isinstance(call.args, Mapping) and not call.args.get("result"):
+            call.args = {**call.args, "result": result}
         _check(call, legal, toolbox, speech)
     if calls:
         speech = "\n".join(filter(None, [speech, *(call.spoken for call in calls if call.spoken not in speech)]))

@@ -33,6 +33,7 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
         "code": "",
         "verdicts": [],
         "standing": {},
+        "said": "",
         "imprecise": {},
         "judged": {},
         "unconfirmed": [],

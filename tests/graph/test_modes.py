@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Executor, Settings
+from donewhen import Executor, Limits, Settings
 from donewhen.testing import ScriptedModel, answer, call, decline, finish_step, give_up, observed, submit_plan
 from tests.flows import Flow, play, requests, say_done, steps, unfenced
 
@@ -28,7 +28,7 @@ def modes(flow: Flow) -> list[tuple[str, str]]:
     """What was chosen, by whom: the same in the receipt and as events."""
     assert flow.run.receipt is not None
     rows = flow.run.receipt["modes"]
-    told = [{key: value for key, value in event.items() if key != "type"} for event in flow.told("mode")]
+    told = [{key: event[key] for key in ("mode", "by", "reason")} for event in flow.told("mode")]
     assert told == rows
     return [(row["mode"], row["by"]) for row in rows]
 
@@ -107,11 +107,20 @@ async def test_a_plan_of_several_steps_is_not_promoted() -> None:
     assert modes(await play(two, TOOLS, effects=EFFECTS, settings=Settings(promote_rounds=1, confirm="never"))) == [
         ("plan", "triage")
     ]
-    for settings in (Settings(mode="step", promote_rounds=1), Settings(promote_rounds=None)):
+    for settings in (Settings(mode="step", promote_rounds=1), Settings(step_limits=Limits(rounds=40))):
         free = settings.model_copy(update={"confirm": "never"})
         one = await play(steps([ONE], {"s1": list(looks)}), TOOLS, effects=EFFECTS, settings=free)
         assert one.status == "completed"
         assert len(modes(one)) == 1
+
+
+@pytest.mark.parametrize(("limits", "modes_of_it"), [({}, 2), ({"step_limits": {"rounds": 30}}, 1)])
+async def test_one_step_has_rounds_enough_by_default(limits: Any, modes_of_it: int) -> None:
+    """P21: 25 rounds, unless somebody said how many a step may take."""
+    looks = [call("look", x=str(number)) for number in range(25 if not limits else 26)]
+    model = promoted([*looks, *([finish_step("x", "s1.1")] if limits else [])], *([] if limits else [THEN]), **WORK)
+    flow = await play(model, TOOLS, effects=EFFECTS, settings={"confirm": "never", **limits})
+    assert (flow.status, len(modes(flow))) == ("completed", modes_of_it)
 
 
 async def test_one_step_that_fails_twice_becomes_a_plan() -> None:

@@ -113,7 +113,7 @@ class ProgramEnd:
 def run_command(
     root: Root, programs: Programs, command: CommandLine, timeout: Seconds = 60, *, stop: threading.Event | None = None
 ) -> str:
-    """Run one program, without a shell, in the workspace folder. Returns exit_code, stdout and stderr.
+    """Run a program in the workspace folder, without a shell. Returns exit_code, stdout and stderr.
 
     What it leaves running in the background is ended with it.
     """

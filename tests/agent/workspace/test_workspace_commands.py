@@ -40,7 +40,7 @@ def test_an_allowed_program_runs_in_the_workspace(tmp_path: Path) -> None:
         "stdout": f"{tmp_path}\n",
         "stderr": "错误\n",
     }
-    assert "Allowed: echo, " in command_tool(tmp_path).description
+    assert "; allowed: echo, " in command_tool(tmp_path).description
 
 
 def test_nothing_goes_through_a_shell(tmp_path: Path) -> None:

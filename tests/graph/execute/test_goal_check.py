@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent
-from donewhen.testing import call, criterion, finish_step, recall, reply
+from donewhen.testing import call, criterion, finish_step, finish_task, recall, reply
 from tests.flows import last_told, one_step, play, requests, say_done, steps
 
 EFFECTS: dict[str, Any] = {"read": "read", "count": "read", "write": "idempotent", "broken": "read"}
@@ -280,3 +280,27 @@ async def test_quotes_from_what_was_recalled_hold() -> None:
     model.assert_exhausted()
     assert flow.status == "completed"
     assert "<goal> Needle" in last_told(model)
+
+
+async def test_a_result_that_was_sent_stands() -> None:
+    """K1, V02: after a correction only what did not hold is sent again; the result is not written twice."""
+    criteria = ["a was seen", "b was seen"]
+    again = call("finish_step", goal_check=[criterion(2, "s1.1")])
+    first = finish_step("a and b", goal_check=[criterion(1, "s1.1"), criterion(2, "s9.9")])
+    model = one_step([call("read", path="ab"), first, again], done_when=criteria, tools=["read"])
+    flow = await play(model, Files(ab="a, b").tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert "So does its result: leave it out" in last_told(model)
+    assert (flow.status, flow.run.answer) == ("completed", "a and b")
+
+
+async def test_ending_the_task_is_offered_where_steps_are_left() -> None:
+    """K1: `finish_task` beside `finish_step` only while it says more; where it is not offered it is still legal."""
+    work = {"s1": [finish_step("x", "s1.result")], "s2": [finish_task("y", "s2.result", reason="all of it")]}
+    model = steps(["a", "b"], work)
+    flow = await play(model)
+    model.assert_exhausted()
+    offered = {request.step: request.tool_names for request in model.requests if request.role == "execute"}
+    assert "finish_task" in offered["s1"]
+    assert "finish_task" not in offered["s2"]
+    assert flow.status == "completed"
