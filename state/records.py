@@ -156,7 +156,7 @@ class StepRecord(TypedDict, total=False):
     questions: int
     result: str
     """In the model's words, once it is done."""
-    said: str
+    draft: str
     """The result that was sent with a claim that did not hold; it stands until another one is sent."""
     reason: str
     """Why it ended otherwise, for people; `code` for programs."""

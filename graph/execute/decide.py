@@ -71,8 +71,8 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
         ):  # with more to spend, or more time, it would have been asked again
             change = {"status": "ready", "code": f"allowance:{key}"}
         return {"spent": spent, **leave(now, runtime, change, spent=spent)}
-    said, printed = state["record"].get("said", ""), not called_natively(rounds_of(state))
-    outcome = read(reply.message, legal, toolbox, printed=printed, result=said)
+    draft, printed = state["record"].get("draft", ""), not called_natively(rounds_of(state))
+    outcome = read(reply.message, legal, toolbox, printed=printed, result=draft)
     if reply.speech:
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)

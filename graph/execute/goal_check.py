@@ -41,7 +41,7 @@ async def _held(claim: Json, state: Step, runtime: Runtime[Settings], config: Ru
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, "Send the goal_check again."))]
         return corrected(
-            state, runtime, "; ".join(claims), messages, {}, {"claim": None, "said": claim["arguments"]["result"]}
+            state, runtime, "; ".join(claims), messages, {}, {"claim": None, "draft": claim["arguments"]["result"]}
         )
     inquiry = Inquiry(site, claim, criteria, claims, await seen_by(site, claim, claims))
     inquiry.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
@@ -79,7 +79,7 @@ def _change(inquiry: Inquiry) -> Json:
     return {
         "observed": inquiry.record["observed"] + len(inquiry.checks),
         "claim": None,
-        "said": inquiry.claim["arguments"]["result"],
+        "draft": inquiry.claim["arguments"]["result"],
         "verdicts": [v for _, v in sorted(inquiry.verdicts.items())],
         "standing": stands,
         "judged": inquiry.judged,
@@ -149,6 +149,6 @@ async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
     done = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = inquiry.claim.get("said")
     messages = [_answer(inquiry.claim, "Accepted.")]
-    change = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}, "said": ""}
+    change = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}, "draft": ""}
     left = leave(state, site.runtime, change, messages, site.spent)
     return {"journal": [*inquiry.checks, entry], "spent": site.spent, **left}

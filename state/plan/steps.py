@@ -33,7 +33,7 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
         "code": "",
         "verdicts": [],
         "standing": {},
-        "said": "",
+        "draft": "",
         "imprecise": {},
         "judged": {},
         "unconfirmed": [],
