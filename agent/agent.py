@@ -94,7 +94,7 @@ class Agent(Standing):
             memory=memory,
             embeddings=embeddings,
         )
-        self._compiled: Compiled = self._builder(executors=self.executors).compile()
+        self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
         self._of_threads: dict[str, Compiled] = {}
         """Graphs with the tools that were given to a run."""
         self._sessions: set[Session] = set()

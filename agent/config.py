@@ -35,6 +35,8 @@ class Config:
     """OPENAI_API_KEY."""
     base_url: str | None = None
     """OPENAI_BASE_URL: any server that speaks OpenAI's protocol."""
+    log: str = ""
+    """DONEWHEN_LOG: `json`, `text`, a level, or both as `json:debug`; nothing is logged by itself."""
     key: bytes | None = field(default=None, repr=False)
     """DONEWHEN_KEY, 16, 24 or 32 bytes in hex (or 16 or 32 in base64): what is stored is encrypted with it."""
     folder: str = "."
@@ -78,6 +80,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         storage=(get("DONEWHEN_STORAGE") or "").strip() or _default_storage(get("XDG_STATE_HOME")),
         api_key=api_key,
         base_url=base_url,
+        log=(get("DONEWHEN_LOG") or "").strip(),
         key=_read_key(get("DONEWHEN_KEY")),
         folder=get("DONEWHEN_DIR") or ".",
         commands=tuple(_items(get("DONEWHEN_COMMANDS"))),

@@ -287,5 +287,5 @@ def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | N
     given: RunnableConfig = config or {}
     kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
     own = {"thread_id": thread_id, "__pregel_strict_resume": True, **({PRESENT: form} if form else {})}
-    metadata = {"session_id": thread_id, **(given.get("metadata") or {})}
+    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
     return {**given, "configurable": {**kept, **own}, "metadata": metadata}

@@ -24,6 +24,7 @@ from langgraph_sdk import Auth
 
 from donewhen.agent.a2a import connected
 from donewhen.agent.config import DEMO, read_config
+from donewhen.agent.logs import set_up
 from donewhen.agent.models import ModelSource, Prices
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
@@ -32,6 +33,7 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.settings import confined, merged, read_settings
 
 _config = read_config()
+set_up(_config.log)
 _pinned = merged(read_settings({"profile": _config.profile} if _config.profile else {}), _config.settings)
 _models = ModelSource(_config.model or DEMO, config=_config)
 _log = logging.getLogger("donewhen.server")

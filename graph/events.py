@@ -1,5 +1,6 @@
 """Telling what happens, on LangGraph's custom stream. Nothing depends on anybody listening."""
 
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,13 @@ from donewhen.state.graph_state import Json
 from donewhen.state.records import ModeRow
 from donewhen.state.settings import Settings
 
+LEVELS = {
+    **dict.fromkeys(("goal", "mode", "revision", "step_started", "step_finished", "question", "outcome"), logging.INFO),
+    **dict.fromkeys(("note", "correction", "stalled"), logging.WARNING),
+}
+"""Of what is logged; the rest is for debugging."""
+UNLOGGED = ("speech", "todos", "charged", "spent")
+_log = logging.getLogger("donewhen.graph")
 ANSWER = "answer.text"
 """The argument that is the answer of the run."""
 MOST_THREADS = 10_000
@@ -59,7 +67,11 @@ def thread_of(runtime: Runtime[Settings]) -> str:
 
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
     """Send one event `{"type": …, …}` to whoever streams `custom`."""
-    runtime.stream_writer(stamped(thread_of(runtime), {"type": type, **fields}))
+    event = stamped(thread_of(runtime), {"type": type, **fields})
+    runtime.stream_writer(event)
+    if _log.isEnabledFor(level := LEVELS.get(type, logging.DEBUG)) and type not in UNLOGGED:
+        said = ", ".join(f"{key}={str(value)[:200]!r}" for key, value in fields.items() if value not in (None, "", []))
+        _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": event})
 
 
 def mode_chosen(runtime: Runtime[Settings], row: ModeRow) -> None:

@@ -19,6 +19,7 @@ from donewhen.agent.cli.running import Desk, ReadyAgent, work
 from donewhen.agent.cli.terminal import Terminal, open_terminal
 from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
+from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
 from donewhen.agent.stream import RunStream
@@ -165,6 +166,7 @@ def serve_page(request: RunOptions, *, storage: str | None, port: int, browser: 
 def configured(storage: str | None) -> Config:
     """The configuration, with the storage that an option names."""
     config = read_config()
+    set_up(config.log)
     return replace(config, storage=storage) if storage else config
 
 

@@ -1,0 +1,43 @@
+"""Logs, with the standard library: one logger per package, as lines or as JSON. Nothing is set up unless asked for.
+
+`donewhen.graph` tells what runs do, `donewhen.server` who is refused what, `donewhen.tools` how tools are found.
+"""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+from donewhen.state.errors import ConfigError
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def set_up(asked: str) -> None:
+    """Log to stderr as DONEWHEN_LOG says: `json`, `text`, a level, or both as `json:debug`; "" leaves logging alone.
+
+    Raises ConfigError for anything else.
+    """
+    if not asked:
+        return
+    words = asked.strip().lower().split(":")
+    if unknown := [word for word in words if word not in ("json", "text", *LEVELS)]:
+        raise ConfigError(f"DONEWHEN_LOG is {asked!r}; {unknown[0]!r} is none of json, text, {', '.join(LEVELS)}")
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if "json" in words else logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("donewhen")
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(next((word for word in words if word in LEVELS), "info").upper())
+
+
+class JsonLines(logging.Formatter):
+    """One object a line: `time`, `level`, `logger`, `message`, and the fields of the event if it is about one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        row = {"time": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+        row |= getattr(record, "event", {})
+        if record.exc_info:
+            row["exception"] = self.formatException(record.exc_info)
+        return json.dumps(row, ensure_ascii=False, default=str)

@@ -1,0 +1,86 @@
+"""What tracing tools and logs show of a run, with no code of ours in between; each in a process of its own."""
+
+import json
+import logging
+import subprocess
+import sys
+from functools import cache
+from typing import Any
+
+import pytest
+
+from donewhen.agent.logs import JsonLines, set_up
+from donewhen.state.errors import ConfigError
+from donewhen.testing import ScriptedModel, answer
+from tests.flows import play
+from tests.places import ROOT
+
+
+@cache
+def spans(tool: str) -> list[dict[str, Any]]:
+    """All spans of one run and its resume."""
+    command = [sys.executable, "-m", "tests.traced", tool]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+TOOLS = pytest.mark.parametrize("tool", ["openinference", "opentelemetry", "langfuse"])
+
+
+@TOOLS
+def test_each_node_is_one_span_in_its_place(tool: str) -> None:
+    """U11: no node twice, subgraphs by their names, models and tools below the node that asks them."""
+    found = spans(tool)
+    short = [(span["name"].split(" ")[-1], span["parent"].split(" ")[-1]) for span in found]
+    for node in ("receive", "plan", "deliver", "act", "goal_check", "triage"):
+        assert sum(name == node for name, _ in short) == 1, (node, short)
+    parents = {name.removesuffix(".chat"): parent for name, parent in short}
+    assert parents["triage"] == "planning"
+    assert parents["act"] == "step"
+    assert parents["look"] == "act"
+    assert parents["ScriptedModel"] in ("decide", "triage")
+    assert [name.removesuffix(".chat") for name, _ in short].count("ScriptedModel") == 3
+    assert all("LangGraph" not in name for name, _ in short)
+
+
+@TOOLS
+def test_model_spans_say_where_they_belong(tool: str) -> None:
+    """U11: step, role, round and attempt stand beside each model call; the session is the thread."""
+    models = [span for span in spans(tool) if span["name"].startswith("ScriptedModel")]
+    told = [json.dumps(span["attributes"]) for span in models]
+    assert ["thread-1" in each for each in told] == [True] * 3
+    for each, role, step in zip(told, ("triage", "execute", "execute"), ("plan", "s1", "s1"), strict=True):
+        for key, value in (("role", role), ("step", step), ("attempt", "1")):
+            place = each.find(f"donewhen_{key}")
+            assert place > 0
+            assert value in each[place : place + 60]
+    assert ["donewhen_round" in each for each in told] == [True] * 3
+
+
+def test_langfuse_has_the_session() -> None:
+    """U11: Langfuse groups the traces of a run and its resume by the thread."""
+    roots = [span for span in spans("langfuse") if not span["parent"]]
+    assert len(roots) == 2
+    assert {span["attributes"].get("session.id") for span in roots} == {"thread-1"}
+
+
+async def test_logs_tell_what_runs_do(caplog: pytest.LogCaptureFixture) -> None:
+    """U11: the standard library's logging, with the event's fields; speech is not in it."""
+    caplog.set_level(logging.INFO, logger="donewhen.graph")
+    flow = await play(ScriptedModel([answer("Hi.")]))
+    told = [record.event["type"] for record in caplog.records]  # type: ignore[attr-defined]
+    assert told == ["goal", "mode", "outcome"]
+    assert flow.run.thread_id in caplog.records[0].getMessage()
+    line = json.loads(JsonLines().format(caplog.records[-1]))
+    assert (line["logger"], line["level"], line["status"]) == ("donewhen.graph", "info", "completed")
+
+
+def test_logs_are_set_up_as_asked() -> None:
+    """U11: DONEWHEN_LOG=json writes an object a line to stderr; what it cannot be is said."""
+    code = "from donewhen.agent.logs import set_up; import logging; set_up('json:debug'); "
+    code += "logging.getLogger('donewhen.graph').debug('hello')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stderr)["message"] == "hello"
+    with pytest.raises(ConfigError, match="DONEWHEN_LOG"):
+        set_up("loud")
