@@ -20,7 +20,7 @@ from typing import Self
 import pyte
 from rich.console import Console
 
-from donewhen.agent.cli.terminal import UNICODE_MARKS, Terminal
+from donewhen.agent.cli.screen.terminal import UNICODE_MARKS, Terminal
 from tests.places import ROOT
 
 

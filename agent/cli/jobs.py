@@ -13,9 +13,9 @@ from typing import Any
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.options import Choices, read_values
 from donewhen.agent.cli.result import SCHEMA_VERSION, STATUSES, Exit, print_json, report, run_object, short_id
+from donewhen.agent.cli.screen.terminal import clean, open_terminal, shorten
+from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.agent.cli.session import QUEUE, configured, open_agent, reader, remembered, stored
-from donewhen.agent.cli.terminal import clean, open_terminal, shorten
-from donewhen.agent.cli.views import Progress, View
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any
 
-from donewhen.agent.cli.drawing import AnswerText, pause_drawn
-from donewhen.agent.cli.meter import meter_text
-from donewhen.agent.cli.terminal import STYLES, Terminal, clean, shorten
-from donewhen.agent.cli.views import call_text
+from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
+from donewhen.agent.cli.screen.meter import meter_text
+from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
+from donewhen.agent.cli.screen.views import call_text
 from donewhen.agent.config import debugging
 from donewhen.agent.run import Run
 from donewhen.state import errors

@@ -14,10 +14,10 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.asking import PROMPT, Later, Person
 from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, report, resume_words
-from donewhen.agent.cli.terminal import Terminal
-from donewhen.agent.cli.views import Progress, View
+from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
+from donewhen.agent.cli.screen.terminal import Terminal
+from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream

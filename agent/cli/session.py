@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.asking import PROMPT
 from donewhen.agent.cli.options import NO_ANSWER, AnswerOptions, Choices, RunOptions, absolute, attached, chosen
 from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.cli.running import Desk, ReadyAgent, work
-from donewhen.agent.cli.terminal import Terminal, open_terminal
-from donewhen.agent.cli.views import Progress
+from donewhen.agent.cli.screen.asking import PROMPT
+from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
+from donewhen.agent.cli.screen.views import Progress
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage

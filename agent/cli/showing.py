@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.drawing import pause_drawn
-from donewhen.agent.cli.meter import table
 from donewhen.agent.cli.result import (
     SCHEMA_VERSION,
     Exit,
@@ -20,9 +18,11 @@ from donewhen.agent.cli.result import (
     run_object,
     short_id,
 )
+from donewhen.agent.cli.screen.drawing import pause_drawn
+from donewhen.agent.cli.screen.meter import table
+from donewhen.agent.cli.screen.terminal import Terminal, clean, open_terminal, shorten
+from donewhen.agent.cli.screen.views import Progress
 from donewhen.agent.cli.session import configured, reader, remembered, stored
-from donewhen.agent.cli.terminal import Terminal, clean, open_terminal, shorten
-from donewhen.agent.cli.views import Progress
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage

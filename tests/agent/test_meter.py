@@ -2,7 +2,7 @@
 
 import pytest
 
-from donewhen.agent.cli.meter import meter_parts, meter_text, table
+from donewhen.agent.cli.screen.meter import meter_parts, meter_text, table
 from donewhen.state.ledger import KEYS
 
 SPENT = {

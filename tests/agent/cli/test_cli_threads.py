@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from donewhen.agent.cli.drawing import pause_drawn
 from donewhen.agent.cli.result import Exit
+from donewhen.agent.cli.screen.drawing import pause_drawn
 from tests.shell import Shell, user_in
 from tests.terminal import COMMAND, Session, environment, piped, screen, written
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from donewhen.agent.cli.asking import Later, Person
-from donewhen.agent.cli.meter import meter_text, table
-from donewhen.agent.cli.terminal import ASCII_MARKS, clean, shorten
-from donewhen.agent.cli.views import Progress, View, call_text
+from donewhen.agent.cli.screen.asking import Later, Person
+from donewhen.agent.cli.screen.meter import meter_text, table
+from donewhen.agent.cli.screen.terminal import ASCII_MARKS, clean, shorten
+from donewhen.agent.cli.screen.views import Progress, View, call_text
 from donewhen.state.people.answers import Answer, read_answer
 from tests.pauses import PLAN, pending
 from tests.terminal import screen, written

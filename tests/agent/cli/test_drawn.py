@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from donewhen.agent.cli.drawing import Blocks, pause_drawn
-from donewhen.agent.cli.terminal import TAB
-from donewhen.agent.cli.views import Progress, View
+from donewhen.agent.cli.screen.drawing import Blocks, pause_drawn
+from donewhen.agent.cli.screen.terminal import TAB
+from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.state.people.answers import Answer
 from donewhen.testing import ask_user, call, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted

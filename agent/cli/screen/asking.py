@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.cli.drawing import pause_drawn, plan_drawn
-from donewhen.agent.cli.terminal import TAB, Terminal
+from donewhen.agent.cli.screen.drawing import pause_drawn, plan_drawn
+from donewhen.agent.cli.screen.terminal import TAB, Terminal
 from donewhen.state.people.answers import Answer, read_answer
 from donewhen.state.people.grammar import may_replan
 from donewhen.state.people.payloads import arguments_text, shown_plan

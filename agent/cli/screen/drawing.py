@@ -9,7 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from donewhen.agent.cli.terminal import Terminal, clean
+from donewhen.agent.cli.screen.terminal import Terminal, clean
 from donewhen.state.people.amounts import amount_of
 from donewhen.state.people.payloads import options, question_of, question_text, shown_arguments, text_changes
 from donewhen.state.plan.text import schedule_lines, schedule_text

@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from donewhen.agent.cli.drawing import FOLDED, AnswerText, Blocks, changes_drawn
-from donewhen.agent.cli.meter import meter_parts
-from donewhen.agent.cli.terminal import STYLES, Terminal, clean
+from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, changes_drawn
+from donewhen.agent.cli.screen.meter import meter_parts
+from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean
 from donewhen.agent.run import Run
 from donewhen.graph.events import ANSWER
 from donewhen.state.ledger import add
