@@ -26,6 +26,7 @@ import donewhen
 run = wait(Agent(ScriptedModel([answer("Hello.")]), storage="memory:").start("hi"))
 assert run.answer == "Hello.", run
 assert importlib.resources.files("donewhen.prompts").joinpath("plan_triage.md").is_file()
+assert importlib.resources.files("donewhen.agent.page").joinpath("static", "page.html").is_file()
 print(donewhen.__file__)
 """
 
