@@ -75,6 +75,8 @@ def spoken(text: str, named: str | None = None) -> str:
     if scripts["CJK"] > 0.2 * (scripts.total() or 1):
         return "zh"
     words = [word for each in text[:4000].casefold().split() if (word := each.strip(".,;:!?¿¡()\"'«»„“”")).isalpha()]
+    if len(words) < 2:
+        return "en"
     votes = {code: sum(word in common.split() for word in words) for code, common in COMMON.items()}
     best = max(votes, key=lambda code: votes[code])
     return best if votes[best] > votes["en"] else "en"

@@ -28,9 +28,10 @@ def pause_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableTyp
         marked = (
             [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []
         )
-        parts = [Text(clean(question_of(pending))), call_drawn(pending, terminal)]
+        parts = [AnswerText(question_of(pending)), call_drawn(pending, terminal)]
         return Group(*parts, *([Text("")] if marked else []), *(Text(clean(line)) for line in marked))
-    return Group(*(_hung(line) for line in clean(question_text(pending)).split("\n")))
+    rest = question_text(pending)[len(question_of(pending)) :]
+    return Group(AnswerText(question_of(pending)), *(_hung(line) for line in clean(rest).split("\n")[1:]))
 
 
 def _grid(gap: int) -> Table:

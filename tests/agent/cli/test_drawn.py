@@ -1,9 +1,11 @@
 """What stands on a terminal, as one draws it: nothing raw, nothing broken in the middle, in narrow ones and in CJK."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from donewhen.agent.cli.screen.drawing import Blocks, pause_drawn
 from donewhen.agent.cli.screen.terminal import TAB
@@ -106,6 +108,30 @@ def test_a_text_is_shown_block_by_block() -> None:
     assert given == ["", "One\n\n", "Two\n\n```\na\n\nb\n```\n\n"]
     assert blocks.finish() == "Three"
     assert blocks.whole == "One\n\nTwo\n\n```\na\n\nb\n```\n\nThree"
+
+
+def test_the_answer_is_drawn_while_it_is_written() -> None:
+    """U13, S02: a whole paragraph stands there before the next one is; what was taken back is not."""
+    where, progress = replace(screen(live=True), answers_here=True), Progress()
+    with View(where, progress) as view:
+        view.show({"type": "speech", "step": None, "text": "**One** is\n\nTwo", "answer": True})
+        assert "One is" in written(where)
+        tail = [row.plain for row in view.__rich__().renderables if isinstance(row, Text)]
+        assert "Two" in tail
+        view.show({"type": "speech", "step": None, "text": " is next.", "answer": True})
+    assert "Two is next." in written(where)
+    assert progress.answer.whole == "**One** is\n\nTwo is next."
+
+
+def test_a_question_is_drawn_and_not_typed_out() -> None:
+    """U13: no raw Markdown in what is asked; the options by number, below each other."""
+    where = screen(width=50, live=True)
+    asked_for = pending("question", question="Which **year** of `sales.csv`?", options=["2022", "the year " * 8])
+    where.show(pause_drawn(asked_for, where))
+    lines = drawn(written(where), 50)
+    assert lines[0] == "Which year of sales.csv?"
+    assert lines[1] == "1. 2022"
+    assert lines[3].startswith("   the year")
 
 
 def test_a_conversation_at_a_terminal(tmp_path: Path) -> None:
