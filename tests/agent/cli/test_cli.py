@@ -373,7 +373,7 @@ def raising(error: BaseException) -> Callable[[], int]:
         (ThreadBusy("x"), 1),
         (StorageError("x"), 1),
         (ModelError("x"), 1),
-        (PlanError(["x", "y"]), 1),
+        (PlanError(["x", "y"]), 2),
         (RuntimeError("boom"), 1),
         (KeyboardInterrupt(), 130),
     ],
