@@ -129,7 +129,7 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
         session.asked()
         session.type("a")
         asked = session.asked()
-        for part in ("has used 2 of 2 rounds", "- s1: Count", "- s2: Tell the number", "“extend” means: rounds 2."):
+        for part in ("has used 2 of 2 rounds", "• s1: Count", "• s2: Tell the number", "“extend” means: rounds 2."):
             assert part in asked
         session.type("lots")
         assert "says no amount" in session.asked()
