@@ -34,6 +34,7 @@ from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.progress import Move, next_move
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 
@@ -175,7 +176,7 @@ def _one_question_more(values: Json, id: str, settings: Settings) -> Json:
     return _pause(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
 
 
-def _pause(values: Json, pending: Json) -> Json:
+def _pause(values: Json, pending: Pause) -> Json:
     pending = reopened(values["messages"], {"asked_at": _now(), **named(values, pending)})
     asked = opening(pending)
     finished(asked, str(pending.get("question") or ""), inside=False)
@@ -199,7 +200,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
     if asks:
-        pending = {
+        pending: Pause = {
             "id": f"failure.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
             "kind": "question",
             "about": "failure",
@@ -248,7 +249,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
     said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
     reached = speak("early", steps=", ".join(move.steps), said=_inset(said))
-    pending = {
+    pending: Pause = {
         "id": f"early.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
         "kind": "question",
         "about": "early",
@@ -295,7 +296,7 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     return {"steps": ended, "ending": {"code": code, "reason": reason}}
 
 
-def _budget_pause(values: Json, move: Move, settings: Settings) -> Json:
+def _budget_pause(values: Json, move: Move, settings: Settings) -> Pause:
     needs = next_needs(values["steps"][move.steps[0]])
     if move.scope:
         account = step_account(values, settings, move.scope, needs)

@@ -44,6 +44,7 @@ from donewhen.state.proof.outcome import (
 from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
+from donewhen.state.records import StepClaim
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
@@ -251,7 +252,7 @@ async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text:
     claims = read_claims(_arguments(message).get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims
-    claim = {"arguments": {"result": text}}
+    claim: StepClaim = {"arguments": {"result": text}}
     inquiry = Inquiry(site, claim, goal, claims, await seen_by(site, claim, claims))
     await decide(inquiry) or await have_judged(inquiry)
     delivery.checks += inquiry.checks

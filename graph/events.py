@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from donewhen.state.graph_state import Json
-from donewhen.state.records import ModeRow
+from donewhen.state.records import ModeRow, Pause
 from donewhen.state.settings import Settings
 
 LEVELS = {
@@ -91,7 +91,7 @@ def charged(runtime: Runtime[Settings], step: str | None, spent: Mapping[str, fl
         emit(runtime, "charged", step=step, spent=dict(spent))
 
 
-def asked(runtime: Runtime[Settings], pending: Json) -> None:
+def asked(runtime: Runtime[Settings], pending: Pause) -> None:
     """A person is asked."""
     fields = {key: pending.get(key) for key in ("kind", "step", "question", "tool_call_id")}
     options, problem = list(pending.get("options") or ()), str(pending.get("problem") or "")

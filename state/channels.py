@@ -7,6 +7,8 @@ from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
 from langgraph.graph.message import _messages_delta_reducer
 
+from donewhen.state.records import StepRecord
+
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 500
 """Writes between two full copies; between them a checkpoint stores only what was appended."""
@@ -74,7 +76,7 @@ Transcript = Annotated[list[AnyMessage], _DELTA(append, snapshot_frequency=SNAPS
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
 Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 StepRecords = Annotated[
-    dict[str, dict[str, Any]],
+    dict[str, StepRecord],
     _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
 ]
 _SELDOM = _DELTA(latest, snapshot_frequency=SNAPSHOT_EVERY)

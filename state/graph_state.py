@@ -21,11 +21,12 @@ from donewhen.state.channels import (
     Transcripts,
 )
 from donewhen.state.ledger import Amounts, add
+from donewhen.state.records import Pause, StepRecord
+from donewhen.state.values import Json as Json
 
 VERSION = 2
 """Of the stored state; see `state/versions.py`."""
 
-Json = dict[str, Any]
 GOAL = "goal"
 """Stands for the step in what proves the goal itself, at delivery: `goal.1` …"""
 PLANNING = "p"
@@ -83,7 +84,7 @@ class RunState(TypedDict, total=False):
     """Of every write of a step that is done, in all requests of this branch; see `graph/tools/effects.py`."""
     spent: Annotated[Amounts, add]
     granted: Annotated[Amounts, add]
-    pending: Json | None
+    pending: Pause | None
     approval: SeldomDict
     """What a person (or policy) approved: revision, tools per step, by whom."""
     approvals: Entries
@@ -112,7 +113,7 @@ class PlanningStored(TypedDict, total=False):
     """Of threads of version 1: how many messages of the transcript the run has already."""
     messages: Messages
     plan: Json | None
-    pending: Json | None
+    pending: Pause | None
     ending: Json | None
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
@@ -147,7 +148,7 @@ class PlanningOutput(TypedDict, total=False):
     planning: Json
     approval: Json | None
     plan: Json | None
-    pending: Json | None
+    pending: Pause | None
     ending: Json | None
     spent: Annotated[Amounts, add]
     transcripts: Transcripts
@@ -164,7 +165,7 @@ class StepStored(TypedDict, total=False):
     """The rounds since it was sent off."""
     kept: int
     """Of threads of version 1: how many messages of the transcript the run has already."""
-    record: Json
+    record: StepRecord
     decision: Json | None
     """What the last reply decided and nobody acted on yet."""
     wrote: Claims

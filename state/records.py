@@ -1,10 +1,11 @@
 """The records in a run: a pause, a frozen call, a claim, and what became of a step. All of it is JSON."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from donewhen.state.graph_state import Json
+from donewhen.state.ledger import MeterRow
+from donewhen.state.values import Json
 
 StepStatus = Literal[
     "pending", "running", "waiting", "ready", "done", "failed", "blocked", "skipped", "exhausted", "stale"
@@ -39,8 +40,8 @@ class Pause(TypedDict, total=False):
     """plan, tool: the text of an edit that could not be taken, given back to be mended."""
     language: str
     """In which the pause is shown; English without it."""
-    others: list[Json]
-    """The other open pauses: id, kind, question, options, step."""
+    others: "list[Pause]"
+    """The other open pauses, in short: id, kind, question, options, step."""
     plan: Json
     """plan: what is to be approved, a `PlanJson`."""
     revision: str
@@ -54,6 +55,10 @@ class Pause(TypedDict, total=False):
     tool: str
     """tool, effect: the call, frozen as it will run."""
     arguments: Json
+    batch: list[Json]
+    """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
+    relayed: bool
+    """question, tool: an executor that works by itself asks."""
     exhausted: str | list[str]
     """budget: the key or keys of the ledger that are used up."""
     suggested: dict[str, float]
@@ -61,7 +66,7 @@ class Pause(TypedDict, total=False):
     done: list[str]
     """budget: ids of finished steps; `left`: of the others."""
     left: list[str]
-    meter: list[Json]
+    meter: list[MeterRow]
     """budget: rows `{key, spent, limit}`."""
     changes: list[str]
     """plan: what is not as in the plan approved before."""
@@ -117,6 +122,11 @@ class FrozenCall(TypedDict, total=False):
     """What a person said of a call that a crash cut off: the kind of the answer, such as `happened`."""
     delegated: bool
     """Made by an executor that works by itself."""
+    first: str
+    """delegated: what its conversation with the executor began with."""
+    asks: list[Pause]
+    """delegated: what the executor asks, and `answers`, what people said so far."""
+    answers: list[Any]
     planned: bool
     """Made out by the plan, not by a reply."""
 
@@ -126,6 +136,8 @@ class StepClaim(TypedDict, total=False):
 
     kind: Literal["finish_step", "finish_task"]
     arguments: Json
+    said: str | None
+    """The message in which the result was streamed."""
     id: str
     """Of the model's tool call."""
     decided: dict[str, Json]
@@ -163,6 +175,16 @@ class StepRecord(TypedDict, total=False):
     code: str
     verdicts: list[Json]
     """Per criterion: `{criterion, text, verdict, evidence, note}`."""
+    standing: dict[str, Json]
+    """What was claimed of criteria that hold, by number; it need not be said again."""
+    imprecise: dict[str, int]
+    """How often what was said of a criterion was at fault in its form only, by number."""
+    judged: Json
+    """What the judge decided, so that it is not asked twice."""
+    unconfirmed: list[str]
+    """What the result states and nothing that was observed says."""
+    wrote: list[str]
+    """Of the writes of the step."""
     spent: dict[str, float]
     """By key of the ledger."""
     granted: dict[str, float]
@@ -170,15 +192,14 @@ class StepRecord(TypedDict, total=False):
     allowance: dict[str, float]
     found: list[str]
     """Tools that it found beside those it was offered."""
-    calls: list[Json]
-    """`FrozenCall`s to be made next, in order; `held`: those behind one that waits."""
-    held: list[Json]
-    claim: Json | None
-    """A `StepClaim`."""
+    calls: list[FrozenCall]
+    """To be made next, in order."""
+    held: list[str]
+    """What came of printed calls whose like are still to be made; it goes back in one message."""
+    claim: StepClaim | None
     delegated: bool
     """Worked on by an executor that works by itself."""
-    waiting: Json | None
-    """The `Pause` it waits for."""
+    waiting: Pause | None
     task: str | None
     """The tool call that stands for it in the conversation, while that is open."""
     answers: bool

@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
 
+Json = dict[str, Any]
+"""A JSON object."""
 DEEPEST = 64
 """Levels of objects and lists; what walks them later recurses."""
 MOST_ITEMS = 100_000

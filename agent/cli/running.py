@@ -22,6 +22,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.state import errors
+from donewhen.state.records import Pause
 
 PATIENCE = 10.0
 """Seconds that what is at work has to end before it is cut off. Whoever asks twice waits no longer."""
@@ -87,7 +88,7 @@ class Desk:
         except (EOFError, KeyboardInterrupt):
             return ""
 
-    def _agreed(self, pause: Mapping[str, Any]) -> bool:
+    def _agreed(self, pause: Pause) -> bool:
         """Whether --yes covers it; what it was refused for once is not approved blindly again."""
         if pause.get("problem"):
             return False

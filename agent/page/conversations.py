@@ -16,6 +16,7 @@ from donewhen.agent.stream import RunStream
 from donewhen.state.errors import DoneWhenError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.people.payloads import options, question_of, shown_arguments, shown_plan, text_changes
+from donewhen.state.records import Pause
 
 CALL_CHARS = 300
 """Of what a call returned; the page asks for the whole."""
@@ -193,7 +194,7 @@ def observed(entry: Mapping[str, Any]) -> Json:
     return {**kept, **_arguments(entry.get("arguments")), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 
-def asked(pause: Mapping[str, Any]) -> Json:
+def asked(pause: Pause) -> Json:
     """A pause with its words: the question, the options, the plan as text, a call's arguments."""
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":

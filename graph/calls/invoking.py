@@ -15,8 +15,9 @@ from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.state.graph_state import Json, Step
+from donewhen.state.graph_state import Step
 from donewhen.state.ledger import Amounts, add
+from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
 
 EFFECT = "donewhen_effect"
@@ -53,7 +54,9 @@ class Site:
         return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
 
 
-async def invoke(site: Site, tool: BaseTool, call: Json, kind: EffectKind, observation: str) -> CallOutcome | Doubt:
+async def invoke(
+    site: Site, tool: BaseTool, call: FrozenCall, kind: EffectKind, observation: str
+) -> CallOutcome | Doubt:
     """Make the call, or replay it if it was made before a crash. A Doubt: only a person can say whether to make it."""
     state, thread, store = site.state, thread_of(site.runtime), site.runtime.store
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
@@ -90,7 +93,7 @@ async def invoke(site: Site, tool: BaseTool, call: Json, kind: EffectKind, obser
     return replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
 
 
-async def _called(site: Site, tool: BaseTool, call: Json, config: RunnableConfig, key: str) -> CallResult:
+async def _called(site: Site, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str) -> CallResult:
     """A tool that would pause the graph itself fails instead: every pause is at the top, one at a time."""
     try:
         return await call_tool(

@@ -17,6 +17,7 @@ from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.proof.journal import INLINE_CHARS, Source, observation, shortened
+from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
 
 NAMESPACE = ("donewhen", "observations")
@@ -51,7 +52,7 @@ async def whole(store: BaseStore | None, thread_id: str, turn: int, entry: Mappi
 def noted(
     state: Step,
     number: int,
-    call: Mapping[str, Any],
+    call: FrozenCall,
     result: CallResult,
     effect: str | None,
     targets: Iterable[str],
@@ -75,7 +76,7 @@ def noted(
     )
 
 
-async def recall(call: Json, state: Step, new: list[Json], runtime: Runtime[Settings]) -> str:
+async def recall(call: FrozenCall, state: Step, new: list[Json], runtime: Runtime[Settings]) -> str:
     """What the model sees: a piece of the whole text, framed as data, and where it goes on."""
     wanted = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0

@@ -20,6 +20,7 @@ from donewhen.state.proof.expect import meets
 from donewhen.state.proof.facts import unconfirmed
 from donewhen.state.proof.journal import canonical, digest, observation
 from donewhen.state.proof.leaves import SourceText
+from donewhen.state.records import FrozenCall, StepClaim, StepRecord
 from donewhen.state.settings import Settings
 
 MOST_AGAIN = 10
@@ -38,8 +39,7 @@ class Inquiry:
     """One claim to be done, and what was found out about it so far."""
 
     site: Site
-    claim: Json
-    """`{kind, arguments, id}` of finish_step or finish_task; `decided`, if its proof was cut off by the budget."""
+    claim: StepClaim
     criteria: list[Json]
     claims: dict[int, Json]
     seen: Seen
@@ -55,7 +55,7 @@ class Inquiry:
         return settings_of(self.site.runtime)
 
     @property
-    def record(self) -> Json:
+    def record(self) -> StepRecord:
         """Of the step."""
         return self.site.state["record"]
 
@@ -78,7 +78,7 @@ class CheckResult:
     said: str
 
 
-async def seen_by(site: Site, claim: Json, claims: dict[int, Json]) -> Seen:
+async def seen_by(site: Site, claim: StepClaim, claims: dict[int, Json]) -> Seen:
     """What may be cited, with the whole text of everything that is cited."""
     state, step = site.state, site.state["step"]
     cited = str(list(claims.values()))
@@ -264,7 +264,7 @@ async def run_check(check: Json, site: Site, number: int) -> CheckResult:
         return CheckResult(None, "unverified", f"the check's tool {name} is not available as a read-only tool")
     if outside := path_problem(arguments, settings.profile.allowed_paths, tool):
         return CheckResult(None, "unverified", f"the check may not run: {outside}")
-    call: Json = {"id": "", "name": name, "args": arguments}
+    call: FrozenCall = {"id": "", "name": name, "args": arguments}
     outcome = await invoke(site, tool, call, "read", f"{state['step']['id']}.{number}")
     site.meters.clear()
     assert isinstance(outcome, CallOutcome), "a read is never in doubt"

@@ -23,9 +23,10 @@ from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
-from donewhen.state.plan.steps import Record, silent
+from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import call_key, canonical, made
 from donewhen.state.reading.decisions import LOOKUPS
+from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -69,7 +70,7 @@ class Work:
 async def carry_out(site: Site, tools: StepTools) -> Step:
     """Make the calls in the step's record; leave the step at the first that may not be made now."""
     record, settings = site.state["record"], settings_of(site.runtime)
-    calls: list[Json] = list(record["calls"])
+    calls: list[FrozenCall] = list(record["calls"])
     work = Work(site, tools, record["observed"], list(record.get("held") or ()))
     done = 0
     while done < len(calls):
@@ -93,7 +94,7 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
     return _finished(work)
 
 
-def _asking(call: Json, outcome: CallOutcome | str) -> CallOutcome | None:
+def _asking(call: FrozenCall, outcome: CallOutcome | str) -> CallOutcome | None:
     """The outcome of an executor that works by itself, if it cannot go on without a person."""
     if not call.get("delegated") or isinstance(outcome, str):
         return None
@@ -101,7 +102,7 @@ def _asking(call: Json, outcome: CallOutcome | str) -> CallOutcome | None:
     return outcome if isinstance(artifact, Mapping) and artifact.get("asks") else None
 
 
-def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
+def _group(calls: Sequence[FrozenCall], work: Work) -> Sequence[FrozenCall]:
     """Calls to make at the same time: a row of different reads as far as the budget goes, or one of anything else."""
     keys: set[str] = set()
     room = work.site.left().get("tool_calls", len(calls))
@@ -114,7 +115,7 @@ def _group(calls: Sequence[Json], work: Work) -> Sequence[Json]:
     return calls[: max(len(keys), 1)]
 
 
-async def _made(group: Sequence[Json], work: Work) -> list[CallOutcome | str] | Doubt:
+async def _made(group: Sequence[FrozenCall], work: Work) -> list[CallOutcome | str] | Doubt:
     """What the calls came to: an outcome, or in words why one was not made. A Doubt is about the first of them."""
     site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
     if group[0]["name"] in LOOKUPS:
@@ -141,7 +142,7 @@ async def _made(group: Sequence[Json], work: Work) -> list[CallOutcome | str] | 
     return made
 
 
-async def _looked_up(call: Json, work: Work) -> str:
+async def _looked_up(call: FrozenCall, work: Work) -> str:
     site, state = work.site, work.site.state
     if call["name"] != FIND:
         return await recall(call, state, work.entries, site.runtime)
@@ -153,14 +154,14 @@ async def _looked_up(call: Json, work: Work) -> str:
     return str(came["text"])
 
 
-async def _invoked(call: Json, place: int, work: Work) -> CallOutcome | Doubt:
+async def _invoked(call: FrozenCall, place: int, work: Work) -> CallOutcome | Doubt:
     tool = work.tools.get(call["name"])
     assert tool is not None, call["name"]
     observation = f"{work.site.state['step']['id']}.{work.number + 1 + place}"
     return await invoke(work.site, tool, call, work.tools.effect(call["name"]), observation)
 
 
-async def _note(call: Json, outcome: CallOutcome | str, work: Work) -> None:
+async def _note(call: FrozenCall, outcome: CallOutcome | str, work: Work) -> None:
     """Record the observation and what the model will see of it."""
     site = work.site
     if call["name"] in LOOKUPS:
@@ -195,7 +196,7 @@ def _unchanged(entry: Json, hint: str, work: Work, *, again: bool) -> str:
     return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
 
 
-def _recalled(call: Json, text: str, work: Work) -> None:
+def _recalled(call: FrozenCall, text: str, work: Work) -> None:
     """Reading on is no observation; reading the same again is pointed out."""
     work.acted = True
     if any(text in message.text for message in rounds_of(work.site.state)):
@@ -205,7 +206,7 @@ def _recalled(call: Json, text: str, work: Work) -> None:
     _say(call, text, work)
 
 
-def _entry(call: Json, outcome: CallOutcome | str, work: Work) -> Json:
+def _entry(call: FrozenCall, outcome: CallOutcome | str, work: Work) -> Json:
     """The observation, its cost charged. A call that was not made costs nothing and has no effect."""
     site, name = work.site, call["name"]
     if isinstance(outcome, str):
@@ -221,7 +222,7 @@ def _entry(call: Json, outcome: CallOutcome | str, work: Work) -> Json:
     return {**entry, "transcript": came["transcript"]} if call.get("delegated") and came.get("transcript") else entry
 
 
-def _say(call: Json, text: str, work: Work) -> None:
+def _say(call: FrozenCall, text: str, work: Work) -> None:
     if call.get("native"):
         work.results.append(ToolMessage(text, tool_call_id=call["id"]))
     else:
@@ -246,17 +247,17 @@ def _finished(work: Work) -> Step:
         work.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
     if work.found:
         change["found"] = [*(record.get("found") or ()), *work.found]
-    after: Record = {**record, "calls": [], "held": [], "observed": work.number, **change}
+    after: StepRecord = {**record, "calls": [], "held": [], "observed": work.number, **change}
     return {**update, "record": {**after, "corrections": 0} if work.acted else after}
 
 
-def _halted(work: Work, rest: Sequence[Json], change: Json) -> Step:
+def _halted(work: Work, rest: Sequence[FrozenCall], change: StepRecord) -> Step:
     """Leave before `rest` is run: what was run stays, the rest is frozen as it will run, if the step may go on."""
     over = change["status"] == "failed"
     for call in rest if over else ():
         _say(call, f"Not run: {change['reason']}", work)
     update, site = _update(work), work.site
-    kept = {"calls": list(rest), **change, "held": work.held, "observed": work.number}
+    kept: StepRecord = {"calls": list(rest), **change, "held": work.held, "observed": work.number}
     if work.found:
         kept["found"] = [*(work.site.state["record"].get("found") or ()), *work.found]
     left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.runtime import Runtime
@@ -28,6 +29,7 @@ from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import EXECUTE, control_tools
+from donewhen.state.records import FrozenCall, Pause, StepRecord, StepStatus
 from donewhen.state.settings import Settings
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
@@ -65,7 +67,7 @@ async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step
     now: Step = {**state, "record": {**state["record"], "rounds": state["record"]["rounds"] + 1}}
     if reply.message is None:
         key = "deadline" if settings.late() else exhausted(left_of({**now, "spent": add(state.get("spent"), spent)}))
-        change: Json = {"status": "failed", "code": "model_error", "reason": str(reply.error)}
+        change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(reply.error)}
         if (
             key and reply.error and reply.error.retryable
         ):  # with more to spend, or more time, it would have been asked again
@@ -139,12 +141,12 @@ def _decided(
         return _asks(state, runtime, message, decision, spent, voice)
     if decision.kind == "calls":
         native = bool(message.tool_calls or message.invalid_tool_calls)
-        calls = [{**call, "native": native, "position": n} for n, call in enumerate(decision.calls)]
+        calls = [cast("FrozenCall", {**c, "native": native, "position": n}) for n, c in enumerate(decision.calls)]
         told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
-        change = {"calls": calls, "held": [] if native else list(decision.refused.values())}
+        change: StepRecord = {"calls": calls, "held": [] if native else list(decision.refused.values())}
         return {"record": {**record, **change}, "transcript": [message, *told], "decision": None}
     if decision.kind == "give_up":
-        status = "blocked" if arguments["kind"] == "blocked" else "failed"
+        status: StepStatus = "blocked" if arguments["kind"] == "blocked" else "failed"
         change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
         return leave(state, runtime, change, [message, *respond(message, GIVEN_UP)], spent)
     chosen: Json = {"kind": decision.kind, "arguments": arguments, "id": decision.id}
@@ -154,7 +156,7 @@ def _decided(
 
 def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
     """Speech was said to the user as it came; the step goes on."""
-    record = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
+    record: StepRecord = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
     hint = silence(state, runtime, record)
     said = HumanMessage(f"{GO_ON} {hint}".strip())
     return {"record": record, "transcript": [message, said], "decision": None}
@@ -170,7 +172,7 @@ def _asks(
         return _told(state, message, f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}")
     id, number = state["step"]["id"], record.get("questions", 0) + 1
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
-    waiting = {
+    waiting: Pause = {
         "id": f"{id}{attempt}.q{number}",
         "kind": "question",
         "name": "ask_user",
@@ -181,11 +183,11 @@ def _asks(
         "call": decision.id,
         "message_id": voice.id("ask_user.question"),
     }
-    change = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
+    change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
     return {"spent": spent, **leave(state, runtime, change, [message], spent)}
 
 
 def _told(state: Step, message: AIMessage, text: str) -> Step:
     """The runtime answers instead of a person."""
-    record = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
+    record: StepRecord = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
     return {"record": record, "transcript": [message, *respond(message, text)], "decision": None}

@@ -33,6 +33,7 @@ from donewhen.graph.models.metering import meter_of
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.graph.voice import Voice
 from donewhen.state.graph_state import Json, Step
+from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.settings import Settings
 
 NOT_SHOWN = "(The request has images or files attached, which are not shown here.)"
@@ -44,7 +45,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     if gone := missing(name, deps.executors):
         return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
     executor = deps.executors[name]
-    first: Json = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
+    first: FrozenCall = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
     calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
     now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
     if open_ask(calls[0]):
@@ -58,7 +59,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     return await _handed_on(now, update, runtime) if whole else update
 
 
-def _leg(state: Step, call: Json, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
+def _leg(state: Step, call: FrozenCall, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
     """What the executor gets; the keys are put in where the call is made."""
     saver = (config.get("configurable") or {}).get("__pregel_checkpointer")
     voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
@@ -87,7 +88,7 @@ async def _handed_on(state: Step, update: Step, runtime: Runtime[Settings]) -> S
     entry = await kept_whole(runtime.store, thread_of(runtime), state.get("turn", 1), update["journal"][-1])
     if not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
-        failed = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
+        failed: StepRecord = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
         return {**update, **leave(after, runtime, failed, update.get("transcript", ()), update.get("spent"))}
     check = [{"criterion": 1, "met": True, "evidence": [{"observation": entry["id"]}]}]
     arguments = {"result": entry["text"], "goal_check": check}

@@ -18,6 +18,7 @@ from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import settled
 from donewhen.state.proof.journal import call_key, canonical
 from donewhen.state.reading.decisions import LOOKUPS
+from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
@@ -45,7 +46,7 @@ class StepTools(Protocol):
         ...
 
 
-def refusal(call: Json, state: Step, settings: Settings, tool: BaseTool | None = None) -> str | None:
+def refusal(call: FrozenCall, state: Step, settings: Settings, tool: BaseTool | None = None) -> str | None:
     """Why the call is not made at all, in words for the model; None if it may be. What a person approved is made."""
     if call["name"] in LOOKUPS or "response" in call:
         return None
@@ -61,7 +62,9 @@ def refusal(call: Json, state: Step, settings: Settings, tool: BaseTool | None =
     return None
 
 
-def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: StepTools, settings: Settings) -> Json | None:
+def stop(
+    calls: Sequence[FrozenCall], state: Step, left: Amounts, tools: StepTools, settings: Settings
+) -> StepRecord | None:
     """Why the first of these calls must wait: the record's change with which the step leaves. None: make it now."""
     call = calls[0]
     if settled(call):
@@ -79,7 +82,7 @@ def stop(calls: Sequence[Json], state: Step, left: Amounts, tools: StepTools, se
     return None
 
 
-def why_asked(call: Mapping[str, Any], state: Step, tools: StepTools, settings: Settings) -> Why | None:
+def why_asked(call: FrozenCall, state: Step, tools: StepTools, settings: Settings) -> Why | None:
     """Why a person must approve this very call; None if nobody has to."""
     if settings.approvals == "each" and (call.get("delegated") or tools.effect(call["name"]) != "read"):
         return "each"
@@ -90,7 +93,7 @@ def why_asked(call: Mapping[str, Any], state: Step, tools: StepTools, settings: 
     return "outside" if settings.approvals == "outside" and tools.outside(call["name"]) else None
 
 
-def _approval_pause(calls: Sequence[Json], state: Step, tools: StepTools, settings: Settings, why: Why) -> Json:
+def _approval_pause(calls: Sequence[FrozenCall], state: Step, tools: StepTools, settings: Settings, why: Why) -> Pause:
     """Asks about the first call, and with it about all others of the same reply that leave the workspace."""
     call, step = calls[0], state["step"]
     batch = [other for other in calls[1:] if why == "outside" == why_asked(other, state, tools, settings)]
@@ -111,35 +114,36 @@ def _approval_pause(calls: Sequence[Json], state: Step, tools: StepTools, settin
     }
 
 
-def _short(call: Json) -> Json:
+def _short(call: FrozenCall) -> Json:
     return {"position": call.get("position", 0), "tool": call["name"], "arguments": call["args"]}
 
 
-def relayed(call: Json, state: Step) -> Json:
+def relayed(call: FrozenCall, state: Step) -> StepRecord:
     """The record's change for an executor that asks: its question or its own call is put to the person as ours are."""
     ask, record, id = open_ask(call), state["record"], state["step"]["id"]
     assert ask is not None
     number = record.get("questions", 0) + 1
-    waits = {**ask, "relayed": True, "step": id, "tool_call_id": call_id(), "name": "ask_user"}
+    waits: Pause = {**ask, "relayed": True, "step": id, "tool_call_id": call_id(), "name": "ask_user"}
     if ask["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
-        waits |= {**_pause({"name": ask["tool"], "args": ask["arguments"], "position": position}, state, "call")}
+        its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
         purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
         may = say(state.get("language", "en"), "call", "may", step=id, purpose=purpose, tool=ask["tool"])
-        waits |= {"name": "approve_tool", "question": f"{call['name']}: {may} {ask['question']}".strip()}
+        question = f"{call['name']}: {may} {ask['question']}".strip()
+        waits = {**waits, **_pause(its, state, "call"), "name": "approve_tool", "question": question}
         return {"status": "waiting", "waiting": waits, "calls": [call]}
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
     waits["id"] = f"{id}{attempt}.q{number}"
     return {"status": "waiting", "waiting": waits, "calls": [call], "questions": number}
 
 
-def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
+def unknown_effect(call: FrozenCall, state: Step, doubt: Doubt) -> StepRecord:
     """The record's change for a write whose like may have happened, or happened where nobody accounts for it."""
     language = state.get("language", "en")
     happened, not_happened, _ = shown_options(language, "effect")
     shown = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})"
     said = {"call": shown, "step": doubt.step or "?", "happened": happened, "not_happened": not_happened}
-    waiting = {
+    waiting: Pause = {
         **_pause(call, state, "effect"),
         "kind": "effect",
         "name": "resolve_effect",
@@ -151,7 +155,7 @@ def unknown_effect(call: Json, state: Step, doubt: Doubt) -> Json:
     return {"status": "waiting", "waiting": waiting}
 
 
-def _pause(call: Json, state: Step, kind: str) -> Json:
+def _pause(call: FrozenCall, state: Step, kind: str) -> Pause:
     """What both pauses have in common. The id names attempt, round, content and position of the call."""
     id, record = state["step"]["id"], state["record"]
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -18,12 +19,13 @@ from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.proof.claims import criteria_of, read_claims
 from donewhen.state.proof.journal import observation
+from donewhen.state.records import StepClaim, StepRecord
 from donewhen.state.settings import Settings
 
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Hold the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
-    claim: Json = state.get("decision") or state["record"]["claim"]
+    claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
     update = await _held(claim, state, runtime, config, deps)
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
@@ -32,7 +34,7 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
     return update
 
 
-async def _held(claim: Json, state: Step, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Step:
+async def _held(claim: StepClaim, state: Step, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Step:
     settings, record = settings_of(runtime), state["record"]
     site = Site(state, runtime, config, deps, settings.tool_seconds)
     criteria = criteria_of(state["step"])
@@ -62,7 +64,7 @@ async def _held(claim: Json, state: Step, runtime: Runtime[Settings], config: Ru
     return await _accepted(inquiry, loose)
 
 
-def _answer(claim: Json, text: str) -> AnyMessage:
+def _answer(claim: StepClaim, text: str) -> AnyMessage:
     """The result of the call that claimed to be done."""
     return ToolMessage(text, tool_call_id=claim["id"]) if claim.get("id") else HumanMessage(text)
 
@@ -72,7 +74,7 @@ def _correction(problems: Sequence[str], then: str) -> str:
     return f"Correction: the step is not finished; its goal_check does not hold.\n{lines}\n{then}"
 
 
-def _change(inquiry: Inquiry) -> Json:
+def _change(inquiry: Inquiry) -> StepRecord:
     """What any end of the inquiry changes in the record."""
     bad = {v["criterion"] for v in inquiry.bad() if v["note"] != UNJUDGED}
     stands = {str(n): claim for n, claim in inquiry.claims.items() if n in inquiry.verdicts and n not in bad}
@@ -92,7 +94,10 @@ def _refused(inquiry: Inquiry, bad: Sequence[Json]) -> Step:
     problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in told]
     forms = [str(v["criterion"]) for v in told if v.get("form")]
     before = inquiry.record.get("imprecise") or {}
-    change = {**_change(inquiry), "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}}}
+    change: StepRecord = {
+        **_change(inquiry),
+        "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
+    }
     stands = f" What is said of criterion {', '.join(change['standing'])} stands." if change["standing"] else ""
     stands += " So does its result: leave it out unless it changes."
     then = f"Work on what is missing, then finish_step again, or give_up.{stands}"
@@ -106,16 +111,16 @@ def _refused(inquiry: Inquiry, bad: Sequence[Json]) -> Step:
         return {**common, **corrected(site.state, site.runtime, said, messages, site.spent, change)}
     emit(site.runtime, "correction", step=site.state["step"]["id"], text=said[:500])
     reason = f"{counted(refused, 'refused goal_check')}; the last: {said[:600]}"
-    failed = {**change, "status": "failed", "code": "unproven", "reason": reason}
+    failed: StepRecord = {**change, "status": "failed", "code": "unproven", "reason": reason}
     return {**common, **leave(site.state, site.runtime, failed, messages, site.spent)}
 
 
-def _sent_back(inquiry: Inquiry, problems: Sequence[str], then: str, change: Json) -> Step:
+def _sent_back(inquiry: Inquiry, problems: Sequence[str], then: str, change: StepRecord) -> Step:
     """Only the form is at fault: no unusable reply, and no refusal."""
     site = inquiry.site
     emit(site.runtime, "correction", step=site.state["step"]["id"], text="; ".join(problems)[:500])
     messages = [_answer(inquiry.claim, _correction(problems, then))]
-    record = {**inquiry.record, **change}
+    record: StepRecord = {**inquiry.record, **change}
     common: Step = {"journal": inquiry.checks, "spent": site.spent}
     return {**common, "record": record, "transcript": messages, "decision": None}
 
@@ -131,10 +136,9 @@ def _cut_off(inquiry: Inquiry, needs: str) -> Step:
     """The budget ended in the middle of the proof: it goes on from there when there is more."""
     site = inquiry.site
     decided = {str(number): verdict for number, verdict in inquiry.verdicts.items()}
-    kept = {key: inquiry.claim[key] for key in ("kind", "arguments", "id", "said") if key in inquiry.claim}
     key = exhausted(site.left(), (needs,))
-    change = {**_change(inquiry), "status": "ready", "code": f"allowance:{key}"}
-    change["claim"] = {**kept, "decided": decided, "needs": needs}
+    change: StepRecord = {**_change(inquiry), "status": "ready", "code": f"allowance:{key}"}
+    change["claim"] = {**inquiry.claim, "decided": decided, "needs": needs}
     return {"journal": inquiry.checks, "spent": site.spent, **leave(site.state, site.runtime, change, (), site.spent)}
 
 
@@ -146,9 +150,9 @@ async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=at)
     entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
     early = arguments.get("reason") if inquiry.claim["kind"] == "finish_task" else None
-    done = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
+    done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = inquiry.claim.get("said")
     messages = [_answer(inquiry.claim, "Accepted.")]
-    change = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}, "draft": ""}
+    change: StepRecord = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}, "draft": ""}
     left = leave(state, site.runtime, change, messages, site.spent)
     return {"journal": [*inquiry.checks, entry], "spent": site.spent, **left}

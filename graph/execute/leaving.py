@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
@@ -14,6 +13,7 @@ from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
 from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import StepRecord
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -24,7 +24,7 @@ STAYS = ("waiting", "ready", "failed")
 def leave(
     state: Step,
     runtime: Runtime[Settings],
-    change: Mapping[str, Any],
+    change: StepRecord,
     new: Sequence[AnyMessage] = (),
     spent: Mapping[str, float] | None = None,
     wrote: Sequence[str] = (),
@@ -34,7 +34,7 @@ def leave(
     `spent` and `wrote` are what this node has spent and written and returns beside this update. The run accounts for
     the writes of a step that is done; those of any other stay with the attempt that made them.
     """
-    record = {**state["record"], **change}
+    record: StepRecord = {**state["record"], **change}
     claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
     record["wrote"] = claims
     record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
@@ -59,24 +59,24 @@ def corrected(
     said: str,
     messages: Sequence[AnyMessage],
     spent: Mapping[str, float],
-    change: Mapping[str, Any] | None = None,
+    change: StepRecord | None = None,
 ) -> Step:
     """Tell the model what was wrong; too many corrections in a row fail the step (X05).
 
     `said` is for people, `messages` are for the model, `change` is what else happens to the record.
     """
-    record = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
+    record: StepRecord = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
     said = redact(said[:1000])
     emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
     count = record["corrections"]
     if count >= settings_of(runtime).max_corrections:
         reason = f"{counted(count, 'unusable reply')} in a row; the last: {said[:600]}"
-        failed = {**record, "status": "failed", "code": "unusable", "reason": reason}
+        failed: StepRecord = {**record, "status": "failed", "code": "unusable", "reason": reason}
         return leave(state, runtime, failed, messages, spent)
     return {"record": record, "transcript": list(messages), "decision": None}
 
 
-def silence(state: Step, runtime: Runtime[Settings], record: Mapping[str, Any]) -> str:
+def silence(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
     """What the model is told when several rounds brought nothing new, "" before; the user is told once."""
     rounds = record["silent"]
     if rounds < SILENT_ROUNDS:

@@ -9,17 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from donewhen.state.graph_state import Json
+from donewhen.state.records import FrozenCall, Pause
 
 QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
 QUESTION_CHARS = 20_000
 
 
-def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Json]:
+def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
     """What is asked, one row each: `{id, kind, question, options}`, of a call to review `tool` and `arguments` too."""
     return [ask for id, value in pauses for ask in _asks(str(id), value)]
 
 
-def _asks(id: str, value: Any) -> list[Json]:
+def _asks(id: str, value: Any) -> list[Pause]:
     if not isinstance(value, Mapping):
         return [_question(id, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))]
     actions = value.get("action_requests")
@@ -40,11 +41,11 @@ def _is_action(action: Any) -> bool:
     return isinstance(action, Mapping) and isinstance(action.get("name") or action.get("action"), str)
 
 
-def _question(id: str, text: str, options: Sequence[str] = ()) -> Json:
+def _question(id: str, text: str, options: Sequence[str] = ()) -> Pause:
     return {"id": id, "kind": "question", "question": text.strip()[:QUESTION_CHARS], "options": list(options)}
 
 
-def _review(id: str, action: Mapping[str, Any]) -> Json:
+def _review(id: str, action: Mapping[str, Any]) -> Pause:
     """A call that the sub-agent may make only if a person agrees."""
     arguments = action.get("args", action.get("arguments"))
     return {
@@ -57,10 +58,10 @@ def _review(id: str, action: Mapping[str, Any]) -> Json:
     }
 
 
-def open_ask(call: Mapping[str, Any]) -> Json | None:
+def open_ask(call: FrozenCall) -> Pause | None:
     """The first thing asked in a delegated call that nobody has answered yet."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
-    return dict(asks[len(answers)]) if len(answers) < len(asks) else None
+    return asks[len(answers)] if len(answers) < len(asks) else None
 
 
 def decision(kind: str, text: str, tool: str, arguments: Json | None) -> Json:
@@ -72,7 +73,7 @@ def decision(kind: str, text: str, tool: str, arguments: Json | None) -> Json:
     return {"type": "respond" if kind == "respond" else "reject", "message": text}
 
 
-def resumes(call: Mapping[str, Any]) -> dict[str, Any]:
+def resumes(call: FrozenCall) -> dict[str, Any]:
     """Id of each interrupt → what it is resumed with."""
     found: dict[str, Any] = {}
     for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):

@@ -9,6 +9,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import framed
 from donewhen.state.graph_state import Json
+from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.settings import Settings
 
 FIND = "find_tools"
@@ -46,7 +47,7 @@ async def offered_to_plan(deps: Deps, settings: Settings, goal: str, planning: M
     return Offer([*bound, *(name for name in new if name in reads)], listed, len(toolbox) - len(shown) - len(new))
 
 
-async def offered_to_step(deps: Deps, settings: Settings, step: Json, record: Mapping[str, Any]) -> Offer:
+async def offered_to_step(deps: Deps, settings: Settings, step: Json, record: StepRecord) -> Offer:
     """For a step: the tools it lists and those that read, or all if it lists none; of too many the likely ones.
 
     A step that lists `[]` writes text from what is known. Tools made for checks are the runtime's own. What was found
@@ -65,7 +66,7 @@ async def offered_to_step(deps: Deps, settings: Settings, step: Json, record: Ma
     return Offer(fit, (), len(work) - len(fit))
 
 
-async def found(deps: Deps, toolbox: Toolbox, call: Mapping[str, Any], known: Collection[str], fence: str) -> Json:
+async def found(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
     """What `find_tools` comes to: `text` for the model, and the `names` of what it is offered from now on."""
     rest = toolbox.subset([name for name in toolbox.names if name not in known and not toolbox.checks(name)])
     names = (await deps.finder.best(str(call["args"]["query"]), rest))[:FOUND]

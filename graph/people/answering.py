@@ -21,6 +21,7 @@ from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.proof.questions import is_leave, same_question
+from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 from donewhen.state.values import flaw
@@ -35,11 +36,11 @@ OVERDUE = {"overdue": True}
 """In place of an answer to what is open longer than `Settings.question_seconds`: the policy answers it."""
 BY_POLICY = ("question", "budget")
 """What a policy may answer; plans, calls and effects are for people."""
-Taken = tuple[Json, Answer, str]
+Taken = tuple[Pause, Answer, str]
 """What was asked, the answer, and by whom it is."""
 
 
-def take(state: RunState, pending: Json, value: Any, deps: Deps, settings: Settings) -> RunState:
+def take(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
     """The update for what came as the answer to `pending`: an answer, or answers by id to any of the open questions.
 
     If any of it is not understood, nothing is taken and the pause stays. Questions not answered stay open.
@@ -61,7 +62,7 @@ def take(state: RunState, pending: Json, value: Any, deps: Deps, settings: Setti
     return _update(state, pending, [*now, *_same(now, pauses, answers)])
 
 
-def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[str, Any]) -> list[Taken]:
+def _same(taken: Sequence[Taken], pauses: Mapping[str, Pause], answers: Mapping[str, Any]) -> list[Taken]:
     """The same question of another step has the same answer; a yes or no, which is leave for one thing, has not."""
     questions = [pause for id, pause in pauses.items() if pause["kind"] == "question" and id not in answers]
     return [
@@ -74,12 +75,12 @@ def _same(taken: Sequence[Taken], pauses: Mapping[str, Json], answers: Mapping[s
     ]
 
 
-def answered_by_policy(pending: Json, settings: Settings) -> bool:
+def answered_by_policy(pending: Pause, settings: Settings) -> bool:
     """Whether nobody is asked at all: the settings answer questions, and give nobody time to."""
     return pending["kind"] == "question" and settings.alone
 
 
-def _one(state: RunState, pause: Json | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
+def _one(state: RunState, pause: Pause | None, value: Any, deps: Deps, settings: Settings) -> Taken | str:
     if pause is None:
         return "stale: nothing waits under this id"
     if value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait":
@@ -115,7 +116,7 @@ def _edited_problems(name: str, arguments: Json, deps: Deps) -> list[str]:
     return [] if fits else [f"{name} takes one argument, brief, a text"]
 
 
-def _policy(pause: Json, settings: Settings) -> Answer:
+def _policy(pause: Pause, settings: Settings) -> Answer:
     if pause["kind"] == "budget":
         return Answer("deliver", "nobody answered")
     if pause.get("about") == "early":
@@ -127,7 +128,7 @@ def _policy(pause: Json, settings: Settings) -> Answer:
     return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
 
 
-def _update(state: RunState, pending: Json, taken: list[Taken]) -> RunState:
+def _update(state: RunState, pending: Pause, taken: list[Taken]) -> RunState:
     """All answers as one update, each made from the state in which the ones before it are applied."""
     values: Json = dict(state)
     update: Json = {}
@@ -140,7 +141,7 @@ def _update(state: RunState, pending: Json, taken: list[Taken]) -> RunState:
     return {**update, **_asking(state, pending, said, ended="ending" in update)}  # type: ignore[typeddict-item]
 
 
-def _asking(state: RunState, pending: Json, said: Answer | None, *, ended: bool) -> RunState:
+def _asking(state: RunState, pending: Pause, said: Answer | None, *, ended: bool) -> RunState:
     """What becomes of the question asked now."""
     messages = state["messages"]
     if said is not None or ended:
@@ -152,7 +153,7 @@ def _asking(state: RunState, pending: Json, said: Answer | None, *, ended: bool)
     return {"pending": kept, "messages": [*closing(messages, pending, "Asked again."), opening(kept)]}
 
 
-def _words(pending: Json, answer: Answer | None) -> str:
+def _words(pending: Pause, answer: Answer | None) -> str:
     if answer is None:
         return "Ended."
     if pending["kind"] == "plan":
@@ -161,7 +162,7 @@ def _words(pending: Json, answer: Answer | None) -> str:
     return answer.text or answer.kind
 
 
-def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str = "user", at: str = "") -> Json:
+def apply_answer(values: Mapping[str, Any], pending: Pause, answer: Answer, *, by: str = "user", at: str = "") -> Json:
     """The update of the run for an answer to `pending`. `by` says who answered: the user, or a policy."""
     row = decision_row(pending, answer.kind, answer.text, by, at)
     if answer.kind == "cancel":
@@ -174,20 +175,22 @@ def apply_answer(values: Mapping[str, Any], pending: Json, answer: Answer, *, by
     return update if pending["kind"] == "question" else {**update, "approvals": [row]}
 
 
-def _record(values: Mapping[str, Any], pending: Json) -> Json:
-    return dict((values.get("steps") or {}).get(pending["step"]) or {})
+def _record(values: Mapping[str, Any], pending: Pause) -> StepRecord:
+    records: Mapping[Any, StepRecord] = values.get("steps") or {}
+    return records.get(pending["step"], {})
 
 
-def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
+def _question(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:
     step = pending["step"]
-    record = _record(values, pending) if step else dict(values["planning"])
-    number = record.get("observed", 0) + 1
+    planning, record = values["planning"], _record(values, pending)
+    rounds = record if step else planning
+    number = rounds.get("observed", 0) + 1
     text = answer.text or NO_ANSWER
     asked = {"question": pending["question"], "by": by, "asked": pending["id"]}
     entry = observation(
-        f"{step or record['transcript']}.{number}",
+        f"{step or planning['transcript']}.{number}",
         step or "plan",
-        record.get("rounds", 0),
+        rounds.get("rounds", 0),
         "user",
         text,
         ok=answer.kind == "answer",
@@ -198,10 +201,10 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
     if step is None:
         return {
             "journal": [entry],
-            "planning": {**record, "observed": number},
-            "transcripts": {record["transcript"]: [said]},
+            "planning": {**planning, "observed": number},
+            "transcripts": {planning["transcript"]: [said]},
         }
-    change = {"status": "ready", "waiting": None, "observed": number}
+    change: StepRecord = {"status": "ready", "waiting": None, "observed": number}
     if pending.get("relayed"):
         change["calls"] = _relayed(record, text)
     if answer.kind == "answer":
@@ -209,18 +212,18 @@ def _question(values: Mapping[str, Any], pending: Json, answer: Answer, by: str,
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [said]}}
 
 
-def _relayed(record: Json, answer: Any) -> list[Json]:
+def _relayed(record: StepRecord, answer: Any) -> list[FrozenCall]:
     """The frozen calls with an answer for the executor that asked; it gets them when all it asked is answered."""
     first, *rest = record["calls"]
     return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]
 
 
-def _to_model(pending: Json, text: str) -> BaseMessage:
+def _to_model(pending: Pause, text: str) -> BaseMessage:
     """The result of the call that asked; a plain message if the question stood in the model's text."""
     return ToolMessage(text, tool_call_id=pending["call"]) if pending.get("call") else HumanMessage(text)
 
 
-def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
+def _tool(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:
     record = _record(values, pending)
     first, *rest = record["calls"]
     if pending.get("relayed"):
@@ -231,7 +234,7 @@ def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at:
         first = {**first, "approved": by}
         rest = [{**call, "approved": by} if call.get("position") in batch else call for call in rest]
     elif answer.kind == "edit":
-        first = {**first, "args": answer.arguments, "approved": by, "edited": True}
+        first = {**first, "args": answer.arguments or {}, "approved": by, "edited": True}
     elif answer.kind == "respond":
         first = {**first, "response": answer.text}
     else:
@@ -248,13 +251,13 @@ def _tool(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at:
     return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": [first, *rest]}}}
 
 
-def _effect(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
+def _effect(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:
     first, *rest = _record(values, pending)["calls"]
     calls = [{**first, "known": answer.kind, "attempt": pending.get("attempt", "")}, *rest]
     return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": calls}}}
 
 
-def _budget(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, at: str) -> Json:
+def _budget(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:
     keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
     step, why = pending["step"], f"the limit of {' and '.join(keys)} was reached"
     if answer.kind == "extend" and step:
@@ -269,12 +272,12 @@ def _budget(values: Mapping[str, Any], pending: Json, answer: Answer, by: str, a
     return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
 
 
-def _after_early(values: Mapping[str, Any], pending: Json, answer: Answer) -> Json:
+def _after_early(values: Mapping[str, Any], pending: Pause, answer: Answer) -> Json:
     change = {"let_go": True} if answer.kind == "leave_out" else {"finished_task": None}
     return {"steps": dict.fromkeys(pending["early"], change)}
 
 
-def _after_failure(values: Mapping[str, Any], pending: Json, answer: Answer) -> Json:
+def _after_failure(values: Mapping[str, Any], pending: Pause, answer: Answer) -> Json:
     failed = {id: {"handled": True} for id in pending["failed"]}
     if answer.kind == "retry":
         again = {"status": "pending", "handled": False, "reason": "", "code": "", "corrections": 0, "refused": 0}
@@ -290,7 +293,7 @@ def _after_failure(values: Mapping[str, Any], pending: Json, answer: Answer) -> 
     }
 
 
-def _replans(pending: Json) -> Json:
+def _replans(pending: Pause) -> Json:
     """A replan that a person asks for is counted, and granted with all that it takes."""
     return {"spent": {"replans": 1}, "granted": pending.get("with_replan") or {}}
 
@@ -302,12 +305,12 @@ def _unblocked(values: Mapping[str, Any]) -> Json:
     }
 
 
-_ABOUT: dict[str, Callable[[Mapping[str, Any], Json, Answer], Json]] = {
+_ABOUT: dict[str, Callable[[Mapping[str, Any], Pause, Answer], Json]] = {
     "failure": _after_failure,
     "early": _after_early,
 }
 """The runtime's own questions."""
-_APPLY: dict[str, Callable[[Mapping[str, Any], Json, Answer, str, str], Json]] = {
+_APPLY: dict[str, Callable[[Mapping[str, Any], Pause, Answer, str, str], Json]] = {
     "question": _question,
     "tool": _tool,
     "effect": _effect,

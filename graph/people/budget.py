@@ -13,6 +13,7 @@ from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remain
 from donewhen.state.people.amounts import amount_of, figure
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.plan.steps import standstill
+from donewhen.state.records import Pause, StepRecord
 from donewhen.state.settings import Settings
 
 CONTENT_CHARS = 100
@@ -59,12 +60,10 @@ class Account:
 
 def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> Account:
     """The account of the whole run."""
-    rows = [
-        {"id": step["id"], "content": step["content"], **(values.get("steps") or {}).get(step["id"], {})}
-        for step in (values.get("plan") or {}).get("steps", ())
-    ]
-    done = [_row(row) for row in rows if row.get("status") == "done"]
-    left = [_row(row) for row in rows if row.get("status") != "done"]
+    steps, records = (values.get("plan") or {}).get("steps", ()), values.get("steps") or {}
+    rows = [(step, records.get(step["id"], {})) for step in steps]
+    done = [_row(step, record) for step, record in rows if record.get("status") == "done"]
+    left = [_row(step, record) for step, record in rows if record.get("status") != "done"]
     granted, spent = values.get("granted") or {}, values.get("spent") or {}
     return Account(settings.limits, granted, spent, done=done, left=left, language=values.get("language", "en"), **more)
 
@@ -76,12 +75,12 @@ def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: 
     return Account(settings.step_limits, granted, spent, id, run.done, run.left, language=run.language, needs=needs)
 
 
-def _row(row: Json) -> Json:
-    stands = standstill(row) if row.get("status") != "done" else ""
-    return {"id": row["id"], "content": row["content"], "spent": row.get("spent") or {}, "standstill": stands}
+def _row(step: Mapping[str, Any], record: StepRecord) -> Json:
+    stands = standstill(record) if record.get("status") != "done" else ""
+    return {"id": step["id"], "content": step["content"], "spent": record.get("spent") or {}, "standstill": stands}
 
 
-def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Json:
+def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Pause:
     """The pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
     keys = account.keys or (key,)
     suggested = {each: _suggested(account, each) for each in (*keys, *_short_soon(account, keys))}

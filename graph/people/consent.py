@@ -24,6 +24,7 @@ from donewhen.state.plan.revisions import difference
 from donewhen.state.plan.schedule import upcoming
 from donewhen.state.plan.steps import fresh_records
 from donewhen.state.plan.text import moments_text, schedule_text
+from donewhen.state.records import Pause
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -106,7 +107,7 @@ def propose(
     if by is not None:
         before = approval["plan"] if approval else None
         return {"plan": plan, "approval": {**consent(plan, by), "before": before}, "pending": None}
-    pending = {
+    pending: Pause = {
         "id": f"confirm.{plan['revision']}",
         "kind": "plan",
         "name": "confirm_plan",
@@ -142,7 +143,9 @@ def _question(changes: list[str] | None, language: str) -> str:
     return f"{say(language, 'ask', 'changed')}\n" + "\n".join(f"- {line}" for line in changes)
 
 
-def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: Deps, settings: Settings) -> Json | str:
+def edited_plan(
+    values: Mapping[str, Any], pending: Pause, answer: Answer, deps: Deps, settings: Settings
+) -> Json | str:
     """The plan as a person edited it, held to the rules of every plan, or everything that is wrong with it.
 
     A problem leaves the pause and the plan as they were. What is finished stays in the plan, as it was.
@@ -165,16 +168,16 @@ def edited_plan(values: Mapping[str, Any], pending: Json, answer: Answer, deps: 
     return whole[0]
 
 
-def decision_row(pending: Mapping[str, Any], decision: str, text: str, by: str, at: str) -> Json:
+def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> Json:
     """What the receipt says of an answer: to what, what was decided, by whom, when."""
-    row = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
+    row: Json = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
     if pending["kind"] in ("tool", "effect"):
         row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
         row |= {"batch": redact_json(pending["batch"])} if pending.get("batch") else {}
     return row
 
 
-def decide_plan(values: Mapping[str, Any], pending: Json, answer: Answer, *, by: str, at: str) -> Json:
+def decide_plan(values: Mapping[str, Any], pending: Pause, answer: Answer, *, by: str, at: str) -> Json:
     """The update of the run for an answer to a plan that waits; an edited plan must have passed `edited_plan`."""
     row = {**decision_row(pending, answer.kind, answer.text, by, at), "revision": pending["revision"]}
     row |= {"limits": answer.amounts} if answer.amounts else {}
@@ -256,7 +259,7 @@ def put_to_work(values: Mapping[str, Any], at: str) -> Json:
         update |= _reopened(values, stale)
     said = [row.get("approved_revision") for row in values.get("approvals") or ()]
     if approval["revision"] not in said:
-        shown = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
+        shown: Pause = {"kind": "plan", "id": f"confirm.{approval['revision']}"}
         decision = "approve" if approval["by"] == "policy" else "carried over"
         row = {**decision_row(shown, decision, "", approval["by"], at), "revision": approval["revision"]}
         update["approvals"] = [{**row, "approved_revision": approval["revision"]}]

@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.people.tasks import closed
-from donewhen.state.graph_state import Json, RunState
+from donewhen.state.graph_state import RunState
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
+from donewhen.state.records import Pause
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = re.compile(
@@ -26,21 +27,21 @@ def call_id() -> str:
     return f"pause_{uuid4().hex[:16]}"
 
 
-def opening(pending: Mapping[str, Any]) -> AIMessage:
+def opening(pending: Pause) -> AIMessage:
     """The message right before a pause: text, and a tool call named like the action (clients draw it there)."""
     name, arguments = action_name(pending["kind"]), short_arguments(pending)
     call = {"name": name, "args": arguments, "id": pending["tool_call_id"]}
     return AIMessage(message_text(pending), id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])
 
 
-def closing(messages: Sequence[BaseMessage], pending: Mapping[str, Any], text: str) -> list[AnyMessage]:
+def closing(messages: Sequence[BaseMessage], pending: Pause, text: str) -> list[AnyMessage]:
     """The answer as the result of that tool call, unless a client has written one already."""
     call = pending["tool_call_id"]
     answered = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
     return [] if answered else [ToolMessage(text, tool_call_id=call, name=action_name(pending["kind"]))]
 
 
-def reopened(messages: Sequence[BaseMessage], pending: Json) -> Json:
+def reopened(messages: Sequence[BaseMessage], pending: Pause) -> Pause:
     """The pause with a tool call of its own: the one it has may be answered in the conversation already."""
     used = any(
         call["id"] == pending["tool_call_id"]
@@ -51,7 +52,7 @@ def reopened(messages: Sequence[BaseMessage], pending: Json) -> Json:
     return {**pending, **_anew()} if used else pending
 
 
-def _anew() -> Json:
+def _anew() -> Pause:
     """What makes the message of a pause another one than before."""
     return {"tool_call_id": call_id(), "message_id": None}
 
@@ -62,34 +63,35 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     return last.text if isinstance(last, HumanMessage) else None
 
 
-def asked_again(values: Mapping[str, Any], pending: Json, problem: str, draft: str = "") -> RunState:
+def asked_again(values: Mapping[str, Any], pending: Pause, problem: str, draft: str = "") -> RunState:
     """The pause stays, and says why the answer was not taken; "" where the person wants to answer later.
 
     `draft` is the text of an edit that could not be taken, given back to be mended.
     """
-    again = {**pending, "problem": problem, "draft": draft or pending.get("draft")}
+    again: Pause = {**pending, "problem": problem, "draft": draft or pending.get("draft")}
     messages = values["messages"]
     if typed_reply(messages) is None and not problem:
         return {"pending": again}
     closed = closing(messages, pending, f"Not understood: {problem}" if problem else "Left open.")
-    again |= _anew()
+    again = {**again, **_anew()}
     return {"pending": again, "messages": [*closed, opening(again)]}
 
 
-def open_pauses(values: Mapping[str, Any]) -> list[Json]:
+def open_pauses(values: Mapping[str, Any]) -> list[Pause]:
     """Every open question of a run: the one asked now first, then those of steps that wait."""
     current, waiting = values.get("pending"), _waiting(values)
     pauses = [named(values, pause) for pause in ([current] if current else []) + list(waiting)]
     return [pause for n, pause in enumerate(pauses) if all(pause["id"] != other["id"] for other in pauses[:n])]
 
 
-def asked_now(values: Mapping[str, Any]) -> Json:
+def asked_now(values: Mapping[str, Any]) -> Pause:
     """The pause that is asked now, with short forms of the other open ones."""
     first, *rest = open_pauses(values)
-    return {**first, "others": [{key: pause.get(key) for key in OTHER_KEYS} for pause in rest]}
+    others = [cast("Pause", {key: pause.get(key) for key in OTHER_KEYS}) for pause in rest]
+    return {**first, "others": others}
 
 
-def _waiting(values: Mapping[str, Any]) -> Iterator[Json]:
+def _waiting(values: Mapping[str, Any]) -> Iterator[Pause]:
     """What the steps of the plan that is worked on wait for, in plan order."""
     plan, records = (values.get("approval") or {}).get("plan") or {}, values.get("steps") or {}
     for step in plan.get("steps", ()):
@@ -98,7 +100,7 @@ def _waiting(values: Mapping[str, Any]) -> Iterator[Json]:
             yield record["waiting"]
 
 
-def named(values: Mapping[str, Any], pause: Json) -> Json:
+def named(values: Mapping[str, Any], pause: Pause) -> Pause:
     """The pause under an id that no other pause of the thread has or had, so that a late answer hits nothing else.
 
     The id a node gave tells what is asked; the same may be asked again in this request or in a later one.
@@ -111,7 +113,7 @@ def named(values: Mapping[str, Any], pause: Json) -> Json:
     return {**pause, "id": id, **spoken_in(values.get("language", "en"))}
 
 
-def spoken_in(language: str) -> Json:
+def spoken_in(language: str) -> Pause:
     """What a pause says of the language it is shown in; nothing for English."""
     return {} if language == "en" else {"language": language}
 

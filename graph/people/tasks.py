@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import StepRecord
 
 TASK = "task"
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
@@ -33,7 +34,7 @@ def opened(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessa
     return messages, calls
 
 
-def closed(records: Mapping[str, Mapping[str, Any]], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
+def closed(records: Mapping[str, StepRecord], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
     """The results of the calls whose steps have ended, and what changes in their records; with `why`, of all calls."""
     messages: list[AnyMessage] = []
     over = {id: row for id, row in records.items() if row.get("task") and (why or row.get("status") in FINAL)}
@@ -53,7 +54,7 @@ def closed(records: Mapping[str, Mapping[str, Any]], language: str, why: str = "
     return messages, {id: {"task": None} for id in over}
 
 
-def _ended(record: Mapping[str, Any], language: str) -> str:
+def _ended(record: StepRecord, language: str) -> str:
     status = str(record.get("status"))
     word = str(catalogue(language)["summary"].get(status, status)).capitalize()
     reason = str(record.get("reason") or "")[:REASON_CHARS]

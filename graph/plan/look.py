@@ -18,6 +18,7 @@ from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.graph_state import PLANNING, Json, Planning, Step
 from donewhen.state.ledger import add, exhausted
+from donewhen.state.records import FrozenCall
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -25,7 +26,7 @@ from donewhen.state.settings import Settings
 async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Make the reading calls of the last reply, side by side, as far as the budget goes."""
     settings, planning = settings_of(runtime), state["planning"]
-    asked: list[Json] = planning["calls"]
+    asked: list[FrozenCall] = planning["calls"]
     told, names = await _found(asked, state, settings, deps)
     calls = [call for call in asked if call["name"] != FIND]
     if calls and (key := exhausted(left_of(state), ("tool_calls",))):
@@ -50,7 +51,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
 
 
 async def _found(
-    calls: list[Json], state: Planning, settings: Settings, deps: Deps
+    calls: list[FrozenCall], state: Planning, settings: Settings, deps: Deps
 ) -> tuple[dict[int, str], list[str]]:
     """What the calls of `find_tools` came to, by position, and all names that they found."""
     finds, told, names = [call for call in calls if call["name"] == FIND], dict[int, str](), list[str]()
@@ -76,7 +77,7 @@ def _as_step(state: Planning) -> Step:
     }
 
 
-async def _read(call: Json, number: int, site: Site) -> Json:
+async def _read(call: FrozenCall, number: int, site: Site) -> Json:
     """The observation of one call."""
     settings, toolbox = settings_of(site.runtime), site.deps.reads(settings_of(site.runtime))
     tool = toolbox.get(call["name"])
@@ -93,7 +94,7 @@ async def _read(call: Json, number: int, site: Site) -> Json:
     return entry
 
 
-def _results(calls: list[Json], told: list[str]) -> list[AnyMessage]:
+def _results(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:
     """One result per call; those of printed calls go back in one message."""
     if not calls[0]["native"]:
         return [HumanMessage("\n\n".join(told))]

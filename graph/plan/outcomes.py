@@ -24,7 +24,7 @@ from donewhen.state.plan.reopening import joined, work_of
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
-from donewhen.state.records import Mode
+from donewhen.state.records import Mode, Pause
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -226,7 +226,7 @@ def asks(
     if told:
         return {"planning": planning, "transcript": [message, *respond(message, told)]}
     number = planning["questions"] + 1
-    pending = {
+    pending: Pause = {
         "id": f"{planning['transcript']}.q{number}",
         "kind": "question",
         "name": "ask_user",

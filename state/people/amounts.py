@@ -8,6 +8,7 @@ from typing import Any
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, say, unclear
 from donewhen.state.ledger import KEYS
+from donewhen.state.records import Pause
 
 FRACTIONS = ("cost_usd", "active_seconds")
 ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "costs": "cost_usd", "seconds": "active_seconds"}
@@ -47,7 +48,7 @@ def figure(amount: float) -> str:
     return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
-def read_amounts(value: Any, pending: Mapping[str, Any]) -> dict[str, float] | Unclear:
+def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
     """Positive amounts by ledger key, or why there are none. A bare number is for the exhausted key."""
     if value is True:
         return dict(pending.get("suggested") or {}) or unclear("how_much")

@@ -12,6 +12,7 @@ from donewhen.state.people.grammar import Answer as Answer
 from donewhen.state.people.grammar import may_replan, meaning
 from donewhen.state.people.payloads import language_of
 from donewhen.state.people.shapes import Given, decode_json, read_shape
+from donewhen.state.records import Pause
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Bundle:
     answers: dict[str, Any]
 
 
-def read_answer(value: Any, pending: Mapping[str, Any]) -> Answer | Bundle | str:
+def read_answer(value: Any, pending: Pause) -> Answer | Bundle | str:
     """What `value` means as an answer to `pending`, or a text: what was not understood, what is accepted.
 
     Never raises. The text is in the language of the pause; what is wrong with a client's JSON is said in English.
@@ -43,11 +44,11 @@ def read_answer(value: Any, pending: Mapping[str, Any]) -> Answer | Bundle | str
     return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted(pending))
 
 
-def accepted(pending: Mapping[str, Any]) -> str:
+def accepted(pending: Pause) -> str:
     """What is accepted as an answer to this pause, in words of its language."""
     about, language = pending.get("about") or pending["kind"], language_of(pending)
-    about = "unplanned" if about == "budget" and not may_replan(pending) else about
-    said = say(language, "accepted", about)
+    unplanned = about == "budget" and not may_replan(pending)
+    said = say(language, "accepted", "unplanned" if unplanned else about)
     return said if about == "plan" else f"{said}{say(language, 'accepted', 'always')}"
 
 
@@ -59,7 +60,7 @@ def draft_of(value: Any) -> str:
     return next((draft for draft in drafts if isinstance(draft, str) and draft.strip()), "")
 
 
-def _bundle(value: Any, pending: Mapping[str, Any]) -> Bundle | str | None:
+def _bundle(value: Any, pending: Pause) -> Bundle | str | None:
     """Answers by id: `{"answers": {…}}`, or a dict whose keys are all ids of open questions."""
     if not isinstance(value, Mapping) or not value:
         return None
@@ -80,7 +81,7 @@ def _is_decision(given: Given | str) -> bool:
     return isinstance(given, Given) and given.verb not in ("text", "list", "other")
 
 
-def _stale(given: Given, pending: Mapping[str, Any]) -> str | None:
+def _stale(given: Given, pending: Pause) -> str | None:
     ids = {str(pending[key]) for key in ("id", "tool_call_id") if pending.get(key)}
     if given.ids - ids:
         return f"stale: {', '.join(sorted(given.ids - ids))} does not wait; {pending.get('id')} does."

@@ -15,6 +15,7 @@ from donewhen.state.people.amounts import read_amounts
 from donewhen.state.people.edit import edit_plan, is_plan_text
 from donewhen.state.people.payloads import action_name, options, shown_plan
 from donewhen.state.people.shapes import Given, decode_json, looks_like_json, scalar_text
+from donewhen.state.records import Pause
 
 AnswerKind = Literal[
     "approve", "edit", "reject", "respond", "cancel", "later", "answer", "declined",
@@ -42,14 +43,14 @@ class Answer:
     should be."""
 
 
-def meaning(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def meaning(given: Given, pending: Pause) -> Answer | Unclear | None:
     """What was given means this to what was asked, or why it means nothing; None where there is nothing to say."""
     if given.verb in ("cancel", "later"):
         return Answer("cancel" if given.verb == "cancel" else "later")
     return READERS[pending.get("about") or pending["kind"]](given, pending)
 
 
-def may_replan(pending: Mapping[str, Any]) -> bool:
+def may_replan(pending: Pause) -> bool:
     """Whether a budget pause offers another plan: not while there is none yet."""
     return any(option_key(option) == "replan" for option in options(pending))
 
@@ -80,7 +81,7 @@ def _undecided(text: str) -> Unclear | None:
     return unclear("json")
 
 
-def _read_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def _read_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, said = given.text, word(given.text)
     if given.verb in ("approve", "edit") and given.fields:
         return _edited_plan(given, pending)
@@ -108,7 +109,7 @@ def _read_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | N
     return Answer("reject", text)
 
 
-def _edited_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def _edited_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
     if given.action not in (None, action_name("plan")):
         return unclear("not_the_plan", action=given.action)
     edit = edit_plan(given.fields, pending.get("plan") or {}, limits=pending.get("limits"), shown=shown_plan(pending))
@@ -125,7 +126,7 @@ def _edited_plan(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear |
     return Answer("edit", plan=edit.plan, amounts=edit.limits) if changed else Answer("approve")
 
 
-def _read_question(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
+def _read_question(given: Given, pending: Pause) -> Answer | Unclear:
     if given.verb == "ignore" or (given.verb == "reject" and not given.text) or plain(given.text) == "/skip":
         return Answer("declined")
     choices = options(pending)
@@ -140,7 +141,7 @@ def _read_question(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear
     return Answer("answer", next((choice for choice in choices if word(choice) == "yes"), JUDGEMENT))
 
 
-def _free_answer(text: str, pending: Mapping[str, Any]) -> Answer | Unclear:
+def _free_answer(text: str, pending: Pause) -> Answer | Unclear:
     """The words as the answer, unless they end the run or leave the question open; what may be either is asked."""
     said, asked = word(text), plain(str(pending.get("question") or ""))
     first = said or opening(text)
@@ -169,7 +170,7 @@ def _alike(text: str, choices: list[str]) -> str:
     return alike[0] if len(alike) == 1 else text
 
 
-def _read_tool(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def _read_tool(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, said = given.text, word(given.text)
     if given.verb in ("approve", "edit") and given.fields:
         return _edited_call(given, pending)
@@ -190,7 +191,7 @@ def _read_tool(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | N
     return unclear("not_run", reasons=[reason]) if (reason := _undecided(text)) else None
 
 
-def _edited_call(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
+def _edited_call(given: Given, pending: Pause) -> Answer | Unclear:
     tool = str(pending.get("tool") or pending.get("name"))
     if given.action == tool and tool != action_name("tool"):
         arguments: Any = given.fields
@@ -207,7 +208,7 @@ def _edited_call(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
     return Answer("edit", arguments=dict(arguments)) if changed else Answer("approve")
 
 
-def _read_budget(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
+def _read_budget(given: Given, pending: Pause) -> Answer | Unclear:
     if given.verb in ("reject", "ignore") and not given.text:
         return Answer("stop")
     text = _words(given)
@@ -230,12 +231,12 @@ def _read_budget(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear:
     return _extended(True if agreed else rest if key == "extend" else text, pending)
 
 
-def _extended(value: Any, pending: Mapping[str, Any]) -> Answer | Unclear:
+def _extended(value: Any, pending: Pause) -> Answer | Unclear:
     amounts = read_amounts(value, pending)
     return Answer("extend", amounts=amounts) if isinstance(amounts, dict) else amounts
 
 
-def _read_effect(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def _read_effect(given: Given, pending: Pause) -> Answer | Unclear | None:
     if given.verb == "ignore" or (given.verb == "reject" and not given.text):
         return Answer("skip")
     # A button "approve" does not say whether the effect happened; the words do.
@@ -252,7 +253,7 @@ def _read_effect(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear |
     return unclear("happened", text) if text else None
 
 
-def _read_failure(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def _read_failure(given: Given, pending: Pause) -> Answer | Unclear | None:
     """Only the options' own words, or words that say what to do, start work; whatever refuses anything does not."""
     if given.verb in ("reject", "ignore") and not given.text:
         return Answer("stop")
@@ -272,7 +273,7 @@ def _read_failure(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear 
     return Answer("replan", rest if key == "replan" else text)
 
 
-def _read_early(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | None:
+def _read_early(given: Given, pending: Pause) -> Answer | Unclear | None:
     text = "" if given.verb == "approve" else _words(given)
     key, rest = chosen(_choose(text, options(pending)), "early")
     if key and not rest:
@@ -280,7 +281,7 @@ def _read_early(given: Given, pending: Mapping[str, Any]) -> Answer | Unclear | 
     return _left(text) or _undecided(text)
 
 
-READERS: dict[str, Callable[[Given, Mapping[str, Any]], Answer | Unclear | None]] = {
+READERS: dict[str, Callable[[Given, Pause], Answer | Unclear | None]] = {
     "plan": _read_plan,
     "question": _read_question,
     "tool": _read_tool,

@@ -19,6 +19,7 @@ from typing import Any
 
 from donewhen.state.language.texts import say, shown_options, translated
 from donewhen.state.plan.text import plan_text
+from donewhen.state.records import Pause
 
 ACTIONS = {
     "plan": ("confirm_plan", ["approve", "edit", "reject"]),
@@ -44,7 +45,7 @@ def action_name(kind: str) -> str:
     return ACTIONS[kind][0]
 
 
-def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
+def payload(pending: Pause) -> dict[str, Any]:
     """The value a pause interrupts with. Everything in it is JSON, every argument of the action a string."""
     kind = pending["kind"]
     name, allowed = ACTIONS[kind]
@@ -75,11 +76,11 @@ def payload(pending: Mapping[str, Any]) -> dict[str, Any]:
     }
     for key in (*PLAN_KEYS, "draft", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
         if pending.get(key) is not None:
-            value[key] = pending[key]
+            value[key] = pending.get(key)
     return value
 
 
-def options(pending: Mapping[str, Any]) -> list[str]:
+def options(pending: Pause) -> list[str]:
     """The answers to choose from, those of the runtime's own pauses in the language of the pause."""
     kind, language = pending["kind"], language_of(pending)
     about = pending.get("about") or ("plan" if kind == "tool" else kind)
@@ -91,19 +92,19 @@ def options(pending: Mapping[str, Any]) -> list[str]:
     return [translated(each, about, language) for each in given or shown_options(language, about)]
 
 
-def language_of(pending: Mapping[str, Any]) -> str:
+def language_of(pending: Pause) -> str:
     """The language that a pause is shown in."""
     return str(pending.get("language") or "en")
 
 
-def shown_plan(pending: Mapping[str, Any]) -> str:
+def shown_plan(pending: Pause) -> str:
     """The text of the plan that waits, as it is shown."""
     plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
     runs = pending.get("next_runs") or ()
     return plan_text(plan, limits=limits, writes=writes, next_runs=runs, language=language_of(pending))
 
 
-def question_text(pending: Mapping[str, Any]) -> str:
+def question_text(pending: Pause) -> str:
     """The question as markdown, whole: the plan or the frozen call to approve, and the options in words."""
     kind = pending["kind"]
     parts = [question_of(pending)]
@@ -191,7 +192,7 @@ def _escaped(unseen: re.Match[str]) -> str:
     return json.dumps(unseen[0])[1:-1]
 
 
-def question_of(pending: Mapping[str, Any]) -> str:
+def question_of(pending: Pause) -> str:
     asked = str(pending.get("question") or "").strip()
     if asked:
         return asked
@@ -199,14 +200,14 @@ def question_of(pending: Mapping[str, Any]) -> str:
     return say(language_of(pending), "ask", pending["kind"], tool=tool)
 
 
-def message_text(pending: Mapping[str, Any]) -> str:
+def message_text(pending: Pause) -> str:
     """The message in which a pause stands in the conversation: all of it, a plan with its title first."""
     if pending["kind"] != "plan":
         return _description(pending)
     return _with_problem(pending, f"{shown_plan(pending).strip()}\n\n{question_of(pending)}")
 
 
-def short_arguments(pending: Mapping[str, Any]) -> dict[str, str]:
+def short_arguments(pending: Pause) -> dict[str, str]:
     """The arguments of the tool call of that message. A plan stands in its text and in the action, and not here too."""
     plan = pending.get("plan") or {}
     if pending["kind"] != "plan":
@@ -214,13 +215,13 @@ def short_arguments(pending: Mapping[str, Any]) -> dict[str, str]:
     return {"title": str(plan.get("title") or ""), "revision": str(pending.get("revision") or "")}
 
 
-def _description(pending: Mapping[str, Any]) -> str:
+def _description(pending: Pause) -> str:
     """What clients show beside the action, which has a plan in it: of that, the title, for lists begin with this."""
     title = (pending.get("plan") or {}).get("title") if pending["kind"] == "plan" else None
     return _with_problem(pending, f"**{title}**\n\n{question_of(pending)}" if title else question_text(pending))
 
 
-def _with_problem(pending: Mapping[str, Any], text: str) -> str:
+def _with_problem(pending: Pause, text: str) -> str:
     parts = [text]
     if pending.get("problem"):
         parts.insert(0, f"> {say(language_of(pending), 'ask', 'again', problem=pending['problem'])}")
@@ -231,7 +232,7 @@ def _with_problem(pending: Mapping[str, Any], text: str) -> str:
     return "\n\n".join(parts)
 
 
-def _arguments(pending: Mapping[str, Any]) -> dict[str, str]:
+def _arguments(pending: Pause) -> dict[str, str]:
     kind = pending["kind"]
     draft = str(pending.get("draft") or "")
     if kind == "plan":
@@ -249,7 +250,7 @@ def _fenced(text: str, language: str = "json") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def _other(pending: Mapping[str, Any]) -> dict[str, Any]:
+def _other(pending: Pause) -> dict[str, Any]:
     return {key: pending.get(key) for key in OTHER_KEYS}
 
 

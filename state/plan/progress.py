@@ -12,9 +12,10 @@ from donewhen.state.ledger import Amounts, add, exhausted, flying, remaining, sh
 from donewhen.state.plan.plan import needs_of
 from donewhen.state.plan.steps import next_needs
 from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import StepRecord
 from donewhen.state.settings import Settings
 
-Records = Mapping[str, Mapping[str, Any]]
+Records = Mapping[str, StepRecord]
 RESERVE: Amounts = {"model_calls": 1}
 """Kept back for the delivery."""
 ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
@@ -32,7 +33,7 @@ class Move:
     """The limit that is reached (`budget`) or the code of the end (`end`)."""
     scope: str = ""
     """For `budget`: the step's id, or "" for the whole run."""
-    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    changes: dict[str, StepRecord] = field(default_factory=dict)
 
 
 def next_move(
@@ -51,7 +52,9 @@ def next_move(
     `bound`: only a person lets steps of the plan go.
     """
     changes = settle(plan, records)
-    now = {step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]}
+    now: dict[str, StepRecord] = {
+        step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]
+    }
     if early := [id for id, record in now.items() if record.get("finished_task")]:
         if bound and not late and _left(now) and not any(now[id].get("let_go") for id in early):
             return Move("early", tuple(early), changes=changes)
@@ -68,13 +71,13 @@ def next_move(
     return Move("end", key="worked", changes=changes)
 
 
-def _needs_another_way(record: Mapping[str, Any]) -> bool:
+def _needs_another_way(record: StepRecord) -> bool:
     """Whether a step ended badly of itself, and nobody decided about it yet; not one that waits for such a step."""
     ended = record.get("status") in ("failed", "exhausted") or record.get("code") == "gave_up:blocked"
     return ended and record.get("status") in ENDED_BADLY and not record.get("handled")
 
 
-def settle(plan: Mapping[str, Any], records: Records) -> dict[str, dict[str, Any]]:
+def settle(plan: Mapping[str, Any], records: Records) -> dict[str, StepRecord]:
     """Block what can never run: a step whose needs ended badly, do not exist or go in a circle, and its dependants."""
     needs = needs_of(plan)
     status = {id: records.get(id, {}).get("status", "pending") for id in needs}
@@ -103,8 +106,8 @@ def _left(records: Records) -> bool:
     return any(record.get("status") not in FINAL for record in records.values())
 
 
-def _skip(records: Records) -> dict[str, dict[str, Any]]:
-    reason = next(record["finished_task"] for record in records.values() if record.get("finished_task"))
+def _skip(records: Records) -> dict[str, StepRecord]:
+    reason = next(said for record in records.values() if (said := record.get("finished_task")))
     return {id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL}
 
 
@@ -125,7 +128,7 @@ def _dispatch(
     account: tuple[Amounts, Mapping[str, float]],
     writers: Collection[str],
     late: bool,
-    changes: dict[str, dict[str, Any]],
+    changes: dict[str, StepRecord],
 ) -> Move:
     left, spent = account
     needs = {id: next_needs(records[id]) for id in ready}

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from donewhen.state.reading.decisions import LOOKUPS
+from donewhen.state.records import FrozenCall, StepRecord
 
-Record = dict[str, Any]
 ROUND = ("rounds", "model_calls")
 """What one more round takes one of."""
 
@@ -14,7 +14,7 @@ SILENT_ROUNDS = 5
 """Rounds that brought nothing new after which the model and the user are told so."""
 
 
-def fresh_record(before: Mapping[str, Any] | None = None) -> Record:
+def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
     """A step not started. A step that takes the place of an older one of the same id counts on from it,
     so that no observation id and no effect key is ever used twice, and what was rejected stays so."""
     earlier = before or {}
@@ -57,7 +57,7 @@ def fresh_records(
     records: Mapping[str, Any],
     before: Mapping[str, Any] | None,
     stale: Collection[str] = (),
-) -> dict[str, Record]:
+) -> dict[str, StepRecord]:
     """Records for a plan just approved: finished steps and steps that did not change keep theirs, but for `stale`."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
     return {
@@ -71,18 +71,18 @@ def fresh_records(
     }
 
 
-def _begun_with(step: Mapping[str, Any], record: Record) -> Record:
+def _begun_with(step: Mapping[str, Any], record: StepRecord) -> StepRecord:
     """The record of a step whose plan made calls out already: its first attempt begins with them."""
     if not step.get("calls") or record["attempt"] > 1:
         return record
-    calls = [
+    calls: list[FrozenCall] = [
         {"id": "", "name": call["tool"], "args": call["arguments"], "native": False, "position": n, "planned": True}
         for n, call in enumerate(step["calls"])
     ]
     return {**record, "calls": calls}
 
 
-def next_needs(record: Mapping[str, Any]) -> tuple[str, ...]:
+def next_needs(record: StepRecord) -> tuple[str, ...]:
     """Of what the next action of a step takes one: frozen calls, a claim whose proof was cut off, or a round."""
     if calls := record.get("calls"):
         return () if settled(calls[0]) else ("tool_calls",)
@@ -91,23 +91,23 @@ def next_needs(record: Mapping[str, Any]) -> tuple[str, ...]:
     return ROUND
 
 
-def silent(record: Mapping[str, Any], new: bool) -> Record:
+def silent(record: StepRecord, new: bool) -> StepRecord:
     """The record's change after a round: how many in a row brought nothing new, and how many that were at most."""
     rounds = 0 if new else record.get("silent", 0) + 1
     return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
 
 
-def standstill(record: Mapping[str, Any]) -> str:
+def standstill(record: StepRecord) -> str:
     """What is to be said of a step whose last rounds brought nothing new; "" while it gets on."""
     rounds = record.get("silent", 0)
     return f"nothing new in its last {rounds} rounds" if rounds >= SILENT_ROUNDS else ""
 
 
-def settled(call: Mapping[str, Any]) -> bool:
+def settled(call: FrozenCall) -> bool:
     """Whether a frozen call comes to something without being made: a person refused it or answered in its place."""
     return call["name"] in LOOKUPS or "refused" in call or "response" in call
 
 
-def transcript_key(id: str, record: Mapping[str, Any]) -> str:
+def transcript_key(id: str, record: StepRecord) -> str:
     """Where the rounds of a step are kept while it waits; a new attempt starts a new transcript."""
     return id if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}"

@@ -9,6 +9,7 @@ from donewhen.state.ledger import meter
 from donewhen.state.proof.claims import criteria_of, enough, level_of
 from donewhen.state.proof.journal import repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
+from donewhen.state.records import StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -37,7 +38,7 @@ MOST_PATHS = 10
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
-def proven(step: Mapping[str, Any], record: Mapping[str, Any], level: str) -> bool:
+def proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
     """Whether a step is done and every criterion is as good as the level demands."""
     verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
     return record.get("status") == "done" and all(
@@ -156,7 +157,7 @@ def reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, A
     return all(enough(row["verdict"], level_of(criterion, level)) for criterion, row in rows)
 
 
-def _step_row(step: Mapping[str, Any], record: Mapping[str, Any], journal: Sequence[Mapping[str, Any]]) -> StepRow:
+def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Mapping[str, Any]]) -> StepRow:
     said = [row for e in journal if e["step"] == step["id"] for row in e.get("transcript") or ()]
     row: StepRow = {
         "id": step["id"],

@@ -5,7 +5,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from donewhen.agent.cli.screen.terminal import TAB, Terminal
 from donewhen.state.people.answers import Answer, read_answer
 from donewhen.state.people.grammar import may_replan
 from donewhen.state.people.payloads import arguments_text, shown_plan
+from donewhen.state.records import Pause
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
 PROMPT = "> "
@@ -41,7 +42,7 @@ class Person:
     drafts: dict[str, str] = field(default_factory=dict)
     """Edits that were begun and not sent, by the pause's id."""
 
-    def ask(self, pending: Mapping[str, Any]) -> Any:
+    def ask(self, pending: Pause) -> Any:
         """Show the pause and ask until there is an answer that is understood. Raises Later (also at Ctrl-D)."""
         self.terminal.line("")
         self.terminal.show(pause_drawn(pending, self.terminal))
@@ -58,7 +59,7 @@ class Person:
                 return value
             self.terminal.line(meaning, "yellow")
 
-    def _once(self, pending: Mapping[str, Any]) -> Any:
+    def _once(self, pending: Pause) -> Any:
         """One round of asking; None to ask again."""
         kind = pending["kind"]
         legend = "budget_no_replan" if kind == "budget" and not may_replan(pending) else kind
@@ -94,7 +95,7 @@ class Person:
     def _warn(self, key: str, **values: Any) -> None:
         self.terminal.line(self.terminal.say(key, **values), "yellow")
 
-    def _edit_plan(self, pending: Mapping[str, Any]) -> Any:
+    def _edit_plan(self, pending: Pause) -> Any:
         """An edit of the plan; None where the person went back, with the text kept for the next time."""
         kept = str(pending.get("id"))
         text = self.drafts.get(kept) or str(pending.get("draft") or shown_plan(pending))
@@ -113,7 +114,7 @@ class Person:
                 return None
         return None
 
-    def _show_edit(self, meaning: Any, pending: Mapping[str, Any]) -> str:
+    def _show_edit(self, meaning: Any, pending: Pause) -> str:
         """Say what an edit means; which keys there are then, "" for an edit that changed nothing."""
         if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
             limits = {**(pending.get("limits") or {}), **meaning.amounts}
@@ -132,7 +133,7 @@ class Person:
         self.terminal.line(str(meaning), "yellow")
         return "keys_mend"
 
-    def _edit_call(self, pending: Mapping[str, Any]) -> Any:
+    def _edit_call(self, pending: Pause) -> Any:
         text = self._edited(arguments_text(pending.get("arguments") or {}), ".json")
         if text is None:
             return None

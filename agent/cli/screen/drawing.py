@@ -13,13 +13,14 @@ from donewhen.agent.cli.screen.terminal import Terminal, clean
 from donewhen.state.people.amounts import amount_of
 from donewhen.state.people.payloads import options, question_of, question_text, shown_arguments, text_changes
 from donewhen.state.plan.text import schedule_lines, schedule_text
+from donewhen.state.records import Pause
 
 DIFF = {"+": "green", "-": "red", "@": "cyan"}
 FOLDED = 12
 """Lines of a text that are shown where nobody has to decide about it."""
 
 
-def pause_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType:
+def pause_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
     """What is asked, whole: a plan or a call drawn for reading, the options by number."""
     kind = pending["kind"]
     if kind == "plan":
@@ -53,7 +54,7 @@ def _hung(line: str) -> RenderableType:
     return grid
 
 
-def plan_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType:
+def plan_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
     """A plan: what approving it approves, with nothing of it left out."""
     plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
     writes = set(pending.get("writes") or ())
@@ -117,9 +118,9 @@ def _expected(expect: Any, terminal: Terminal) -> str:
     return "" if expect == "ok" else f"; {terminal.say('expected', what=expect)}"
 
 
-def call_drawn(pending: Mapping[str, Any], terminal: Terminal) -> RenderableType:
+def call_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
     """A call as it will run: short arguments by name, a long text as text, a replaced one as a difference."""
-    arguments = pending.get("arguments")
+    arguments: Any = pending.get("arguments")
     if not isinstance(arguments, Mapping):
         return Text("" if arguments is None else clean(str(arguments)))
     grid = _grid(2)
