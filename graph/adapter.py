@@ -57,6 +57,8 @@ class Habits:
     """Whether it ever called a tool."""
     texts: int = 0
     """Replies without a call although tools were offered."""
+    window: int | None = None
+    """Tokens of a request that it takes, where it refused a longer one."""
 
     @property
     def prints(self) -> bool:

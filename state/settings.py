@@ -120,6 +120,11 @@ class Settings(BaseModel):
     )
     model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
     tool_seconds: float = Field(default=60, gt=0, description="one tool call")
+    context_tokens: int | None = Field(
+        default=None,
+        ge=500,
+        description="the most tokens of a request; by default what the model's profile says, if it says anything",
+    )
     observation_chars: int = Field(
         default=20_000, ge=200, description="of a tool result in the prompt; the rest by recall"
     )

@@ -10,6 +10,7 @@ from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed, thread_of
 from donewhen.graph.models.briefs import index_of
 from donewhen.graph.models.transcript import rounds_of, unshown
+from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.graph_state import Json
@@ -102,7 +103,8 @@ async def seen_by(site: Site, claim: StepClaim, claims: dict[int, Json]) -> Seen
 async def _cited(site: Site, entry: Json) -> Json:
     """With its whole text, and what of it the model was not shown."""
     entry = await _whole(site, entry)
-    unread = unshown(entry["text"], settings_of(site.runtime).observation_chars, entry["id"])
+    limit = shown_chars(site.deps, settings_of(site.runtime), "execute", site.state["step"].get("executor"))
+    unread = unshown(entry["text"], limit, entry["id"])
     return {**entry, "unread": unread}
 
 

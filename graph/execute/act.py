@@ -19,6 +19,7 @@ from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unkn
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.offering import FIND, found, offered_to_step
 from donewhen.graph.models.transcript import rounds_of, shown
+from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
 from donewhen.state.graph_state import Json, Step
@@ -184,7 +185,8 @@ async def _note(call: FrozenCall, outcome: CallOutcome | str, work: Work) -> Non
 
 
 def _shown(entry: Json, hint: str, work: Work) -> str:
-    limit = settings_of(work.site.runtime).observation_chars
+    site = work.site
+    limit = shown_chars(site.deps, settings_of(site.runtime), "execute", site.state["step"].get("executor"))
     return shown(entry, limit, hint, work.site.state.get("fence", ""))
 
 

@@ -115,6 +115,7 @@ async def _question(
         voice.retract,
         voice.stalled,
         place={"step": step["id"], "round": state["record"]["rounds"] + 1},
+        fence=state.get("fence", ""),
     )
 
 

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.failures import classify
 from donewhen.graph.models.joining import joined, length
 from donewhen.graph.models.speech import Retract, Say, SpeechStream
+from donewhen.graph.models.window import compacted, fits, tokens_of, window_of
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -33,6 +34,9 @@ MOST_WAIT = 20.0
 """Seconds between two attempts, where the provider names no time."""
 LONGEST_WAIT = 120.0
 """Seconds; a provider that asks for more gets its error passed on."""
+TOO_LONG = "context_too_long"
+SHORTER = 0.6
+"""Of a request that a provider found too long: what the next one may have."""
 STALLS = 10.0
 """Seconds of silence after which a listener is told."""
 _PICTURE = " " * 4_000
@@ -58,6 +62,8 @@ class Question:
     """Told how many seconds nothing came, every `STALLS` of them."""
     place: Mapping[str, Any] = field(default_factory=dict)
     """Where it is asked, for traces: `step`, `round`."""
+    fence: str = ""
+    """The word that frames foreign text in its messages."""
     must_call: bool = False
     """A text alone decides nothing here; a provider that can see to it that a tool is called is asked to."""
 
@@ -126,18 +132,40 @@ class _Asking:
     spent: Amounts
     started: float
     attempt: int = 0
+    messages: Sequence[BaseMessage] = ()
+    """What is sent: the question's messages, made shorter where the model does not read them all."""
+
+    def fit(self, window: int | None) -> None:
+        """Make what is sent shorter if it is longer than the window. Raises ModelError if that cannot be done."""
+        question, sent = self.question, self.messages or self.question.messages
+        if window is not None and not fits(sent, question.tools, window):
+            shorter = compacted(question.messages, question.tools, window, question.fence)
+            if shorter is None:
+                said = f"The request has about {tokens_of(question.messages, question.tools):,} tokens"
+                said = f"{said}; the model takes {window:,}, and nothing more can be left out."
+                raise ModelError(said, code=TOO_LONG)
+            sent = shorter
+        self.messages = sent
 
     async def once(self) -> AIMessage:
         """One attempt, repeated at once without what a server does not take. Raises ModelError."""
         question, adapter = self.question, self.deps.adapter
         self.attempt += 1
         most = self.settings.max_tokens.get(question.role) or _most(self.model, question.role)
+        habits = adapter.habits(self.model)
+        known = [each for each in (window_of(self.model, self.settings), habits.window) if each is not None]
+        self.fit(min(known, default=None))
         while True:
             prepared = await adapter.prepare(self.model, question.tools, must_call=question.must_call, most=most)
             try:
                 message = await self._answer(prepared)
             except ModelError as error:
                 lasting = not error.retryable and not self.spent_up(0)
+                if lasting and error.code == TOO_LONG:
+                    # Its window is smaller than anybody said; how small, the next requests need not find out again.
+                    habits.window = int(tokens_of(self.messages, question.tools) * SHORTER)
+                    self.fit(habits.window)
+                    continue
                 if lasting and adapter.refused(self.model, prepared, error.__cause__ or error):
                     continue
                 raise
@@ -166,7 +194,7 @@ class _Asking:
 
     async def _collect(self, prepared: Prepared, chunks: list[BaseMessage]) -> None:
         """Gather a streamed reply; silence is a timeout, and a reply without end is cut off."""
-        messages, seconds, size = list(self.question.messages), self.settings.model_seconds, 0
+        messages, seconds, size = list(self.messages), self.settings.model_seconds, 0
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         ends = time.monotonic() + seconds * LONGEST_STREAM
@@ -208,7 +236,10 @@ class _Asking:
         self.spent.update(add(self.spent, amounts))
 
     def _cost(self, message: AIMessage) -> Amounts:
-        return cost_of(message, partial(prompt_text, self.question), model_name(self.model), self.deps.prices)
+        return cost_of(message, partial(prompt_text, self._sent()), model_name(self.model), self.deps.prices)
+
+    def _sent(self) -> Question:
+        return replace(self.question, messages=self.messages)
 
     def check_price(self) -> None:
         """Under a limit of money, a model whose price is unknown is an error before the first call."""

@@ -12,6 +12,7 @@ from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.models.offering import FIND, found, offered_to_plan
 from donewhen.graph.models.transcript import shown
+from donewhen.graph.models.window import shown_chars
 from donewhen.graph.plan.outcomes import left_of, out_of_budget
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
@@ -38,7 +39,8 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     spent = add(site.spent, {"tool_calls": len(entries), "active_seconds": seconds})
     charged(runtime, None, spent)
-    texts = [shown(entry, settings.observation_chars, fence=state["brief"].get("fence", "")) for entry in entries]
+    limit = shown_chars(deps, settings, "triage" if planning["phase"] == "triage" else "plan")
+    texts = [shown(entry, limit, fence=state["brief"].get("fence", "")) for entry in entries]
     texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
     told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
     store, turn = runtime.store, state.get("turn", 1)

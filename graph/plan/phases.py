@@ -122,6 +122,7 @@ async def _question(
         messages,
         tools,
         allowance=left_of(state),
+        fence=state["brief"].get("fence", ""),
         say=voice.say,
         retract=voice.retract,
         stalled=voice.stalled,
