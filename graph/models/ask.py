@@ -163,8 +163,10 @@ class _Asking:
                 lasting = not error.retryable and not self.spent_up(0)
                 if lasting and error.code == TOO_LONG:
                     # Its window is smaller than anybody said; how small, the next requests need not find out again.
-                    habits.window = int(tokens_of(self.messages, question.tools) * SHORTER)
-                    self.fit(habits.window)
+                    smaller = int(tokens_of(self.messages, question.tools) * SHORTER)
+                    if (shorter := compacted(question.messages, question.tools, smaller, question.fence)) is None:
+                        raise
+                    habits.window, self.messages = smaller, shorter
                     continue
                 if lasting and adapter.refused(self.model, prepared, error.__cause__ or error):
                     continue
