@@ -15,7 +15,14 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.stream import RunStream
 from donewhen.state.errors import DoneWhenError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
-from donewhen.state.people.payloads import options, question_of, shown_arguments, shown_plan, text_changes
+from donewhen.state.people.payloads import (
+    options,
+    question_of,
+    question_text,
+    shown_arguments,
+    shown_plan,
+    text_changes,
+)
 from donewhen.state.records import Pause
 
 CALL_CHARS = 300
@@ -199,6 +206,8 @@ def asked(pause: Pause) -> Json:
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
         more["text"] = pause.get("draft") or shown_plan(pause)
+    if pause.get("suggested"):
+        more["hint"] = question_text(pause).rpartition("\n\n")[2]  # what “extend” alone means
     if pause["kind"] in ("tool", "effect"):
         more |= _arguments(pause.get("arguments"))
     return {**pause, **more}

@@ -75,5 +75,5 @@ function questionForm(pending, send) {
   const choices = (pending.options ?? []).map((each) => button(each, () => send(each), "quiet"));
   const skip = pending.kind === "question" ? [button(words.skip, () => send({ type: "reject" }), "quiet")] : [];
   return [el("div", { className: "answer" }, ...markdown(pending.question ?? "")), ...(pending.kind === "effect" ? [el("b", {}, pending.tool), ...argumentsOf(pending)] : []),
-    el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, text, button(words.send, go), ...skip, button(words.cancel, () => send({ type: "cancel" }), "quiet bad"))];
+    pending.hint ? el("div", { className: "note" }, pending.hint) : null, el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, text, button(words.send, go), ...skip, button(words.cancel, () => send({ type: "cancel" }), "quiet bad"))];
 }

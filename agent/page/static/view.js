@@ -130,14 +130,20 @@ export class View {
     this.drawMeter();
   }
 
+  // Every open question has a form of its own, the one asked now first; the box at the bottom answers that one.
   ask(pending, problem) {
     this.parts.ask?.remove();
     delete this.parts.ask;
     this.pending = pending[0] ?? null;
     if (!this.pending) return;
-    const send = (value) => this.acts.answer(this.pending.id, value);
     if (this.pending.kind === "plan" && this.parts.plan && ![...this.steps.values()].some((step) => step.status !== "pending")) this.parts.plan.hidden = true;
-    this.part("ask", () => el("section", { className: "card ask" }, problem && el("div", { className: "problem", role: "alert" }, el("b", {}, `${words.not_taken}: `), problem), ...formOf(this.pending, send)));
+    const cards = pending.map((each, at) => {
+      const why = (at === 0 && problem) || each.problem;
+      const step = each.step && this.stepOf(each.step);
+      return el("section", { className: "card ask" }, why && el("div", { className: "problem", role: "alert" }, el("b", {}, `${words.not_taken}: `), why),
+        step && el("div", { className: "note" }, step.what.textContent), ...formOf(each, (value) => this.acts.answer(each.id, value)));
+    });
+    this.part("ask", () => el("div", { className: "asks" }, ...cards));
   }
 
   answered() {

@@ -161,6 +161,29 @@ async def test_feedback_questions_and_calls_are_answered(tmp_path: Path) -> None
         assert "2023" in receipt
 
 
+async def test_open_questions_are_answered_in_any_order() -> None:
+    """C07: two steps ask at once; the second is answered first, and a budget that runs out says what more would be."""
+    steps = [
+        {"content": f"Ask {name}", "done_when": ["told"], "tools": ["read_note"], "depends_on": []} for name in "ab"
+    ]
+    execute = {
+        "s1": [ask_user("Which a?", ["a1", "a2"]), call("read_note", path="a"), finish_step("a", "s1.1")],
+        "s2": [ask_user("Which b?", ["b1", "b2"]), call("read_note", path="b"), finish_step("b", "s2.1")],
+    }
+    asking = agent(triage=[submit_plan(steps)], execute=execute, deliver=["Both are told."])
+    async with served(asking) as page, browser(page) as tab:
+        await say(tab, "ask both")
+        await tab.locator(".limits input").first.fill("4")
+        await tab.click("text=Run it as edited")
+        await tab.locator("button:text('b2')").click()
+        await playwright.expect(tab.locator(".card.ask")).to_have_count(1)
+        await tab.locator("button:text('a1')").click()
+        await tab.wait_for_selector("text=“extend” means")
+        await tab.locator(".options button:text('extend')").click()
+        await tab.wait_for_selector(".receipt")
+        await playwright.expect(tab.locator(".answer")).to_have_text("Both are told.")
+
+
 async def test_what_models_and_tools_write_is_never_html() -> None:
     """Content is data: in goals, plans, criteria, arguments, results, questions, answers and evidence."""
 
