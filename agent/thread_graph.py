@@ -22,6 +22,7 @@ from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import last_answered, note_thread, thread_settings
 from donewhen.graph.sync import opened, wait
 from donewhen.state.settings import Settings
+from donewhen.state.studio import without_blanks
 from donewhen.state.versions import migrated
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
@@ -150,7 +151,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 
     async def _settings(self, context: Any, thread: str, snapshot: StateSnapshot, store: ThreadStore) -> Settings:
         """What the caller gives; else what a run under way was started with; else the agent's."""
-        if context is not None:
+        if context is not None and (isinstance(context, Settings) or without_blanks(context)):
             return context if isinstance(context, Settings) else Settings.model_validate(context)
         remembered = await thread_settings(store, thread) if snapshot.tasks else None
         return remembered or self.settings

@@ -4,7 +4,7 @@ A subgraph is given what it works on by reference: its nodes see it beside what 
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -135,6 +135,17 @@ class Subgraph(RunnableLambda[Any, Any]):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         return await self._graph.ainvoke(*self._opened(input, config), **options)
+
+    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
+        """Under a stream of events LangGraph calls nodes so; they come whole all the same."""
+        for sent in input:
+            yield self.invoke(sent, config, **options)
+
+    async def atransform(
+        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **options: Any
+    ) -> AsyncIterator[Any]:
+        async for sent in input:
+            yield await self.ainvoke(sent, config, **options)
 
     def _opened(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, RunnableConfig]:
         configurable = (config or {})["configurable"]

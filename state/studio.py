@@ -16,6 +16,8 @@ NODES = {
     "deliver": ("profile", "language"),
 }
 """Node → settings that are about it; what is about all models stands at none."""
+PLACES = ("thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map")
+"""Some clients (AG-UI) send all of `configurable` as context."""
 PROMPTS = ("instructions", "role", "backstory")
 """Of the profile: texts that stand in prompts as they are."""
 
@@ -34,7 +36,7 @@ def with_prompts(schema: dict[str, Any]) -> None:
 
 
 def without_blanks(given: Any) -> Any:
-    """What was given without the fields that a form sends empty."""
+    """What was given without the fields that a form sends empty, and without what is LangGraph's own."""
     if not isinstance(given, Mapping):
         return given
-    return {key: without_blanks(value) for key, value in given.items() if value != ""}
+    return {key: without_blanks(value) for key, value in given.items() if value != "" and key not in PLACES}

@@ -1,0 +1,75 @@
+"""The AG-UI endpoint of examples/agui_server.py, driven as AG-UI clients do: RunAgentInput in, events out."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from ag_ui.core import RunAgentInput, UserMessage
+
+from donewhen import Agent
+from donewhen.testing import ScriptedModel, call, finish_step, reply, submit_plan
+from examples.agui_server import serve
+
+Json = dict[str, Any]
+
+
+def look() -> str:
+    """Look."""
+    return "one"
+
+
+def model() -> ScriptedModel:
+    """A plan of two steps; the first one speaks, looks and finishes."""
+    rounds = {
+        "s1": [reply("Let me look at it now.", [call("look")]), finish_step("one thing", "s1.1")],
+        "s2": [finish_step("told", "s2.result")],
+    }
+    plan = submit_plan(["look", "tell"], speak="I will look first.")
+    return ScriptedModel(roles={"triage": [plan], "execute": rounds, "deliver": ["There is one thing."]})
+
+
+async def told(client: httpx.AsyncClient, **more: Any) -> list[Json]:
+    """The events of one run of the thread."""
+    asked = UserMessage(id="u1", role="user", content="look around")
+    given: Json = {"state": {}, "tools": [], "context": [], "forwarded_props": {}, "messages": [asked], **more}
+    body = RunAgentInput(thread_id="t1", run_id="r1", **given).model_dump(mode="json", by_alias=True)
+    answer = await client.post("/agent", json=body, headers={"accept": "text/event-stream"})
+    return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+@pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
+async def test_a_run_pauses_and_is_resumed_over_agui() -> None:
+    """U1, U10: the pause is an interrupt to draw, its answer goes on; speech streams, arguments of decisions do not."""
+    agent = Agent(model(), [look], storage="memory:", effects={"look": "read"})
+    transport = httpx.ASGITransport(app=serve(agent))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        first = await told(client)
+        (interrupt,) = first[-1]["outcome"]["interrupts"]
+        assert interrupt["message"] == "Approve, edit or reject this plan?"
+        assert interrupt["responseSchema"]["required"] == ["decisions"]
+        approve = {"decisions": [{"type": "approve"}]}
+        resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": approve}]
+        events = await told(client, resume=resume)
+    kinds = [event["type"] for event in (*first, *events)]
+    assert "RUN_ERROR" not in kinds
+    assert not {"TOOL_CALL_START", "TOOL_CALL_ARGS"} & set(kinds)
+    spoken = [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
+    assert "".join(spoken) == "Let me look at it now.There is one thing."
+    assert len(spoken) > 4
+    messages = [event for event in events if event["type"] == "MESSAGES_SNAPSHOT"][-1]["messages"]
+    assert messages[-1]["content"] == "There is one thing."
+    assert events[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_stream_of_events_runs_the_subgraphs() -> None:
+    """U10, U11: `astream_events`, which such clients use, does the same work as any other verb."""
+    agent = Agent(model(), [look], storage="memory:", effects={"look": "read"}, settings={"confirm": "never"})
+    config: Any = {"configurable": {"thread_id": "t"}}
+    names = [
+        event["name"]
+        async for event in agent.graph.astream_events({"messages": [("user", "look")]}, config, version="v2")
+        if event["event"] == "on_tool_end"
+    ]
+    assert names == ["look"]
+    assert (await agent.get("t")).answer == "There is one thing."
