@@ -1,5 +1,6 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
+import asyncio
 import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -326,5 +327,6 @@ async def _row(delivery: Delivery) -> OutputRow | None:
     if delivery.flaw:
         return {"problem": delivery.flaw, "fields": [], "more": 0}
     told, sources = await origins(delivery.site, list(delivery.values.get("journal") or ()))
-    rows, more = traced(delivery.data, sources, [*told, str(delivery.values.get("conversation") or "")])
+    told.append(str(delivery.values.get("conversation") or ""))
+    rows, more = await asyncio.to_thread(traced, delivery.data, sources, told)  # seconds, for megabytes of sources
     return {"problem": "", "fields": rows, "more": more}

@@ -22,7 +22,7 @@ CHARS_PER_TOKEN = 4
 _GREETING = re.compile(r"(?:hi|hello|hey|help|what can you do|你好|您好|帮助|你能做什么)[\s.!?。！？]*", re.IGNORECASE)
 
 
-SENSES = ("image_inputs", "pdf_inputs", "audio_inputs", "video_inputs")
+SENSES = ("image_inputs", "pdf_inputs", "audio_inputs", "video_inputs", "attachment")
 """What it lacks, as model profiles call it."""
 
 

@@ -132,7 +132,7 @@ def _takes(model: BaseChatModel, block: Mapping[str, Any]) -> bool:
     """Whether the model takes it, as far as its profile says; what nobody knows is tried."""
     about: Mapping[str, Any] = getattr(model, "profile", None) or {}
     pdf = "pdf" in str(block.get("mime_type") or block.get("media_type") or "")
-    name = _INPUTS.get(str(block["type"])) or ("pdf_inputs" if pdf else "")
+    name = _INPUTS.get(str(block["type"])) or ("pdf_inputs" if pdf else "attachment")
     return about.get(name) is not False
 
 

@@ -25,8 +25,8 @@ _FILE = re.compile(
 )
 
 
-def unconfirmed(result: str, sources: Iterable[str]) -> list[str]:
-    """The facts in a result that stand in no source and do not follow from those that do: at most 20.
+def unconfirmed(result: str, sources: Iterable[str], most: int = MOST) -> list[str]:
+    """The facts in a result that stand in no source and do not follow from those that do: the first 20.
 
     A rounded number follows, and a sum, difference, product or share of numbers of the result that are confirmed.
     Whole numbers up to 12, the numbering of lists and the ids of observations are no facts.
@@ -39,7 +39,7 @@ def unconfirmed(result: str, sources: Iterable[str]) -> list[str]:
         derived = _rounded(_derived([float(n) for n in stated if _NUMBER.fullmatch(n) and seen.supports(n)]))
         open_facts = [token for token in open_facts if not _among(token, derived)]
     files = [found[0] for found in _FILE.finditer(result) if not seen.names(found[0].casefold())]
-    return list(dict.fromkeys([*open_facts, *files]))[:MOST]
+    return list(dict.fromkeys([*open_facts, *files]))[:most]
 
 
 class Sources:

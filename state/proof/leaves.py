@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from donewhen.state.proof.facts import SMALL, Sources, is_fact, unconfirmed
-from donewhen.state.proof.quotes import SearchedText, tokens
-from donewhen.state.proof.receipt import FieldRow
+from donewhen.state.proof.quotes import tokens
+from donewhen.state.proof.receipt import Evidence, FieldRow
 
 MOST_FIELDS = 1_000
 """Values of which the source is looked up."""
@@ -25,23 +25,21 @@ class SourceText:
         """Not the agent's own words, such as the result of a step."""
 
     @cached_property
-    def _words(self) -> frozenset[str]:
-        return frozenset([*tokens(self.text), *tokens(self.text, commas_part=True)])
-
-    @cached_property
-    def _read(self) -> SearchedText:
-        return SearchedText(self.text)
+    def _readings(self) -> tuple[str, ...]:
+        """Its words and numbers in a row, in both ways in which a comma between digits can be read."""
+        return tuple({_joined(tokens(self.text)), _joined(tokens(self.text, commas_part=True))})
 
     @cached_property
     def _facts(self) -> Sources:
         return Sources([self.text])
 
-    def says(self, leaf: "_Leaf") -> str | None:
-        """The quote that stands here; "" if only what the value states does, in other words; None if it does not."""
-        for quote, words in leaf.quotes:
-            if words <= self._words and self._read.says(quote):
-                return quote
-        return "" if leaf.facts and all(map(self._facts.supports, leaf.facts)) else None
+    def says(self, leaf: "_Leaf") -> bool:
+        """Whether the value stands here, by its words and numbers in order."""
+        return any(form in reading for form in leaf.forms for reading in self._readings)
+
+    def dates(self, leaf: "_Leaf") -> bool:
+        """Whether its dates stand here, perhaps written in another way."""
+        return all(map(self._facts.supports, leaf.facts))
 
 
 class _Leaf:
@@ -51,10 +49,16 @@ class _Leaf:
         self.path = path
         said = value if isinstance(value, str) else json.dumps(value)
         self.facts = [token for token in tokens(said) if is_fact(token)]
-        small = isinstance(value, int) and abs(value) <= SMALL
+        self.dated = any(sum(map(fact.count, "-/.")) == 2 for fact in self.facts)
         # A small number stands everywhere: it is found only beside its name.
-        forms = [] if isinstance(value, bool) or value is None else [f"{key} {said}"] if small else [said]
-        self.quotes = [(form, frozenset(tokens(form))) for form in forms if tokens(form)]
+        small = isinstance(value, int) and abs(value) <= SMALL
+        self.quote = "" if isinstance(value, bool) else f"{key} {said}" if small else said
+        forms = {_joined(tokens(f" {self.quote} ", commas_part=part)) for part in (False, True)}
+        self.forms = tuple(form for form in forms if form)
+
+
+def _joined(found: list[str]) -> str:
+    return f" {' '.join(found)} " if found else ""
 
 
 def traced(data: Any, sources: Sequence[SourceText], told: Sequence[str] = ()) -> tuple[list[FieldRow], int]:
@@ -66,19 +70,23 @@ def traced(data: Any, sources: Sequence[SourceText], told: Sequence[str] = ()) -
     """
     values = list(_values(data))
     leaves = [_Leaf(path, key, value) for path, key, value in values[:MOST_FIELDS]]
-    found = [{source.id: quote for source in sources if (quote := source.says(leaf)) is not None} for leaf in leaves]
+    found = [[source.id for source in sources if source.says(leaf)] for leaf in leaves]
     often = Counter(id for said in found for id in said)
     rank = {source.id: (source.firsthand, often[source.id], place) for place, source in enumerate(sources)}
-    stated = "\n".join(str(value) for _, _, value in values if isinstance(value, str | int | float))
-    loose = set(unconfirmed(stated, [*told, *(source.text for source in sources)]))
+    loose: set[str] = set()
+    if any(leaf.facts for leaf, said in zip(leaves, found, strict=True) if not said):
+        stated = "\n".join(str(value) for _, _, value in values if isinstance(value, str | int | float))
+        loose = set(unconfirmed(stated, [*told, *(source.text for source in sources)], MOST_FIELDS))
     files = [fact for fact in loose if "." in fact and any(map(str.isalpha, fact))]
     rows: list[FieldRow] = []
     for leaf, said, (path, _, value) in zip(leaves, found, values, strict=False):
-        best = max(said, key=rank.__getitem__, default=None)
-        words = said[best][:QUOTE_CHARS] if best else ""
-        open_facts = loose.intersection([*leaf.facts, *(name for name in files if name in str(value))])
-        evidence: Any = [{"observation": best, **({"quote": words} if words else {})}] if best else []
-        rows.append({"path": path, "evidence": evidence, "unconfirmed": bool(open_facts) and not evidence})
+        is_open = not said and bool(loose.intersection([*leaf.facts, *(name for name in files if name in str(value))]))
+        elsewhere = not said and leaf.dated and not is_open
+        said = said or [source.id for source in sources if elsewhere and source.dates(leaf)]
+        evidence: list[Evidence] = [{"observation": max(said, key=rank.__getitem__)}] if said else []
+        if evidence and not elsewhere:
+            evidence[0]["quote"] = leaf.quote[:QUOTE_CHARS]
+        rows.append({"path": path, "evidence": evidence, "unconfirmed": is_open})
     return rows, len(values) - len(rows)
 
 
