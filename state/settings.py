@@ -136,7 +136,9 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _unset(cls, given: Any) -> Any:
-        return without_blanks(given)
+        if not isinstance(given, Mapping) or not given.get("output_schema"):
+            return without_blanks(given)
+        return {**without_blanks(given), "output_schema": given["output_schema"]}  # in a schema "" is a value
 
     @field_validator("limits", "step_limits")
     @classmethod
