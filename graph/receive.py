@@ -27,6 +27,7 @@ from donewhen.state.ledger import meter
 from donewhen.state.plan.modes import mode_row
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.planning import fresh_planning, replanning
+from donewhen.state.proof.journal import earlier_requests
 from donewhen.state.settings import Settings
 from donewhen.state.values import whole
 
@@ -140,6 +141,7 @@ def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
         "output_schema": settings.output_schema,
         "language": spoken(goal, settings.speaks),
         "conversation": before,
+        "before": earlier_requests(state),
         "version": VERSION,
         "turn": turn,
         "planning": fresh_planning(1),

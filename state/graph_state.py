@@ -69,6 +69,8 @@ class RunState(TypedDict, total=False):
     """JSON Schema of the result, where it is wanted as data."""
     attachments: SeldomList
     """Images and files of the conversation, `{key, type, chars}`; their data stands in the store, if there is one."""
+    before: SeldomList
+    """What earlier requests of the thread observed, by ids such as `1:s2.3`, bounded: it can be recalled."""
     conversation: SeldomText
     """What was said on this thread before the request, bounded; for planning."""
     background: SeldomDict
@@ -201,6 +203,8 @@ class Step(StepStored, total=False):
     attachments: list[Json]
     known: list[Json]
     """Observations that may be cited: earlier ones of this step, and those of steps it depends on."""
+    before: list[Json]
+    """What earlier requests of the thread observed: to be recalled, not cited."""
     asked: list[Json]
     """What the user answered in this run, to whichever step."""
     rejected: dict[str, str]

@@ -45,7 +45,8 @@ async def keep(store: BaseStore | None, thread_id: str, turn: int, entry: Json) 
 
 async def whole(store: BaseStore | None, thread_id: str, turn: int, entry: Mapping[str, Any]) -> Json:
     """The entry with its whole text."""
-    text = await kept_text(store, thread_id, turn, entry["id"]) if entry.get("stored") else None
+    of, _, id = entry["id"].rpartition(":")  # of an earlier request
+    text = await kept_text(store, thread_id, int(of or turn), id) if entry.get("stored") else None
     return dict(entry) if text is None else {**entry, "text": text}
 
 
@@ -80,7 +81,7 @@ async def recall(call: FrozenCall, state: Step, new: list[Json], runtime: Runtim
     """What the model sees: a piece of the whole text, framed as data, and where it goes on."""
     wanted = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0
-    entries = {e["id"]: e for e in [*seen_before(state), *new] if not e.get("outside")}
+    entries = {e["id"]: e for e in [*state.get("before", ()), *seen_before(state), *new] if not e.get("outside")}
     if wanted not in entries:
         known = ", ".join(list(entries)[-15:]) or "none"
         return f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}."

@@ -22,6 +22,8 @@ from donewhen.state.settings import Profile, Settings
 CONVERSATION_CHARS = 6000
 SAID_CHARS = 2000
 """Of one message of the conversation."""
+EARLIER_LINES = 20
+"""Of what earlier requests observed."""
 INDEX_LINES, INDEX_CHARS = 60, 120
 """Of the index of earlier observations; characters of the arguments, and of how each begins."""
 WHOLE_CHARS, SEEN_ROOM = 2_000, 8_000
@@ -150,6 +152,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("fence", fence),
         section("today", today),
         section("conversation", values.get("conversation") or ""),
+        section("earlier", earlier_index(values), fence),
         *_background(values, fence),
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
@@ -192,6 +195,11 @@ def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> st
     if earlier := len(seen) - len(rows):
         rows.append(f"… {earlier} earlier ones are left out here")
     return "\n".join(reversed(rows))
+
+
+def earlier_index(values: Mapping[str, Any]) -> str:
+    """What earlier requests of the thread observed, a line each: it can be recalled."""
+    return "\n".join(_index_row(entry, whole=False) for entry in (values.get("before") or ())[-EARLIER_LINES:])
 
 
 def _index_row(entry: Mapping[str, Any], whole: bool) -> str:

@@ -13,6 +13,10 @@ INLINE_CHARS = 16_000
 """Longer texts stand in the journal as head and tail; the whole is in the store, readable by id."""
 
 
+BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
+"""What earlier requests observed: characters of all, of each of those for which that leaves no room, and how many."""
+
+
 def observation(
     id: str,
     step: str,
@@ -169,6 +173,22 @@ def visible_to(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[
         elif entry.get("effect") in ("write", "idempotent") and entry.get("targets"):
             found.append({**entry, "text": "", "arguments": {}, "outside": True})
     return found
+
+
+def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What this request and those before it on the thread observed, for the next one: the latest, in short form.
+
+    Ids name the request: `1:s2.3`; as such the whole of a long text stands in the store.
+    """
+    turn, room = values.get("turn", 1), BEFORE_ROOM
+    seen = [entry for entry in values.get("journal") or () if entry["source"] in ("tool", "check")]
+    fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in seen[-MOST_BEFORE:]]
+    kept: list[dict[str, Any]] = []
+    for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):
+        short = shortened(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
+        kept.insert(0, {**short, "stored": entry.get("stored", False)})
+        room = max(0, room - len(short["text"]))
+    return kept
 
 
 def answered_before(

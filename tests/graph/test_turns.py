@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from donewhen import Agent, Limits, Run, Settings
 from donewhen.graph.receive import GOAL_CHARS
 from donewhen.state.errors import GoalError
-from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, recall, submit_plan
 from tests.flows import unfenced
 
 SETTINGS = Settings(limits=Limits(model_calls=6, rounds=10))
@@ -143,3 +143,49 @@ async def test_goals_in_any_characters_are_worked_on() -> None:
         assert run.status == "completed"
         assert "<goal>\n" in model.requests[0].text
         model.requests[0].text.encode()
+
+
+def look(x: str) -> str:
+    """Look at something."""
+    return f"{x} is 21\n" + "more\n" * 8_000
+
+
+async def test_a_follow_up_sees_what_was_delivered_and_recalls_what_was_seen() -> None:
+    """M9, D04: "and double it": the executor has the conversation and a line for each earlier observation, and reads on
+    in them by their ids; they are no evidence of what is so now."""
+    double = [
+        recall("1:s1.1", 0),
+        lambda m, _: finish_step("42" if "pump is 21" in m[-1].text else "?", "1:s1.1"),
+        finish_step("42", "s1.result"),
+    ]
+    model = ScriptedModel(roles={
+        "triage": [submit_plan([{"content": "find the price", "tools": ["look"]}]),
+                   submit_plan([{"content": "double the price of the pump, 21"}])],
+        "execute": {"s1": [call("look", x="pump"), finish_step("21", "s1.1"), *double]},
+    })  # fmt: skip
+    settings = Settings(confirm="never")
+    agent = Agent(model, [look], storage="memory:", settings=settings, effects={"look": "read"})
+    await agent.start("What does the pump cost?", thread_id="t")
+    run = await agent.start("and double it", thread_id="t")
+    model.assert_exhausted()
+    assert (run.status, run.answer.splitlines()[0]) == ("completed", "42")
+    first = next(request for request in model.requests[3:] if request.role == "execute")
+    brief = unfenced(first.messages[1].text)
+    assert "<assistant>\n21\n</assistant>" in brief
+    assert '[1:s1.1] look {"x": "pump"} ok: pump is 21' in brief.split("<earlier>")[1].split("</earlier>")[0]
+    assert "there is no observation '1:s1.1'" in model.requests[-1].messages[-1].text
+
+
+async def test_a_long_conversation_is_bounded_in_every_prompt() -> None:
+    """D04, M9: however long it grows, the newest of it stays, and prompts do not."""
+    turns = 30
+    finish = lambda m, _: finish_step("done " * 200, "s1.result")  # noqa: E731
+    plan = lambda m, _: submit_plan([{"content": f"say it {len(m)}"}])  # noqa: E731
+    model = ScriptedModel(roles={"triage": plan, "execute": finish})
+    agent = Agent(model, storage="memory:", settings=Settings(confirm="never"))
+    for number in range(turns):
+        await agent.start(f"request {number} " + "words " * 300, thread_id="t")
+    sizes = [len(request.messages[1].text) for request in model.requests]
+    assert max(sizes[20:]) < 1.2 * max(sizes[10:14])
+    assert f"request {turns - 2}" in model.requests[-1].messages[1].text
+    assert "request 3 " not in model.requests[-1].messages[1].text
