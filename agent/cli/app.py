@@ -214,6 +214,23 @@ def chat(
     end(command, json=False)
 
 
+@app.command("mcp")
+def serve_as_mcp(
+    dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
+    model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
+    storage: StorageUrl = None,
+) -> None:
+    """Be an MCP server on stdin and stdout: run, resume with the user's answer, show."""
+
+    def command() -> int:
+        from donewhen.agent.cli.options import RunOptions
+        from donewhen.agent.cli.session import serve_mcp
+
+        return serve_mcp(RunOptions("", dir, model, None, [], False, {}), storage=storage)
+
+    end(command, json=False)
+
+
 @app.command()
 def threads(storage: StorageUrl = None, json: AsJson = False) -> None:
     """List the runs, the latest first."""

@@ -160,6 +160,23 @@ def serve_page(request: RunOptions, *, storage: str | None, port: int, browser: 
     return 0
 
 
+def serve_mcp(request: RunOptions, *, storage: str | None) -> int:
+    """Serve over stdin and stdout until the host hangs up."""
+    from donewhen.agent.mcp_server import mcp_server
+
+    config = configured(storage)
+    choices = chosen(request, config, unattended=False)
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            opened = await open_agent(stack, choices, config)
+            await mcp_server(opened.agent).run_stdio_async()
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve())
+    return 0
+
+
 # --- threads
 
 

@@ -1,0 +1,75 @@
+"""An agent as an MCP server, for hosts that call tools. Needs the extra `mcp`.
+
+A run that needs a person returns what it asks together with a handle, and `resume` takes the answer; it is the same
+thread for the command, the page and every other client.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from donewhen.agent.run import Run
+from donewhen.agent.stream import RunStream
+from donewhen.state.errors import DoneWhenError
+from donewhen.state.people.payloads import message_text
+
+if TYPE_CHECKING:
+    from mcp.server.fastmcp import Context, FastMCP
+
+    from donewhen.agent.agent import Agent
+
+INSTRUCTIONS = (
+    "Gives work to an agent that plans it, works on it with its own tools and proves each step. `run` starts; where "
+    "the status is `waiting`, show `question` to the user and call `resume` with `thread_id`, `question_id` and their "
+    "answer. Never answer for the user."
+)
+
+
+def told(run: Run) -> dict[str, Any]:
+    """A run as a host sees it: its answer, or what it asks and the handle to answer with."""
+    row: dict[str, Any] = {"thread_id": run.thread_id, "status": run.status}
+    if run.pending:
+        pause = run.pending[0]
+        row |= {"question_id": pause["id"], "kind": pause["kind"], "question": message_text(pause)}
+        row |= {"options": list(pause.get("options") or ()), "problem": run.problem}
+        return {**row, "next": "show the question to the user, then call resume with thread_id, question_id and answer"}
+    return {**row, "answer": run.answer}
+
+
+def mcp_server(agent: "Agent", name: str = "donewhen") -> "FastMCP[Any]":
+    """The tools `run`, `resume` and `show` over this agent. Raises ImportError without the extra `mcp`."""
+    from mcp.server.fastmcp import Context, FastMCP
+    from mcp.types import ToolAnnotations
+
+    server: FastMCP[Any] = FastMCP(name, instructions=INSTRUCTIONS)
+    reads, works = ToolAnnotations(readOnlyHint=True), ToolAnnotations(readOnlyHint=False, openWorldHint=True)
+
+    async def run(goal: str, context: Context[Any, Any, Any], thread_id: str = "") -> dict[str, Any]:
+        """Start on a goal, or with `thread_id` on another request of that conversation; ends when it ends or asks."""
+        return await _worked(agent.stream(goal, thread_id=thread_id or None), context)
+
+    async def resume(
+        thread_id: str, answer: str, context: Context[Any, Any, Any], question_id: str = ""
+    ) -> dict[str, Any]:
+        """Give the user's answer to what a run asks: “approve”, an option, or any text; it goes on from there."""
+        given: Any = {question_id: answer} if question_id else answer
+        return await _worked(agent.stream_resume(thread_id, given), context)
+
+    async def show(thread_id: str) -> dict[str, Any]:
+        """How a run stands: its answer, or what it waits for."""
+        return told(await agent.get(thread_id))
+
+    server.add_tool(run, annotations=works)
+    server.add_tool(resume, annotations=works)
+    server.add_tool(show, annotations=reads)
+    return server
+
+
+async def _worked(stream: RunStream, context: "Context[Any, Any, Any]") -> dict[str, Any]:
+    """The run when it ends or asks; progress by steps on the way. What cannot be done is an error the host reads."""
+    async for event in stream:
+        if event["type"] == "todos":
+            done = sum(row["status"] == "completed" for row in event["todos"])
+            now = next((row["content"] for row in event["todos"] if row["status"] == "in_progress"), "")
+            await context.report_progress(done, len(event["todos"]), now)
+    if stream.run is None:
+        raise stream.error or DoneWhenError("the run was cut off; resume it")
+    return told(stream.run)

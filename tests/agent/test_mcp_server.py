@@ -1,0 +1,72 @@
+"""An agent as an MCP server, driven by MCP's own client: over stdio as hosts start it, and in memory."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.shared.memory import create_connected_server_and_client_session
+
+from donewhen import Agent
+from donewhen.agent.mcp_server import mcp_server
+from donewhen.testing import ScriptedModel, ask_user, finish_step, submit_plan
+
+
+def model() -> ScriptedModel:
+    """A plan to approve, a question to answer, an answer."""
+    asked = [ask_user("Which colour?", ["red", "green"]), finish_step("It is green.", "s1.1")]
+    return ScriptedModel(roles={"triage": [submit_plan(["ask"], title="Colours")], "execute": {"s1": asked}})
+
+
+async def called(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:
+    """What a tool gives, as structured content."""
+    result = await session.call_tool(tool, arguments)
+    assert not result.isError, result.content
+    return dict(result.structuredContent or {})
+
+
+async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
+    """U10: the plan, the question and the way to answer; `resume` goes on, `show` tells how it stands."""
+    progress: list[tuple[float, float | None]] = []
+
+    async def on_progress(done: float, total: float | None, _: str | None) -> None:
+        progress.append((done, total))
+
+    connected = create_connected_server_and_client_session
+    async with Agent(model(), storage="memory:") as agent, connected(mcp_server(agent)._mcp_server) as session:
+        tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+        assert set(tools) == {"run", "resume", "show"}
+        assert set(tools["run"].inputSchema["properties"]) == {"goal", "thread_id"}
+        first = await called(session, "run", goal="Ask for the colour")
+        assert (first["status"], first["kind"]) == ("waiting", "plan")
+        assert first["question"].startswith("# Colours")
+        handle = {key: first[key] for key in ("thread_id", "question_id")}
+        second = await called(session, "resume", **handle, answer="approve")
+        assert second["question"] == "Which colour?\n\n1. red\n2. green"
+        stale = await session.call_tool("resume", {**handle, "answer": "approve"})
+        assert stale.isError
+        assert "nothing waits" in stale.content[0].text  # type: ignore[union-attr]
+        arguments = {"thread_id": first["thread_id"], "question_id": second["question_id"], "answer": "2"}
+        result = await session.call_tool("resume", arguments, progress_callback=on_progress)
+        assert result.structuredContent == {
+            "thread_id": first["thread_id"],
+            "status": "completed",
+            "answer": "It is green.",
+        }
+        assert progress[-1] == (2.0, 2.0)
+        assert await called(session, "show", thread_id=first["thread_id"]) == result.structuredContent
+
+
+async def test_the_command_is_a_server_on_stdio(tmp_path: Path) -> None:
+    """U10: `donewhen mcp` speaks the protocol on stdout and nothing else."""
+    (tmp_path / "a.txt").write_text("one\n")
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    start = "from donewhen.agent.cli import main; main()"
+    arguments = ["-c", start, "mcp", "--dir", str(tmp_path), "--model", "demo", "--storage", storage]
+    command = StdioServerParameters(command=sys.executable, args=arguments, env={"HOME": str(tmp_path)})
+    async with stdio_client(command) as (reads, writes), ClientSession(reads, writes) as session:
+        await session.initialize()
+        told = await called(session, "run", goal="count the files")
+        assert told["thread_id"]
+        assert told["status"] in ("waiting", "completed")
