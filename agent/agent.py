@@ -170,6 +170,7 @@ class Agent(Standing):
         answer: Any = MISSING,
         *,
         settings: SettingsLike = None,
+        steer: str = "",
         config: RunnableConfig | None = None,
         tools: Tools = (),
         output_type: Any = None,
@@ -180,13 +181,20 @@ class Agent(Standing):
         of the thread's id it is for what was asked there, and for nothing asked since; ids say the same. A plain answer
         with a thread's id is for what is asked now; where it repeats the last answer to another question it may be a
         second delivery and is refused, unless the id is that of a Run which asks just this.
-        Without an answer, an interrupted run goes on; one that waits or has ended is returned as it is. An answer
-        that is not understood keeps the pause: `Run.problem` says why.
+        Without an answer, an interrupted run goes on; with `steer` it is planned anew by these words, and what is
+        finished stays. One that waits or has ended is returned as it is. An answer that is not understood keeps the
+        pause: `Run.problem` says why.
         The settings are those of the start, whichever agent goes on; those given here go over them and stay.
         `output_type` cannot change; given again, it makes `Run.output` an instance in this process too.
         Raises ConfigError for another one, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
-        given: Any = {"settings": settings, "config": config, "tools": tools, "output_type": output_type}
+        given: Any = {
+            "steer": steer,
+            "settings": settings,
+            "config": config,
+            "tools": tools,
+            "output_type": output_type,
+        }
         return await self.stream_resume(thread_id, answer, **given).result()
 
     def stream(
@@ -221,6 +229,7 @@ class Agent(Standing):
         answer: Any = MISSING,
         *,
         settings: SettingsLike = None,
+        steer: str = "",
         config: RunnableConfig | None = None,
         tools: Tools = (),
         output_type: Any = None,
@@ -231,7 +240,7 @@ class Agent(Standing):
         legs = self._legs_of(id, tools).typed(wanted)
         return self._stream(
             id,
-            lambda session: legs.resume(session, answer, thread_id, settings, config, wanted),
+            lambda session: legs.resume(session, answer, thread_id, settings, config, wanted, steer),
             on_leave,
         )
 

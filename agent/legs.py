@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, StateSnapshot
@@ -32,9 +33,10 @@ from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
-from donewhen.state.errors import ConfigError
+from donewhen.state.errors import ConfigError, StaleAnswer
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings, SettingsLike, merged, stored_settings
+from donewhen.state.values import whole
 
 MISSING: Any = object()
 _TRIES = 3
@@ -194,14 +196,15 @@ class Legs:
         given: SettingsLike,
         config: RunnableConfig | None,
         wanted: Form | None = None,
+        steer: str = "",
     ) -> Run:
-        """An answer to what the session's thread waits for, or, for `MISSING`, going on."""
+        """An answer to what the session's thread waits for, or, for `MISSING`, going on, by the words of `steer`."""
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
             values = (await graph.aget_state(configured)).values
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
-            return await self._go_on(session, graph, store, configured, answer, shown, given)
+            return await self._go_on(session, graph, store, configured, answer, shown, given, steer)
 
     async def _go_on(
         self,
@@ -212,15 +215,22 @@ class Legs:
         answer: Any,
         shown: Run | str,
         given: SettingsLike,
+        steer: str = "",
     ) -> Run:
         thread_id = session.thread_id
         settings = merged(await thread_settings(store, thread_id) or self.settings, given)
         snapshot = await graph.aget_state(configured)
         run = run_of(thread_id, known(thread_id, snapshot), settings, self.form)
         at_turn(thread_id, snapshot.values.get("turn", 1))
-        command: Command[Any] | None = None
+        command: Command[Any] | Json | None = None
         said: Json | None = None
-        if answer is not MISSING:
+        if steer and run.status != "running":
+            raise StaleAnswer(
+                f"thread {thread_id} was not stopped: it is {run.status}", [pause["id"] for pause in run.pending]
+            )
+        if steer:
+            command = {"messages": [HumanMessage(whole(steer))]}
+        elif answer is not MISSING:
             command = resume_command(run, answer, shown, await last_answered(store, thread_id))
             said = answered(run, answer)
         elif run.status == "waiting":

@@ -71,10 +71,11 @@ class Conversations:
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
         await self._begin(stream, conversation, _said(conversation.events, id, value))
 
-    async def go_on(self, thread_id: str) -> None:
-        """Go on with a request that was stopped or cut off."""
+    async def go_on(self, thread_id: str, steer: str) -> None:
+        """Go on with a request that was stopped or cut off; otherwise than before, where words say how."""
         conversation = await self._conversation(thread_id)
-        await self._begin(self._agent.stream_resume(thread_id, on_leave="continue"), conversation)
+        said = {"type": "answered", "question": "", "text": steer} if steer else None
+        await self._begin(self._agent.stream_resume(thread_id, steer=steer, on_leave="continue"), conversation, said)
 
     def stop(self, thread_id: str) -> None:
         """Ask the thread to stop at its next clean point."""

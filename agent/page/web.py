@@ -163,7 +163,8 @@ async def _answer(request: Request) -> Response:
 
 async def _go_on(request: Request) -> Response:
     conversations, thread = _here(request)
-    await conversations.go_on(thread)
+    body = await _body(request)
+    await conversations.go_on(thread, str(body.get("steer") or "").strip())
     return JSONResponse({}, headers=HEADERS)
 
 

@@ -100,7 +100,7 @@ function settle(event) {
 
 const acts = {
   answer: (id, value) => answer(id, value),
-  goOn: () => goOn(),
+  goOn: (steer) => goOn(steer),
   observation: (id) => tell(`threads/${encodeURIComponent(thread)}/observations/${encodeURIComponent(id)}`),
 };
 
@@ -109,7 +109,7 @@ function controls() {
   $("stop").hidden = !view?.working;
   $("send").hidden = Boolean(view?.working);
   $("text").disabled = Boolean(view?.working);
-  $("text").placeholder = view?.working ? words.working : pending ? words.reply : words.goal;
+  $("text").placeholder = view?.working ? words.working : pending || view?.parts.stopped ? words.reply : words.goal;
 }
 
 async function answer(id, value) {
@@ -126,10 +126,8 @@ async function answer(id, value) {
   }
 }
 
-async function goOn() {
-  view.parts.stopped?.remove();
-  delete view.parts.stopped;
-  await tell(`threads/${encodeURIComponent(thread)}/go-on`, {});
+async function goOn(steer = "") {
+  await tell(`threads/${encodeURIComponent(thread)}/go-on`, { steer });
 }
 
 async function refresh() {
@@ -159,9 +157,9 @@ async function submit(event) {
   event?.preventDefault();
   const text = $("text").value.trim();
   if (!text || view.working) return;
-  if (view.pending) {
+  if (view.pending || view.parts.stopped) {
     $("text").value = "";
-    return answer(view.pending.id, text);
+    return view.pending ? answer(view.pending.id, text) : goOn(text);
   }
   view.working = true;
   controls();

@@ -226,7 +226,7 @@ export class View {
   }
 
   stopped(text) {
-    this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, button(words.go_on, this.acts.goOn))));
+    this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, button(words.go_on, () => this.acts.goOn()))));
   }
 
   end(event) {

@@ -1,5 +1,6 @@
 """The page on the wire: what it is told, what it may send, who may not, and what a page that comes later sees."""
 
+import asyncio
 import re
 import signal
 from pathlib import Path
@@ -146,8 +147,6 @@ async def test_an_earlier_thread_is_drawn_as_it_stands_and_goes_on(tmp_path: Pat
 
 async def test_stop_and_go_on() -> None:
     """R02, U4: stopped at a clean point; going on ends it, and nothing is asked again."""
-    import asyncio
-
     entered, go = asyncio.Event(), asyncio.Event()
 
     async def wait_here() -> str:
@@ -166,9 +165,40 @@ async def test_stop_and_go_on() -> None:
         await page.send(f"threads/{thread}/stop")
         go.set()
         assert (await page.told(thread, ends=2))[-1]["status"] == "running"
-        await page.send(f"threads/{thread}/go-on")
+        await page.send(f"threads/{thread}/go-on", steer="")
         assert (await page.told(thread, ends=3))[-1]["status"] == "completed"
     model.assert_exhausted()
+
+
+async def test_words_after_stop_steer() -> None:
+    """U4: what is typed on a request that was stopped is planned by; what is finished stays, another is refused."""
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def wait_here() -> str:
+        """Wait."""
+        entered.set()
+        await go.wait()
+        return "waited"
+
+    plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
+    model = ScriptedModel(roles={"triage": [plan, submit_plan(["Only look"])], "execute": [call("wait_here")]})
+    async with served(Agent(model, [wait_here], storage="memory:", effects={"wait_here": "read"})) as page:
+        thread = await page.start("wait")
+        await page.answer(thread, (await page.told(thread))[-1]["pending"][0]["id"], "approve")
+        await entered.wait()
+        early = await page.client.post(f"/api/threads/{thread}/go-on", json={"steer": "x"})
+        assert (early.status_code, early.json()["error"]["kind"]) == (409, "ThreadBusy")
+        await page.send(f"threads/{thread}/stop")
+        go.set()
+        await page.told(thread, ends=2)
+        await page.send(f"threads/{thread}/go-on", steer="only look at it")
+        events = await page.told(thread, ends=3)
+        assert of(events, "answered")[-1]["text"] == "only look at it"
+        assert events[-1]["type"] == "waiting", (events[-1]["type"], events[-1].get("text"), events[-1].get("status"))
+        assert events[-1]["pending"][0]["plan"]["steps"][-1]["content"] == "Only look"
+        assert "only look at it" in str([message.content for message in model.requests[-1].messages])
+        late = await page.client.post(f"/api/threads/{thread}/go-on", json={"steer": "x"})
+        assert (late.status_code, late.json()["error"]["kind"]) == (409, "StaleAnswer")
 
 
 async def test_who_may_not_speak() -> None:
