@@ -22,6 +22,7 @@ from donewhen.graph.people.budget import (
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
 from donewhen.graph.people.tasks import checklist, closed, opened
+from donewhen.graph.people.told import as_entries, told_since
 from donewhen.graph.voice import finished
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json, RunState, changed_todos
@@ -49,6 +50,16 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     settings = settings_of(runtime)
     if state.get("ending") or state["planning"].get("open"):
         return {}
+    told = await told_since(runtime, settings, state.get("heard") or "")
+    if told:
+        number = 1 + sum(entry["id"].startswith("said.") for entry in state.get("journal") or ())
+        heard: Json = {"journal": as_entries(told, number), "heard": told[-1]["key"]}
+        update = await _advanced(applied(state, heard), runtime, settings, deps)  # type: ignore[arg-type]
+        return together(heard, update)  # type: ignore[return-value, arg-type]
+    return await _advanced(state, runtime, settings, deps)
+
+
+async def _advanced(state: RunState, runtime: Runtime[Settings], settings: Settings, deps: Deps) -> RunState:
     changed = changed_since(state, deps, settings)
     if changed is not None and "approval" not in changed:
         emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")

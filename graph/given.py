@@ -51,6 +51,7 @@ def for_step(run: Json, sent: Json, settings: Settings) -> Json:
         "last": all(records.get(each["id"], {}).get("status") in FINAL for each in plan["steps"] if each["id"] != id),
         "known": visible_to(journal, {id, PLANNING, *ancestors(plan, id), *gone}),
         "before": run.get("before") or [],
+        "heard": run.get("heard") or "",
         "asked": [entry for entry in journal if entry["source"] == "user"],
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
         "claimed": [*(run.get("claims") or ()), *_of_others_at_work(records, id)],

@@ -18,6 +18,7 @@ from donewhen.graph.models.output import schema_form
 from donewhen.graph.people.consent import consent, plan_rules, propose
 from donewhen.graph.people.pauses import PUT_AWAY, typed_reply
 from donewhen.graph.people.tasks import closed
+from donewhen.graph.people.told import forget
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
@@ -52,6 +53,8 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := unpriced(deps, settings):
         return {**update, "ending": {"code": "model_error", "reason": problem}}
+    if runtime.store is not None:
+        await forget(runtime.store, thread_of(runtime))
     update["attachments"] = await attach(messages, runtime)
     update["background"] = await _background(goal, runtime, deps)
     named = deps.executors.active.get(settings.executor or "")
@@ -128,6 +131,7 @@ def _going_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
 
 def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
+    nothing["heard"] = ""
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
     lists["background"] = {}
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}

@@ -93,6 +93,8 @@ class RunState(TypedDict, total=False):
     """Every decision of a person about a plan, a call, a budget or an effect; for the receipt."""
     modes: Entries
     """How much was made of the request, by whom and why: `ModeRow`s, the last one holds."""
+    heard: str
+    """Up to where the journal has what the user said while the run worked."""
     feedback: str | None
     ending: Json | None
     """How the run must end, once that is decided: code and reason. `deliver` reads it."""
@@ -197,6 +199,8 @@ class Step(StepStored, total=False):
     """What the approved plan allows this step to call without asking."""
     promotable: list[str]
     """For what the step leaves so that the run gets a plan: see `state/plan/modes.py`."""
+    heard: str
+    """Up to where the brief has what the user said while the run worked."""
     last: bool
     """Whether no other step of the plan is left."""
     brief: str

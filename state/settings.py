@@ -98,6 +98,9 @@ class Settings(BaseModel):
         ge=0,
         description="a question or a budget open longer than this is answered by policy when the run is resumed",
     )
+    when_busy: Literal["refuse", "next_round"] = Field(
+        default="refuse", description="what becomes of a message (`Agent.tell`) that comes while the run works"
+    )
     deadline: str | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
     profile: Profile = Field(default=Profile(), description="who the agent is, how it works, what it must not do")
     executor: str | None = Field(

@@ -43,6 +43,7 @@ Once = Annotated[
 Confirm = Literal["always", "complex", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
+WhenBusy = Literal["refuse", "next_round"]
 ModeOption = Literal["auto", "answer", "step", "plan"]
 Proof = Literal["claimed", "grounded", "judged"]
 
@@ -65,6 +66,9 @@ def run(
     latest: Annotated[bool, typer.Option("--resume", "-r", help="Go on in the latest conversation.")] = False,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
     mode: Annotated[ModeOption | None, typer.Option(help="Answer, one step or a plan. [default: as it takes]")] = None,
+    when_busy: Annotated[
+        WhenBusy | None, typer.Option(help="What becomes of what you `tell` it at work. [default: refuse]")
+    ] = None,
     verification: Annotated[Proof | None, typer.Option(help="What proves a step. [default: grounded]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
     limit: Annotated[
@@ -130,6 +134,7 @@ def run(
         settings = {
             "confirm": confirm,
             "mode": mode,
+            "when_busy": when_busy,
             "verification": verification,
             "limits": [*(limit or []), *([f"rounds={max_rounds}"] if max_rounds else [])],
             "on_exhausted": on_exhausted,

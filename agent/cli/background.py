@@ -18,7 +18,7 @@ def add_commands(app: typer.Typer) -> None:
     """Make these commands of the app."""
     app.add_typer(schedules, name="schedules")
     app.add_typer(plans, name="plans")
-    for command in (worker, status, pending, watch, cancel, prune):
+    for command in (worker, status, pending, watch, cancel, tell, prune):
         app.command()(command)
 
 
@@ -85,6 +85,22 @@ def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> 
         from donewhen.agent.cli.jobs import cancel_thread
 
         return cancel_thread(thread, storage=storage, json=json)
+
+    end(command, json)
+
+
+def tell(
+    thread: Thread,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the run is to follow from its next round on.")],
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Say something to a run while it works, if its settings let it: run it with --when-busy next_round."""
+
+    def command() -> int:
+        from donewhen.agent.cli.jobs import tell_thread
+
+        return tell_thread(thread, text, storage=storage, json=json)
 
     end(command, json)
 

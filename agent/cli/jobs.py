@@ -148,6 +148,18 @@ def cancel_thread(thread: str, *, storage: str | None, json: bool) -> Exit:
     return Exit.COMPLETED
 
 
+def tell_thread(thread: str, text: str, *, storage: str | None, json: bool) -> Exit:
+    """Say something to a run at work."""
+    config = configured(storage)
+    info = remembered(thread, config, storage)
+    asyncio.run(_asked(config, lambda agent: agent.tell(info.thread_id, text)))
+    if json:
+        print_json({"schema_version": SCHEMA_VERSION, "told": info.thread_id})
+    else:
+        print("told")
+    return Exit.COMPLETED
+
+
 def prune_threads(older: str, *, storage: str | None, json: bool) -> Exit:
     """Delete what ended long ago."""
     match = re.fullmatch(r"(\d+)([dhm])", older.strip())

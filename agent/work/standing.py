@@ -11,11 +11,20 @@ from donewhen.agent.plans.templates import Templates
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.work.schedules import Schedules
-from donewhen.agent.work.threads import ENDED, ThreadInfo, ask_to_cancel, list_threads, thread_info
+from donewhen.agent.work.threads import (
+    ENDED,
+    ThreadInfo,
+    ask_to_cancel,
+    list_threads,
+    read_row,
+    thread_info,
+    thread_settings,
+)
 from donewhen.agent.work.watching import watched
 from donewhen.agent.work.worker import Worker, status_of
 from donewhen.graph.models.output import Form
-from donewhen.state.errors import ThreadBusy
+from donewhen.graph.people.told import tell
+from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import SettingsLike
 
@@ -94,6 +103,29 @@ class Standing:
             async with self.storage.unlocked() as (_, store):
                 await ask_to_cancel(store, thread_id, reason)
             await asyncio.sleep(0.2)
+
+    async def tell(self, thread_id: str, text: str) -> None:
+        """Say something to a run while it works: planning and the steps at work follow it from their next round on.
+
+        It is the user's word like any answer: whoever works later sees it, and it stands in the receipt. Raises
+        ThreadBusy where the run's settings refuse that (`when_busy`, as by default), UnknownThread, and ResumeError if
+        nothing works on the thread: then `resume` answers what it waits for, and `start` begins anew.
+        """
+        if not text.strip():
+            raise GoalError("there is nothing to tell: the text is blank")
+        async with self.storage.unlocked() as (_, store):
+            row = await read_row(store, thread_id)
+            if row is None:
+                raise UnknownThread(f"there is no thread {thread_id!r}")
+            settings = await thread_settings(store, thread_id)
+            try:
+                async with self.storage.session(thread_id):
+                    raise ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
+            except ThreadBusy:
+                if settings is None or settings.when_busy == "refuse":
+                    said = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
+                    raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {said}") from None
+            await tell(store, thread_id, text.strip())
 
     @property
     def schedules(self) -> Schedules:

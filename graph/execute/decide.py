@@ -21,6 +21,7 @@ from donewhen.graph.models.offering import offered_to_step
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
 from donewhen.graph.people.pauses import call_id
+from donewhen.graph.people.told import as_message, told_since
 from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
@@ -44,7 +45,24 @@ ANSWER_CHARS = 20_000
 
 
 async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step:
-    """Ask the model what to do next in this step. Exhaustion is decided here, on entry to a round (X08)."""
+    """Ask the model what to do next in this step, with what the user said meanwhile."""
+    record = state["record"]
+    heard = max(record.get("heard") or "", state.get("heard") or "")
+    told = await told_since(runtime, settings_of(runtime), heard)
+    if not told:
+        return await _round(state, runtime, deps)
+    said = as_message(told)
+    now: Step = {
+        **state,
+        "record": {**record, "heard": told[-1]["key"]},
+        "transcript": [*state.get("transcript", ()), said],
+    }
+    update = await _round(now, runtime, deps)
+    return {**update, "transcript": [said, *update.get("transcript", ())]}
+
+
+async def _round(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
+    """One round. Exhaustion is decided here, on entry to it (X08)."""
     settings, left = settings_of(runtime), left_of(state)
     if gone := missing(state["step"].get("executor"), deps.executors):
         return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})

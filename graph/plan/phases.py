@@ -19,6 +19,7 @@ from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
 from donewhen.graph.models.transcript import called_natively, kept, rounds_of
 from donewhen.graph.people.consent import plan_rules
+from donewhen.graph.people.told import as_message, told_since
 from donewhen.graph.plan.outcomes import (
     answered,
     asks,
@@ -60,12 +61,25 @@ GO_ON = "Go on: look, or decide."
 
 async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Phase 1: quick, thinking off, small context. Looks, answers, asks, declines or plans (P01, P02, P20)."""
-    return await _round(state, runtime, config, deps)
+    return await _hearing(state, runtime, config, deps)
 
 
 async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
     """Phase 2: thinking on; only when the triage wants it, or when a plan failed (P03)."""
-    return await _round(state, runtime, config, deps)
+    return await _hearing(state, runtime, config, deps)
+
+
+async def _hearing(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
+    """A round, with what the user said since the last one."""
+    planning = state["planning"]
+    told = await told_since(runtime, settings_of(runtime), planning.get("heard") or "")
+    if not told:
+        return await _round(state, runtime, config, deps)
+    said = as_message(told, "The user says this while you plan. Follow it.")
+    heard: Planning = {**state, "planning": {**planning, "heard": told[-1]["key"]}}
+    heard["transcript"] = [*state.get("transcript", ()), said]
+    update = await _round(heard, runtime, config, deps)
+    return {**update, "transcript": [said, *update.get("transcript", ())]}
 
 
 async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:

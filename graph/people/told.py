@@ -1,0 +1,63 @@
+"""What the user says while a run works: written down beside the thread, taken at the next round of who is at work."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+
+from donewhen.graph.events import thread_of
+from donewhen.graph.tools.effects import label
+from donewhen.state.graph_state import Json
+from donewhen.state.proof.journal import observation
+from donewhen.state.settings import Settings
+
+MOST = 50
+"""Messages of one request."""
+AT_WORK = (
+    "The user says this while you work. Follow it from here on; where it makes the plan or finished work wrong, "
+    "give_up with kind replan."
+)
+
+
+def _space(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "told", label(thread_id))
+
+
+async def tell(store: BaseStore, thread_id: str, text: str) -> None:
+    """Write down what the user says, in its order."""
+    said = {"text": text, "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    await store.aput(_space(thread_id), f"{time.time_ns():020}", said, index=False)
+
+
+async def told_since(runtime: Runtime[Settings], settings: Settings, heard: str) -> list[Json]:
+    """`{key, text, at}` of what was said after `heard`, in its order; [] where the settings refuse it."""
+    if runtime.store is None or settings.when_busy != "next_round":
+        return []
+    items = await runtime.store.asearch(_space(thread_of(runtime)), limit=MOST)
+    rows = [{"key": item.key, **item.value} for item in items if item.key > heard]
+    return sorted(rows, key=lambda row: row["key"])
+
+
+async def forget(store: BaseStore, thread_id: str) -> None:
+    """A new request begins; what was said to the last one is its own."""
+    for item in await store.asearch(_space(thread_id), limit=MOST):
+        await store.adelete(item.namespace, item.key)
+
+
+def as_message(told: Sequence[Mapping[str, Any]], then: str = AT_WORK) -> HumanMessage:
+    """What a model is shown of it."""
+    words = "\n".join(str(row["text"]) for row in told)
+    return HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
+
+
+def as_entries(told: Sequence[Mapping[str, Any]], number: int) -> list[Json]:
+    """What the journal keeps of it, numbered from `number`: the user's words, for everybody who works after it."""
+    said = {"question": "", "by": "user"}
+    return [
+        observation(f"said.{n}", "plan", 0, "user", row["text"], arguments=said, at=row["at"])
+        for n, row in enumerate(told, number)
+    ]
