@@ -206,6 +206,8 @@ class StepRecord(TypedDict, total=False):
     """Whether it is the only step, whose result is the answer."""
     said: str | None
     """The message in which its result was streamed."""
+    heard: str
+    """Up to where its rounds have what the user said while it worked."""
     handled: bool
     """Whether its failure has led to something already."""
     finished_task: str | None
