@@ -55,7 +55,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
         number = 1 + sum(entry["id"].startswith("said.") for entry in state.get("journal") or ())
         heard: Json = {"journal": as_entries(told, number), "heard": told[-1]["key"]}
         update = await _advanced(applied(state, heard), runtime, settings, deps)  # type: ignore[arg-type]
-        return together(heard, update)  # type: ignore[return-value, arg-type]
+        return together(heard, update)  # type: ignore[return-value]
     return await _advanced(state, runtime, settings, deps)
 
 
