@@ -223,6 +223,18 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         yield f"{terminal.mark(status)} {row['id']} {row['content']}{reason}", STYLES.get(status, "")
         if details:
             yield from _detail_lines(row, terminal)
+    if details and receipt.get("output"):
+        yield from _data_lines(receipt["output"])
+
+
+def _data_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The result as data: what is wrong with it, or the source of each value."""
+    yield (f"output: {row['problem']}", "yellow") if row["problem"] else ("output", "")
+    for field in row["fields"]:
+        source = "".join(f" [{found['observation']}]" for found in field["evidence"])
+        yield f"    {field['path']}{source}", "dim"
+        if field["unconfirmed"]:
+            yield "      unconfirmed: nothing that was observed says it", "yellow"
 
 
 def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
