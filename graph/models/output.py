@@ -33,6 +33,8 @@ class Form:
     def __init__(self, schema: Schema, python: Any = None) -> None:
         self.schema = schema
         self._adapter: TypeAdapter[Any] | None = None if python is None else TypeAdapter(python)
+        if not schema:
+            raise ConfigError("output_type: an empty schema says nothing; leave output_type out, or describe the data")
         try:
             checked(schema)
             inside: Schema = {"type": "object", "properties": {"output": _moved(schema)}, "required": ["output"]}

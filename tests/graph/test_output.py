@@ -243,7 +243,14 @@ async def test_any_type_with_a_schema_will_do() -> None:
 
 async def test_what_is_no_schema_is_said_at_once() -> None:
     """A1, S5: ConfigError when the agent is made or the run is started, before anything is called."""
-    for wrong in ({"type": "objekt"}, {"$ref": "https://elsewhere.example/x.json"}, {"$ref": "#/$defs/no"}, object()):
+    for wrong in (
+        {"type": "objekt"},
+        {"$ref": "https://elsewhere.example/x.json"},
+        {"$ref": "#/$defs/no"},
+        {},
+        Any,
+        object(),
+    ):
         with pytest.raises(ConfigError, match="output_type"):
             agent(ScriptedModel([]), output_type=wrong)
     async with agent(ScriptedModel([])) as ours:
