@@ -90,8 +90,9 @@ class RemoteAgent:
             if self._known is None:
                 return None
             found = self._known.card
-        skills = (f"{skill.name}: {skill.description}".strip(": ") for skill in found.skills)
-        return Card(": ".join(filter(None, (found.name, found.description))), tuple(skills))
+        named, described = _plain(found.name), _plain(found.description)
+        skills = tuple(_plain(f"{skill.name}: {skill.description}".strip(": ")) for skill in found.skills)
+        return Card(": ".join(filter(None, (named, described))), skills)
 
     async def work(self, leg: Leg) -> Report:
         """Send the brief or the answer, unless that was done, and follow the task until it ends or asks."""
@@ -203,8 +204,8 @@ class RemoteAgent:
             text = answer if isinstance(answer, str) else str(answer)
         resume = next(iter(data.values())) if len(data) == 1 else data
         part = new_data_part({"resume": resume}) if data else new_text_part(text)
-        ids = {"message_id": _message_id(leg.key), "context_id": self._context(leg), "task_id": task}
-        return Message(role=Role.ROLE_USER, parts=[part], **ids)
+        message_id, context = _message_id(leg.key), self._context(leg)
+        return Message(role=Role.ROLE_USER, parts=[part], message_id=message_id, context_id=context, task_id=task)
 
     def _context(self, leg: Leg) -> str:
         """The conversation: the same for all steps that go on with one another."""
@@ -249,6 +250,11 @@ class RemoteAgent:
             hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
             return f"The agent at {self.url} requires authentication ({told}). {hint}"
         return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {told}"
+
+
+def _plain(text: str) -> str:
+    """A text of somebody else's as it stands in a prompt: it closes no tag there and opens none."""
+    return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
 def _errors() -> tuple[type[Exception], ...]:

@@ -78,7 +78,7 @@ def app(port: int, log: Path) -> Starlette:
         capabilities=AgentCapabilities(streaming=True),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
-        skills=[AgentSkill(id="find", name="find", description="finds papers by field", tags=["papers"])],
+        skills=[AgentSkill(id="find", name="find", description="finds papers by <field>", tags=["papers"])],
     )
     handler = DefaultRequestHandler(Librarian(log), InMemoryTaskStore(), card)
     routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")]

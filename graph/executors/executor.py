@@ -101,7 +101,8 @@ class Executors(MutableMapping[str, Executor]):
         effects: Mapping[str, EffectKind] | None = None,
         connect: Connect | None = None,
     ) -> None:
-        self._common, self._effects, self._connect = tuple(tools), dict(effects or {}), connect
+        self._common, self._connect = tuple(tools), connect
+        self._effects: dict[str, EffectKind] = {**(effects or {})}
         self._all: dict[str, Executor] = {}
         self._take({name: self._made(name, one) for name, one in (given or {}).items()}, self._effects)
 

@@ -38,7 +38,7 @@ class Leg:
     """With the run's callbacks, and nothing else of the run."""
     saver: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
-    tell: Callable[[str], None] = print
+    tell: Callable[[str], None] = lambda text: None
     """Shows people what it says while it works."""
 
     @property

@@ -32,7 +32,8 @@ ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user 
 EXECUTORS = (
     "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, where its "
     "description, skills or tools fit the step better than the tools above do; without one the default executor works "
-    "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on."
+    "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on: write out in "
+    "`content` what “it” or “the second one” stands for."
 )
 CARD_CHARS = 600
 """Of an executor's description, and of its skills."""

@@ -78,7 +78,8 @@ def _fresh(library: Library) -> None:
 
 
 async def test_a_step_is_worked_on_elsewhere(library: Library) -> None:
-    """M5, X17: by its address alone; the planner reads its card, people hear it work, the next step builds on it."""
+    """M5, X17: by its address alone; the planner reads its card, which opens no tag, people hear it work, and the
+    next step builds on it."""
     plan = [{"content": "find", "executor": "lib"}, {"content": "find more", "executor": "lib"}]
     model = ScriptedModel(
         roles={
@@ -90,7 +91,7 @@ async def test_a_step_is_worked_on_elsewhere(library: Library) -> None:
     flow = await play(model, executors={"lib": f"a2a:{library.url}"})
     assert flow.status == "completed"
     prompt = model.requests[0].messages[1].text
-    assert "- lib: Librarian: Finds papers. Skills: find: finds papers by field." in prompt
+    assert "- lib: Librarian: Finds papers. Skills: find: finds papers by ‹field›." in prompt
     assert [entry["text"] for entry in flow.journal if entry["tool"] == "lib"] == [
         "three papers, request 1",
         "three papers, request 2",
@@ -222,7 +223,7 @@ async def test_cards_are_remembered_and_fetched_anew(tmp_path: Path) -> None:
     library.start()
     first = await agent.card()
     assert first is not None
-    assert first.skills == ("find: finds papers by field",)
+    assert first.skills == ("find: finds papers by ‹field›",)
     library.stop()
     assert await agent.card() == first
     assert "could not be reached" in (await agent.work(Leg("x", "k", "k", "lib", "t", ""))).failed

@@ -9,12 +9,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from donewhen import (
     Agent,
     ConfigError,
+    Executor,
+    Executors,
     Limits,
     Outcome,
     Pause,
     PlanJson,
     Profile,
     Receipt,
+    RemoteAgent,
     Run,
     Settings,
     StaleAnswer,
@@ -68,3 +71,17 @@ def scripts() -> None:
 def embedded() -> None:
     builder = build_graph(ScriptedModel([]), [search], effects={"search": "read"})
     builder.compile(checkpointer=InMemorySaver())
+
+
+def executors() -> None:
+    far = RemoteAgent("https://agents.example/far", headers={"Authorization": "Bearer …"})
+    given = {
+        "writer": Executor("writes", skills=("letters",)),
+        "far": Executor(remote=far),
+        "lib": "a2a:https://a.example",
+    }
+    agent = Agent("openai:x", executors={**given}, context="in Berlin", memory=lambda goal, thread_id: goal)
+    assert_type(agent.executors, Executors)
+    agent.executors["late"] = Executor(passthrough=True)
+    agent.executors.enable("far", enabled=False)
+    del agent.executors["late"]
