@@ -75,12 +75,12 @@ def embedded() -> None:
 
 def executors() -> None:
     far = RemoteAgent("https://agents.example/far", headers={"Authorization": "Bearer …"})
-    given = {
-        "writer": Executor("writes", skills=("letters",)),
-        "far": Executor(remote=far),
-        "lib": "a2a:https://a.example",
-    }
-    agent = Agent("openai:x", executors={**given}, context="in Berlin", memory=lambda goal, thread_id: goal)
+    agent = Agent(
+        "openai:x",
+        executors={"writer": Executor("writes"), "far": Executor(remote=far), "lib": "a2a:https://a.example"},
+        context="in Berlin",
+        memory=lambda goal, thread_id: goal,
+    )
     assert_type(agent.executors, Executors)
     agent.executors["late"] = Executor(passthrough=True)
     agent.executors.enable("far", enabled=False)
