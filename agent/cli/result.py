@@ -168,6 +168,7 @@ def _write_answer(answer: str, terminal: Terminal, shown: str) -> None:
         sys.stdout.write((clean(answer) if sys.stdout.isatty() else answer).rstrip("\n") + "\n")
         sys.stdout.flush()
     elif rest := answer[len(shown) :] if answer.startswith(shown) else answer:
+        terminal.line("")
         terminal.show(AnswerText(rest))
 
 

@@ -167,12 +167,20 @@ def apply_answer(values: Mapping[str, Any], pending: Pause, answer: Answer, *, b
     row = decision_row(pending, answer.kind, answer.text, by, at)
     if answer.kind == "cancel":
         nobody = {"code": "unanswered", "reason": f"nobody answered: {pending.get('question')}"}
-        ending = nobody if by == "policy" else {"code": "cancelled", "reason": f"cancelled at {pending['id']}"}
+        ending = nobody if by == "policy" else {"code": "cancelled", "reason": _cancelled_at(pending)}
         return {"ending": ending, "approvals": [row]}
     if about := pending.get("about"):
         return {**_ABOUT[about](values, pending, answer), "approvals": [row]}
     update = _APPLY[pending["kind"]](values, pending, answer, by, at)
     return update if pending["kind"] == "question" else {**update, "approvals": [row]}
+
+
+def _cancelled_at(pending: Pause) -> str:
+    """Where a person ended the run, in words: an id of ours tells nobody anything."""
+    step = f" in step {pending['step']}" if pending.get("step") else ""
+    if pending["kind"] in ("tool", "effect"):
+        return f"cancelled when asked about {pending.get('tool')}{step}"
+    return f"cancelled when {'the budget was used up' if pending['kind'] == 'budget' else 'asked a question'}{step}"
 
 
 def _record(values: Mapping[str, Any], pending: Pause) -> StepRecord:

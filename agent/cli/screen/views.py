@@ -83,8 +83,8 @@ class Progress:
             self.thread_id, self.started, self.end = str(event.get("thread_id") or ""), True, None
             self.answer = Blocks()
         elif kind == "plan":
-            self.plan = event.get("plan") or {}
-            self.show_plan(self.plan)
+            self.plan = plan = event.get("plan") or {}
+            self.show_plan(plan)
         elif kind == "todos":
             self._show_todos(event.get("todos") or [])
         elif kind == "charged":

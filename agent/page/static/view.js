@@ -180,7 +180,8 @@ export class View {
     for (const row of rows) {
       const step = this.stepOf(row.id);
       const status = { completed: "done", in_progress: "running" }[row.status];
-      if (step && !ENDED.includes(step.status)) step.update({ content: row.content, status: status === "running" ? step.status : status });
+      if (step?.status === "pending" && status !== "done") step.update({ content: row.content });
+      else if (step && !ENDED.includes(step.status) && status === "done") step.update({ status });
     }
     const ids = rows.map((row) => row.id);
     for (const [id, step] of this.steps) if (!ids.includes(id)) { step.node.remove(); this.steps.delete(id); }

@@ -205,3 +205,17 @@ def test_nobody_is_told_the_price_is_unknown_before_the_end(tmp_path: Path) -> N
         session = Session.start("run", "count", "-y", env=env, cwd=tmp_path)
         assert session.end()[0] == 0
     assert session.raw.count("price unknown") == 1
+
+
+def test_a_cancelled_run_says_where_in_words(tmp_path: Path) -> None:
+    """U13: no id of ours in what people read."""
+    plan = submit_plan([{**COUNT, "tools": []}])
+    with scripted(tmp_path, triage=[plan], execute=[[call("write_file", path="a.txt", content="x")]]) as env:
+        session = Session.start("run", "count", env=env, cwd=tmp_path, columns=120)
+        session.asked()
+        session.type("y")
+        assert "write_file" in session.asked()
+        session.type("c")
+        assert session.end()[0] == 1
+    assert "cancelled when asked about write_file in step s1" in session.seen
+    assert "call1" not in session.seen
