@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseMessageChunk, ToolMessageChunk
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context, var_child_runnable_config
 from langgraph.graph.message import push_message
 from langgraph.pregel._messages import StreamMessagesHandler
@@ -20,6 +22,9 @@ from donewhen.state.settings import Settings
 
 STAYS = ("", "submit_plan.speak")
 """Prose, and what is said beside a plan: messages of their own. Any other text is part of a message made later."""
+
+UNHEARD = {"emit-messages": False, "emit-tool-calls": False}
+"""What AG-UI heeds instead."""
 
 
 class Voice:
@@ -127,6 +132,23 @@ def push(message: BaseMessageChunk, *, inside: bool) -> None:
         config = {**config, "metadata": {**metadata, "langgraph_checkpoint_ns": here.rpartition("|")[0]}}
     with set_config_context(config) as context:
         context.run(push_message, message, state_key=None)
+
+
+def aside(config: RunnableConfig) -> RunnableConfig:
+    """The configuration for what is no part of the conversation, such as models that a tool asks: nobody hears them."""
+    callbacks: Any = config.get("callbacks") or []
+    if isinstance(callbacks, BaseCallbackManager):
+        callbacks = callbacks.copy()
+        callbacks.handlers = _others(callbacks.handlers)
+        callbacks.inheritable_handlers = _others(callbacks.inheritable_handlers)
+        callbacks.add_metadata(UNHEARD)
+    else:
+        callbacks = _others(callbacks)
+    return {**config, "callbacks": callbacks, "metadata": {**(config.get("metadata") or {}), **UNHEARD}}
+
+
+def _others(handlers: Sequence[BaseCallbackHandler]) -> list[BaseCallbackHandler]:
+    return [handler for handler in handlers if not isinstance(handler, StreamMessagesHandler)]
 
 
 def _listeners() -> list[StreamMessagesHandler]:

@@ -15,6 +15,7 @@ from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.graph.voice import aside
 from donewhen.state.graph_state import Step
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.records import FrozenCall
@@ -64,7 +65,7 @@ async def invoke(
         thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
     )
     meter = Meter(site.left, site.deps.prices)
-    config = metered(site.config, meter)
+    config = aside(metered(site.config, meter))
     tagged: RunnableConfig = {
         **config,
         "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]},

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
-from donewhen import Agent, Settings
+from donewhen import Agent, Executor, Settings
 from donewhen.graph.voice import Voice
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, fault, finish_step, reply, submit_plan
 from tests.wired import wired
@@ -96,6 +97,31 @@ async def test_a_direct_answer_streams_once() -> None:
     (heard,) = client.heard.items()
     assert (heard[0], heard[1].text) == (client.values["messages"][-1].id, ANSWER)
     assert client.pieces[heard[0]] > 3
+
+
+@pytest.mark.parametrize("kind", ["tool", "executor"])
+async def test_models_of_tools_and_executors_are_not_heard(kind: str) -> None:
+    """U1: what a tool or a graph asks a model of its own is its business; what comes of it is an observation."""
+    inner = ScriptedModel(["The inner talk of somebody else."] * 2)
+
+    async def look() -> str:
+        """Look."""
+        return (await inner.ainvoke("what is there?")).text
+
+    async def chat(state: MessagesState) -> Json:
+        return {"messages": [await inner.ainvoke(state["messages"])]}
+
+    graph = StateGraph(MessagesState).add_node("chat", chat).add_edge(START, "chat").compile()
+    planned: Json = {"content": "a", "tools": ["look"]} if kind == "tool" else {"content": "a", "executor": "w"}
+    rounds = [*([call("look")] if kind == "tool" else []), finish_step("It is done.", "s1.1")]
+    model = ScriptedModel(roles={"triage": [submit_plan([planned])], "execute": {"s1": rounds}})
+    client = Client(model, [look] if kind == "tool" else [], Settings(confirm="never", approvals="never"))
+    if kind == "executor":
+        client.agent.executors["w"] = Executor(description="works", graph=graph)
+    await client.run(GOAL)
+    assert client.values["outcome"]["text"] == "It is done."
+    assert "inner talk" not in str(client.heard)
+    assert set(client.heard) <= set(client.kept())
 
 
 @pytest.mark.parametrize("asker", ["planner", "step"])
