@@ -102,7 +102,10 @@ pythons: .venv/ready-dev ## the wheel in a fresh venv of every Python from 3.11 
 load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGraph loop
 	@$(BIN)/python -m benchmarks.load 200
 
+scale: .venv/ready-dev ## workers killed, frozen, cut off, a database restarted, many threads: regenerates docs/scale.md (minutes)
+	@$(BIN)/python -m benchmarks.scale
+
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load security pythons clean
+.PHONY: test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load scale security pythons clean

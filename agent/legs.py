@@ -74,15 +74,16 @@ class Legs:
         settings = self.merged(given)
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
-            await self.make_room(graph, configured, restart)
+            await self.make_room(graph, store, configured, restart)
             await note_thread(store, session.thread_id, request={}, queue="")
             return await self._begin(session, graph, store, replace(work, settings=settings), configured)
 
-    async def make_room(self, graph: Compiled, configured: RunnableConfig, restart: bool) -> None:
-        """Raise ThreadWaiting for a thread whose last request is open, unless that is put away."""
-        snapshot = await graph.aget_state(configured)
-        thread_id = str(configured["configurable"]["thread_id"])
+    async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> None:
+        """Raise ThreadWaiting for a thread whose last request is open or queued, unless that is put away."""
+        thread_id, snapshot = str(configured["configurable"]["thread_id"]), await graph.aget_state(configured)
         run = run_of(thread_id, snapshot)
+        if not restart and (await read_row(store, thread_id) or {}).get("status") == "queued":
+            raise unfinished(replace(run, status="queued"))
         at_turn(thread_id, snapshot.values.get("turn", 0) + 1)
         if snapshot.created_at and run.status in ("waiting", "running"):
             if not restart:
@@ -119,7 +120,7 @@ class Legs:
         """Write a start down for a worker."""
         marked = replace(work, messages=with_plan(work.messages, work.plan), settings=self.merged(given))
         async with self._alone(thread_id) as (graph, store):
-            await self.make_room(graph, configured_for(thread_id, None), restart)
+            await self.make_room(graph, store, configured_for(thread_id, None), restart)
             await Engine(self.storage, self.queue).note(store, thread_id, marked, at)
         return thread_id
 
@@ -169,24 +170,27 @@ class Legs:
     async def carry(self, session: Session, config: RunnableConfig | None) -> Run:
         """What was submitted for the session's thread; where nothing is left of that, going on."""
         async with self._alone(session.thread_id) as (graph, store):
-            row = await read_row(store, session.thread_id) or {}
-            request = row.get("request") or {}
-            configured = configured_for(session.thread_id, config, self.form)
-            snapshot = await graph.aget_state(configured)
-            if "messages" in request:
-                messages = messages_of(request)
-                there = {message.id for message in snapshot.values.get("messages") or ()}
-                if messages[-1].id not in there:  # else it was begun, and cut off before that was written down
-                    work = Start(messages, stored_settings(row["settings"]), plan=request.get("plan"))
-                    return await self._begin(session, graph, store, work, configured)
-            run = run_of(session.thread_id, known(session.thread_id, snapshot))
-            open_ids = {pause["id"] for pause in run.pending}
-            answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
-            settings = stored_settings(row.get("settings") or {})
-            if not answers and run.status != "running" and overdue_command(run, settings) is None:
-                await ended(store, run)
-                return run
-            return await self._go_on(session, graph, store, configured, answers or MISSING, run, None)
+            return await self._carry(session, graph, store, configured_for(session.thread_id, config, self.form))
+
+    async def _carry(self, session: Session, graph: Compiled, store: ThreadStore, configured: RunnableConfig) -> Run:
+        row = await read_row(store, session.thread_id) or {}
+        request = row.get("request") or {}
+        snapshot = await graph.aget_state(configured)
+        if "messages" in request:
+            messages = messages_of(request)
+            there = {message.id for message in snapshot.values.get("messages") or ()}
+            if messages[-1].id not in there:  # else it was begun, and cut off before that was written down
+                work = Start(messages, stored_settings(row["settings"]), plan=request.get("plan"))
+                at_turn(session.thread_id, snapshot.values.get("turn", 0) + 1)
+                return await self._begin(session, graph, store, work, configured)
+        run = run_of(session.thread_id, known(session.thread_id, snapshot))
+        open_ids = {pause["id"] for pause in run.pending}
+        answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
+        settings = stored_settings(row.get("settings") or {})
+        if not answers and run.status != "running" and overdue_command(run, settings) is None:
+            await ended(store, run)
+            return run
+        return await self._go_on(session, graph, store, configured, answers or MISSING, run, None)
 
     async def resume(
         self,
@@ -201,6 +205,8 @@ class Legs:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on, by the words of `steer`."""
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
+            if answer is MISSING and (await read_row(store, session.thread_id) or {}).get("status") == "queued":
+                return await self._carry(session, graph, store, configured)
             values = (await graph.aget_state(configured)).values
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")

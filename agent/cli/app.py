@@ -237,13 +237,20 @@ def serve_as_mcp(
 
 
 @app.command()
-def threads(storage: StorageUrl = None, json: AsJson = False) -> None:
+def threads(
+    owner: Annotated[str | None, typer.Option(help="Of this owner only.")] = None,
+    status: Annotated[
+        list[str] | None, typer.Option(help="Of this status only, such as waiting; repeat for more.")
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
     """List the runs, the latest first."""
 
     def command() -> int:
         from donewhen.agent.cli.showing import list_threads
 
-        return list_threads(storage=storage, json=json)
+        return list_threads(owner, status or (), storage=storage, json=json)
 
     end(command, json)
 

@@ -114,7 +114,7 @@ def resume_thread(
         if value is not NO_ANSWER:
             return agent.stream_resume(info.thread_id, value)
         # Whoever sits at the terminal is asked first; the policy answers overdue questions where nobody is.
-        goes_on = run.status == "running" or (run.status == "waiting" and not terminal.interactive)
+        goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
     return work(lambda stack: open_agent(stack, choices, config), begin, output.desk(terminal, config, choices))

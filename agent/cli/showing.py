@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -40,13 +40,13 @@ TRY = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0,
 """The run by which `doctor` tries the model."""
 
 
-def list_threads(*, storage: str | None, json: bool) -> int:
+def list_threads(owner: str | None, status: Collection[str], *, storage: str | None, json: bool) -> int:
     """One line per run, the latest first."""
     config = configured(storage)
 
     async def read() -> list[ThreadInfo]:
         async with reader(config) as agent:
-            return await agent.threads()
+            return await agent.threads(owner=owner, status=status)
 
     infos = asyncio.run(read()) if stored(config, storage) else []
     if json:

@@ -209,8 +209,10 @@ def _with_tables(file: SqliteFile) -> None:
     file.saver.setup()
     file.store.setup()
     if not file.has_threads:
-        for statement in (*TABLE, BACKFILL):
+        for statement in TABLE:
             file.connection.say(statement)
+        if not _number(file.connection, "SELECT EXISTS (SELECT 1 FROM donewhen_threads)"):
+            file.connection.say(BACKFILL)
         file.has_threads = True
 
 

@@ -28,7 +28,7 @@ BACKFILL = (
     "INSERT INTO donewhen_threads SELECT DISTINCT thread_id, 'unknown', '', '', '', '', '' FROM checkpoints"
     " WHERE checkpoint_ns = '' AND NOT EXISTS (SELECT 1 FROM donewhen_threads)"
 )
-"""Threads of databases that had no such table."""
+"""Threads of databases that had no such table; it reads all of them, so it is said only where the table is empty."""
 
 
 class ThreadTable:

@@ -92,7 +92,7 @@ async def _keep(store: ThreadStore, run: Run) -> None:
         "confirmed": confirmed,
         "owner": row.get("owner", ""),
         "queue": row.get("home") or QUEUE,
-        "settings": row.get("settings") or {},
+        "settings": {**(row.get("settings") or {}), "deadline": None},
         "metadata": row.get("metadata") or {},
         "paused": False,
         "seen": confirmed,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from donewhen.agent.run import Run, RunStatus
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.graph.people.answering import BY_POLICY
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import UnknownThread
 from donewhen.state.graph_state import Json
@@ -82,7 +83,7 @@ async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
     row = await read_row(store, run.thread_id) or {}
     queued = run.status == "running" and row.get("queue")  # it was asked to stop; another worker may go on
     asked = [_asked(pause) for pause in run.pending]
-    due = now_text() if queued else _overdue(asked, row.get("settings"))
+    due = (row.get("created") or now_text()) if queued else _overdue(asked, row.get("settings"))
     status = "queued" if queued else run.status
     await note_thread(store, run.thread_id, status=status, pending=asked, due=due, request={}, tries=0, **change)
 
@@ -90,9 +91,10 @@ async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
 def _overdue(asked: Sequence[Json], settings: Any) -> str:
     """When the settings answer what is asked, if nobody does by then."""
     known = stored_settings(settings) if settings else Settings()
-    if not asked or not asked[0]["asked_at"] or known.on_question == "wait" or known.question_seconds is None:
+    since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
+    if not since or known.on_question == "wait" or known.question_seconds is None:
         return NEVER
-    until = datetime.fromisoformat(asked[0]["asked_at"]) + timedelta(seconds=known.question_seconds)
+    until = datetime.fromisoformat(min(since)) + timedelta(seconds=known.question_seconds)
     return until.astimezone(UTC).isoformat(timespec="milliseconds")
 
 

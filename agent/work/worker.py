@@ -25,7 +25,7 @@ from donewhen.state.graph_state import Json
 
 POLL = 0.5
 """Seconds between two looks at the queue."""
-SWEEP = 10.0
+SWEEP = 5.0
 """Seconds between two looks at what others are at work on, to take over what they left."""
 LINE = 256
 """Of what waits, what is looked at: the first of so many owners."""
@@ -74,7 +74,7 @@ class Worker:
         self.schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
-        self._tell = tell
+        self.tell = tell
         self._active: dict[str, asyncio.Task[None]] = {}
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
@@ -175,7 +175,7 @@ class Worker:
                     tries = int(row.get("tries") or 0) + 1
                     if row.get("status") != "running" or row.get("queue") != self._queue:
                         continue
-                    left: Json = {"status": "queued", "due": now_text()}
+                    left: Json = {"status": "queued", "due": row.get("created") or now_text()}  # before what is new
                     if tries > TRIES:
                         metadata = {**(row.get("metadata") or {}), "problem": f"its worker died {TRIES} times"}
                         left = {"status": "running", "queue": "", "metadata": metadata}
@@ -195,12 +195,12 @@ class Worker:
             if carrier not in self._carriers:
                 self._carriers.append(carrier)
             if not self._draining:
-                self._tell(thread_id, "taken up")
-                self._tell(thread_id, (await carrier.carry(thread_id)).status)
+                self.tell(thread_id, "taken up")
+                self.tell(thread_id, (await carrier.carry(thread_id)).status)
         except (ThreadBusy, UnknownThread):
             pass  # another worker is at it, or it was deleted
         except Exception as error:
-            self._tell(thread_id, f"{type(error).__name__}: {error}")
+            self.tell(thread_id, f"{type(error).__name__}: {error}")
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again
                 await self._failed(thread_id, error)
         finally:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Agent, ConfigError, StaleAnswer, StorageError, UnknownThread
+from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadWaiting, UnknownThread
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.worker import Worker
@@ -105,6 +105,29 @@ async def test_owners_take_turns(storage: Any) -> None:
     firsts = [next(name for name in ("ann", "bob", "cy") if f"{name}-" in text) for text in order]
     assert Counter(firsts[:3]) == Counter(["ann", "bob", "cy"])
     assert Counter(firsts[3:5]) == Counter(["ann", "bob"])
+
+
+async def test_what_is_queued_is_not_displaced(storage: Any) -> None:
+    """M11: a goal on a thread that waits for a worker is refused, unless that is put away; `resume` does it here."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("one"), answer("three")]}), storage=storage) as agent:
+        thread = await agent.submit("first")
+        for verb in (agent.start, agent.submit):
+            with pytest.raises(ThreadWaiting, match="not finished"):
+                await verb("second", thread_id=thread)
+        assert (await agent.resume(thread)).answer == "one"
+        await agent.submit("second", thread_id=thread)
+        assert (await agent.start("third", thread_id=thread, restart=True)).answer == "three"
+        assert (await agent.info(thread)).queue == ""
+
+
+async def test_a_plan_that_waits_is_no_work(storage: Any) -> None:
+    """M11: a policy for questions answers no plan, so a worker does not come back to one that waits."""
+    settings = {"on_question": "default", "default_answer": "x", "question_seconds": 0.0}
+    async with Agent(writing(), [send], storage=storage, settings=settings) as agent:
+        thread = await agent.submit("write")
+        assert (await agent.carry(thread)).status == "waiting"
+        async with storage.reader() as (_, store):
+            assert await store.threads.line(QUEUE, "2999", 9) == []
 
 
 async def test_later_is_later(storage: Any) -> None:

@@ -1,0 +1,1 @@
+"""Many threads and many workers on one database; see __main__."""

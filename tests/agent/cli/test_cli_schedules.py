@@ -1,0 +1,51 @@
+"""`donewhen schedules`: a goal that recurs, from the confirming run to the verbs that people have over it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from donewhen.agent.cli.result import Exit
+from donewhen.testing import submit_plan
+from tests.shell import Shell, scripted, user_in
+
+PLAN = submit_plan(
+    [{"content": "count the files", "tools": []}],
+    schedule={"at": "08:30", "weekdays": "mon-fri", "timezone": "Asia/Tokyo"},
+)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return user_in(tmp_path)
+
+
+def test_a_goal_that_recurs(shell: Shell) -> None:
+    """P18, M2: the plan is shown with its next times, the outcome says what must run, and people are its masters."""
+    with scripted(shell, triage=[PLAN]) as model:
+        asked = shell.run("--timezone", "Asia/Tokyo")
+        assert asked.exit_code == Exit.WAITING
+        for said in ("Mon, Tue, Wed, Thu, Fri at 08:30 (Asia/Tokyo)", "Next runs", "08:30 +09:00", "every later run"):
+            assert said in asked.stderr
+        done = shell("resume", "--approve")
+        assert (done.exit_code, "`donewhen worker`" in done.stdout) == (Exit.COMPLETED, True)
+        assert "(Asia/Tokyo)" in model.requests[0].text
+    (one,) = json.loads(shell("schedules", "list", "--json").stdout)["schedules"]
+    assert (one["status"], len(one["next_runs"]), one["queue"]) == ("active", 3, "command")
+    assert one["id"] in shell("schedules", "list").stdout
+    assert "1. count the files" in shell("schedules", "show", one["id"]).stdout
+    assert "paused" in shell("schedules", "pause", one["id"]).stdout
+    assert "active" in shell("schedules", "resume", one["id"]).stdout
+    thread = shell("schedules", "run", one["id"]).stdout.strip()
+    assert thread.startswith(one["id"])
+    assert shell("schedules", "run", one["id"]).exit_code == Exit.USAGE
+    assert json.loads(shell("threads", "--status", "queued", "--json").stdout)["threads"][0]["thread_id"] == thread
+    assert shell("cancel", thread).stdout == "cancelled\n"
+    assert shell("schedules", "delete", one["id"]).exit_code == Exit.COMPLETED
+    assert shell("schedules", "show", one["id"]).exit_code == Exit.USAGE
+
+
+def test_a_zone_that_is_none_is_said(shell: Shell) -> None:
+    """P18: ✗ no zone is guessed, and none is taken that there is not."""
+    refused = shell.run("--timezone", "Berlin")
+    assert (refused.exit_code, "not a time zone" in refused.stderr) == (Exit.USAGE, True)
