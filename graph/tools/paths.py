@@ -72,6 +72,8 @@ def _found(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[s
         yield from (_plain(text) for text in _texts(inner) if is_path(text))
         if isinstance(inner, Mapping) and str(name).lower() in ("files", "paths"):
             yield from (str(key) for key in inner if _looks_like(str(key)))
+        if isinstance(inner, Mapping) and str(name).lower() == "paths":  # by some name; under "files" it is a content
+            yield from (_plain(text) for below in inner.values() for text in _texts(below) if _looks_like(text))
         yield from _found(inner, part, about_files, depth + 1)
 
 
@@ -99,8 +101,13 @@ def _words(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name)]
 
 
-def _texts(value: Any) -> Iterator[str]:
-    return (each for each in (value if isinstance(value, list) else [value]) if isinstance(each, str))
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """The text, or those in a list, at any depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list) and depth < _MOST_NESTED:
+        for each in value:
+            yield from _texts(each, depth + 1)
 
 
 def _under_name(value: Any, names: Sequence[str]) -> Any:

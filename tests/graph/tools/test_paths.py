@@ -31,6 +31,8 @@ from donewhen.graph.tools.paths import path_problem, paths_of
         {"path": "data\\..\\..\\x"},
         {"src": "./secret"},
         {"output": "notes.md"},
+        {"paths": [["data/a", ["../b"]]]},
+        {"paths": {"report": "/etc/passwd"}},
     ],
 )
 def test_paths_outside_are_seen_whatever_they_are_called(arguments: dict[str, Any]) -> None:
@@ -52,6 +54,7 @@ def test_paths_outside_are_seen_whatever_they_are_called(arguments: dict[str, An
         {"source": "data/a", "destination": "data/b", "edits": [{"path": "data/c"}]},
         {"uri": "file:data/a%20b"},
         {"files": {"data/a.txt": "../../x"}},
+        {"files": {"Makefile": "all:\n\tcc ../a.c"}, "paths": {"in": "data/a", "out": ["data/b"]}},
         {"url_path": "/v1/users"},
         {"old": "a/b", "new": "c/d", "input": "and/or"},
         {"source": "example.com", "target": "www.bbc.co.uk"},
