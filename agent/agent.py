@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
-from donewhen.agent.a2a import connected
+from donewhen.agent.a2a.remote import connected
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.legs import MISSING, Legs
 from donewhen.agent.models import ModelSource, Price, Prices, Thinking

@@ -22,7 +22,7 @@ from langgraph.graph import END
 from langgraph.graph.state import CompiledStateGraph
 from langgraph_sdk import Auth
 
-from donewhen.agent.a2a import connected
+from donewhen.agent.a2a.remote import connected
 from donewhen.agent.config import DEMO, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.models import ModelSource, Prices

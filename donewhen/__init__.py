@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from donewhen.agent.a2a import RemoteAgent
+    from donewhen.agent.a2a.remote import RemoteAgent
     from donewhen.agent.agent import Agent
     from donewhen.agent.plans.plan_tools import plan_tools
     from donewhen.agent.plans.store import PlanStore
@@ -47,7 +47,7 @@ __all__ = [
 
 _HOME = {
     "Agent": "agent.agent",
-    "RemoteAgent": "agent.a2a",
+    "RemoteAgent": "agent.a2a.remote",
     "Run": "agent.run",
     "PlanStore": "agent.plans.store",
     "plan_tools": "agent.plans.plan_tools",

@@ -13,12 +13,14 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph
+from donewhen.agent.cli.result import Exit
 from donewhen.graph.executors.leg import Leg
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
 from tests.flows import FREE, one_step, play
 from tests.places import ROOT
 from tests.serving import free_port
+from tests.shell import scripted, user_in
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
 
@@ -250,3 +252,17 @@ async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path
 def test_an_address_that_is_none() -> None:
     with pytest.raises(ConfigError, match="no address of an A2A agent"):
         Agent(ScriptedModel([]), storage="memory:", executors={"far": "somewhere"})
+
+
+def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
+    """M5: by DONEWHEN_EXECUTORS; what it asks is asked at the terminal's next command, and answered there."""
+    shell = user_in(tmp_path)
+    plan = submit_plan([{"content": "ask it", "executor": "lib", "done_when": ["papers are found"]}])
+    proof = finish_step("three papers on physics", ("s1.2", "physics"))
+    with scripted(shell, triage=[plan], execute=[proof]):
+        named = {"DONEWHEN_EXECUTORS": f"lib=a2a:{library.url}"}
+        asked = shell.run("--confirm", "never", **named)
+        assert asked.exit_code == Exit.WAITING
+        assert "Which field?" in asked.stderr
+        done = shell("resume", "--answer", "physics", **named)
+    assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")

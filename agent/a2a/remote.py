@@ -5,10 +5,9 @@ id among the tasks of the conversation; only what never arrived is sent again, u
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -16,6 +15,17 @@ from uuid import NAMESPACE_URL, uuid5
 
 from langchain_core.messages import AIMessage
 
+from donewhen.agent.a2a.tasks import (
+    absorb,
+    asks_in,
+    found_task,
+    holds,
+    last_words,
+    state_of,
+    task_of,
+    tasks_of,
+    text_of,
+)
 from donewhen.graph.executors.executor import Card, Executor
 from donewhen.graph.executors.leg import Leg, Report
 from donewhen.graph.tools.call import NotTheTools
@@ -26,7 +36,7 @@ from donewhen.state.graph_state import Json
 if TYPE_CHECKING:
     import httpx
     from a2a.client import Client
-    from a2a.types import AgentCard, Message, Part, StreamResponse, Task
+    from a2a.types import AgentCard, Message, Task
 
 NAMESPACE = ("donewhen", "remote")
 """In the store: what was sent to whom, by the key of the leg."""
@@ -36,8 +46,6 @@ SILENCE = 300.0
 UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
 LANGGRAPH = "https://langchain.com/a2a/"
 """How the extensions of LangGraph's servers begin."""
-UNKNOWN_TASKS = 100
-"""Of one conversation, looked through for a message."""
 
 
 def connected(address: str) -> Executor:
@@ -103,7 +111,7 @@ class RemoteAgent:
                 task = await self._begun(client, leg) or await self._sent(client, leg, said)
                 if isinstance(task, str):
                     return Report(task, said=[AIMessage(task)])
-                while _name(task) in UNDER_WAY:
+                while state_of(task) in UNDER_WAY:
                     await asyncio.sleep(self.poll)
                     task = await self._looked_at(client, task.id)
         except ConfigError as error:
@@ -148,10 +156,10 @@ class RemoteAgent:
         return any(each.uri.startswith(LANGGRAPH) for each in extensions)
 
     async def _looked_at(self, client: "Client", id: str) -> "Task":
-        task = await _got(client, id)
-        if self._langgraph and _name(task) == "COMPLETED":
+        task = await task_of(client, id)
+        if self._langgraph and state_of(task) == "COMPLETED":
             await asyncio.sleep(self.poll)
-            return await _got(client, id)
+            return await task_of(client, id)
         return task
 
     # A leg -------------------------------------------------------------------------------------------------------
@@ -164,11 +172,11 @@ class RemoteAgent:
         if note["answered"]:
             return await self._looked_at(client, note["task"])
         if note["task"]:
-            found = await _found(client, note["task"])
+            found = await found_task(client, note["task"])
             tasks = [found] if found else []
         else:
-            tasks = await _listed(client, self._context(leg))
-        return next((task for task in tasks if _holds(task, _message_id(leg.key))), None)
+            tasks = await tasks_of(client, self._context(leg))
+        return next((task for task in tasks if holds(task, _message_id(leg.key))), None)
 
     async def _sent(self, client: "Client", leg: Leg, said: list[str]) -> "Task | str":
         """Send the message and listen while the agent speaks: the task as it stands then, or a plain answer."""
@@ -180,8 +188,8 @@ class RemoteAgent:
         try:
             async for event in client.send_message(SendMessageRequest(message=message)):
                 if event.WhichOneof("payload") == "message":
-                    return _text(event.message.parts)
-                _absorb(task, event, leg, said)
+                    return text_of(event.message.parts)
+                absorb(task, event, leg, said)
                 if task.id and not arrived:
                     arrived = True
                     await self._remember(leg, {"task": task.id, "answered": True})
@@ -190,7 +198,7 @@ class RemoteAgent:
                 raise
         if not task.id:
             return "(the agent said nothing)"
-        return task if _name(task) not in UNDER_WAY else await _got(client, task.id)
+        return task if state_of(task) not in UNDER_WAY else await task_of(client, task.id)
 
     def _message(self, leg: Leg) -> "Message":
         from a2a.helpers import new_data_part, new_text_part
@@ -229,15 +237,15 @@ class RemoteAgent:
     # What it came to -----------------------------------------------------------------------------------------------
 
     def _report(self, task: "Task", said: Sequence[str]) -> Report:
-        state, told = _name(task), _text(task.status.message.parts)
+        state, told = state_of(task), text_of(task.status.message.parts)
         messages = [AIMessage(text) for text in said]
         if state == "COMPLETED":
-            made = "\n\n".join(filter(None, (_text(artifact.parts) for artifact in task.artifacts)))
-            words = [_last_words(task), told] if self._langgraph else [told, _last_words(task)]
+            made = "\n\n".join(filter(None, (text_of(artifact.parts) for artifact in task.artifacts)))
+            words = [last_words(task), told] if self._langgraph else [told, last_words(task)]
             text = next(filter(None, (made, *words)), "")
             return Report(text, said=[*messages, AIMessage(text)])
         if state == "INPUT_REQUIRED":
-            return Report(asks=_asks(task), said=messages)
+            return Report(asks=asks_in(task), said=messages)
         if state == "AUTH_REQUIRED":
             hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
             why = told or "no reason given"
@@ -269,80 +277,3 @@ def _errors() -> tuple[type[Exception], ...]:
 def _message_id(key: str) -> str:
     """Of a leg's message: the same however often it is sent."""
     return str(uuid5(NAMESPACE_URL, key))
-
-
-def _name(task: "Task") -> str:
-    from a2a.types import TaskState
-
-    return str(TaskState.Name(task.status.state)).removeprefix("TASK_STATE_")
-
-
-async def _got(client: "Client", id: str) -> "Task":
-    from a2a.types import GetTaskRequest
-
-    return await client.get_task(GetTaskRequest(id=id))
-
-
-async def _found(client: "Client", id: str) -> "Task | None":
-    """The task, or None if the agent does not know it (any more)."""
-    from a2a.types import TaskNotFoundError
-
-    with suppress(TaskNotFoundError):
-        return await _got(client, id)
-    return None
-
-
-async def _listed(client: "Client", context: str) -> "list[Task]":
-    """The tasks of a conversation; none where the agent does not list them."""
-    from a2a.types import ListTasksRequest
-    from a2a.utils.errors import A2AError
-
-    try:
-        listed = await client.list_tasks(ListTasksRequest(context_id=context, page_size=UNKNOWN_TASKS))
-    except A2AError:
-        return []
-    return [task for row in listed.tasks if (task := await _found(client, row.id))]
-
-
-def _holds(task: "Task", message_id: str) -> bool:
-    return any(message.message_id == message_id for message in task.history)
-
-
-def _absorb(task: "Task", event: "StreamResponse", leg: Leg, said: list[str]) -> None:
-    """Take from an event which task it is about, and tell people what the agent says meanwhile."""
-    kind = event.WhichOneof("payload")
-    if kind == "task":
-        task.CopyFrom(event.task)
-    elif kind == "status_update":
-        task.id = event.status_update.task_id
-        if text := _text(event.status_update.status.message.parts):
-            said.append(text)
-            leg.tell(f"{text}\n")
-    elif kind == "artifact_update":
-        task.id = event.artifact_update.task_id
-
-
-def _asks(task: "Task") -> list[tuple[str, Any]]:
-    """What it needs to know. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
-    from a2a.helpers import get_data_parts
-
-    parts = [part for artifact in task.artifacts for part in artifact.parts]
-    data = [each for each in get_data_parts(parts) if isinstance(each, Mapping) and {"id", "value"} <= set(each)]
-    if data:
-        return [(f"{task.id} {each['id']}", each["value"]) for each in data]
-    return [(task.id, _text(task.status.message.parts) or _last_words(task) or "What should I do?")]
-
-
-def _text(parts: "Sequence[Part]") -> str:
-    """The texts, and data as JSON."""
-    from a2a.helpers import get_data_parts, get_text_parts
-
-    texts = [*get_text_parts(parts), *(json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts))]
-    return "\n".join(filter(None, texts)).strip()
-
-
-def _last_words(task: "Task") -> str:
-    from a2a.types import Role
-
-    spoken = [text for one in task.history if one.role == Role.ROLE_AGENT and (text := _text(one.parts))]
-    return spoken[-1] if spoken else ""

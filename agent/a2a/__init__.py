@@ -1,0 +1,1 @@
+"""Agents elsewhere as executors, over the A2A protocol."""

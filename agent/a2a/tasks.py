@@ -1,0 +1,96 @@
+"""What an A2A task says: its state, its texts, what it asks, and which messages it has."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from donewhen.graph.executors.leg import Leg
+
+if TYPE_CHECKING:
+    from a2a.client import Client
+    from a2a.types import Part, StreamResponse, Task
+
+MOST_TASKS = 100
+"""Of one conversation, looked through for a message."""
+
+
+def state_of(task: "Task") -> str:
+    """`SUBMITTED`, `WORKING`, `COMPLETED`, `FAILED`, `INPUT_REQUIRED` …"""
+    from a2a.types import TaskState
+
+    return str(TaskState.Name(task.status.state)).removeprefix("TASK_STATE_")
+
+
+async def task_of(client: "Client", id: str) -> "Task":
+    """The task as it stands now."""
+    from a2a.types import GetTaskRequest
+
+    return await client.get_task(GetTaskRequest(id=id))
+
+
+async def found_task(client: "Client", id: str) -> "Task | None":
+    """The task, or None if the agent does not know it (any more)."""
+    from a2a.types import TaskNotFoundError
+
+    with suppress(TaskNotFoundError):
+        return await task_of(client, id)
+    return None
+
+
+async def tasks_of(client: "Client", context: str) -> "list[Task]":
+    """The tasks of a conversation; none where the agent does not list them."""
+    from a2a.types import ListTasksRequest
+    from a2a.utils.errors import A2AError
+
+    try:
+        listed = await client.list_tasks(ListTasksRequest(context_id=context, page_size=MOST_TASKS))
+    except A2AError:
+        return []
+    return [task for row in listed.tasks if (task := await found_task(client, row.id))]
+
+
+def holds(task: "Task", message_id: str) -> bool:
+    """Whether the task has got this message."""
+    return any(message.message_id == message_id for message in task.history)
+
+
+def absorb(task: "Task", event: "StreamResponse", leg: Leg, said: list[str]) -> None:
+    """Take from an event which task it is about, and tell people what the agent says meanwhile."""
+    kind = event.WhichOneof("payload")
+    if kind == "task":
+        task.CopyFrom(event.task)
+    elif kind == "status_update":
+        task.id = event.status_update.task_id
+        if text := text_of(event.status_update.status.message.parts):
+            said.append(text)
+            leg.tell(f"{text}\n")
+    elif kind == "artifact_update":
+        task.id = event.artifact_update.task_id
+
+
+def asks_in(task: "Task") -> list[tuple[str, Any]]:
+    """What it needs to know. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
+    from a2a.helpers import get_data_parts
+
+    parts = [part for artifact in task.artifacts for part in artifact.parts]
+    data = [each for each in get_data_parts(parts) if isinstance(each, Mapping) and {"id", "value"} <= set(each)]
+    if data:
+        return [(f"{task.id} {each['id']}", each["value"]) for each in data]
+    return [(task.id, text_of(task.status.message.parts) or last_words(task) or "What should I do?")]
+
+
+def text_of(parts: "Sequence[Part]") -> str:
+    """The texts, and data as JSON."""
+    from a2a.helpers import get_data_parts, get_text_parts
+
+    texts = [*get_text_parts(parts), *(json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts))]
+    return "\n".join(filter(None, texts)).strip()
+
+
+def last_words(task: "Task") -> str:
+    """The agent's last message in the task's history."""
+    from a2a.types import Role
+
+    spoken = [text for one in task.history if one.role == Role.ROLE_AGENT and (text := text_of(one.parts))]
+    return spoken[-1] if spoken else ""
