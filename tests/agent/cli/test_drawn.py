@@ -11,7 +11,7 @@ from donewhen.agent.cli.screen.drawing import Blocks, pause_drawn
 from donewhen.agent.cli.screen.terminal import TAB
 from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.state.people.answers import Answer
-from donewhen.testing import ask_user, call, finish_step, submit_plan
+from donewhen.testing import ask_user, call, fault, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted
 from tests.agent.cli.test_cli_views import asked, script
 from tests.pauses import LIMITS, pending
@@ -219,3 +219,19 @@ def test_a_cancelled_run_says_where_in_words(tmp_path: Path) -> None:
         assert session.end()[0] == 1
     assert "cancelled when asked about write_file in step s1" in session.seen
     assert "call1" not in session.seen
+
+
+def test_the_first_ctrl_c_lets_the_call_at_work_end(tmp_path: Path) -> None:
+    """U13, R02: it stops at the next clean point; what the call brought is kept, and is not asked for again."""
+    slow = fault(hang=2.0, reply=call("list_files"))
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[slow, COUNTED]) as env:
+        session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
+        session.asked()
+        session.type("y")
+        for _ in range(3):  # redrawn while the call is at work
+            session.expect("◐ s1 Count")
+        session.interrupt()
+        session.expect("Stopping at the next clean point")
+        assert session.end() == (130, "")
+        assert "donewhen resume mine" in session.seen
+        assert piped("resume", "mine", env=env, cwd=tmp_path).stdout == "3 files\n"
