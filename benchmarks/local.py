@@ -26,7 +26,7 @@ from langchain_openai import ChatOpenAI
 
 from benchmarks.report import table
 from donewhen import Agent, Settings
-from donewhen.graph import adapter
+from donewhen.graph.providers import adapter
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "local.md"
 SECONDS = 60.0

@@ -1,7 +1,6 @@
 """The advance node: the only place that decides what runs next. Ready steps, a question, a replan, or the end."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -9,26 +8,22 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen
-from donewhen.graph.people.answering import apply_answer
 from donewhen.graph.people.budget import (
     budget_pause,
-    own_left,
     questions_left,
-    questions_over,
     replans_left,
     run_account,
     step_account,
 )
 from donewhen.graph.people.consent import changed_since, put_to_work
-from donewhen.graph.people.pauses import asked_now, call_id, named, opening, reopened
+from donewhen.graph.people.pauses import call_id
+from donewhen.graph.people.posing import ask_waiting, inset, now, posed
 from donewhen.graph.people.tasks import checklist, closed, opened
 from donewhen.graph.people.told import as_entries, told_since
-from donewhen.graph.voice import finished
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json, RunState, changed_todos
 from donewhen.state.language.texts import say, shown_options
-from donewhen.state.ledger import add, exhausted, meter
-from donewhen.state.people.answers import Answer
+from donewhen.state.ledger import meter
 from donewhen.state.plan.modes import PROMOTED, mode_row, promotable
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import replanning
@@ -38,11 +33,6 @@ from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
-
-NO_QUESTIONS = (
-    "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
-    "and say so in the result, or give_up."
-)
 
 
 async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
@@ -64,7 +54,7 @@ async def _advanced(state: RunState, runtime: Runtime[Settings], settings: Setti
     if changed is not None and "approval" not in changed:
         emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
         return changed  # type: ignore[return-value]
-    fresh = put_to_work(applied(state, changed or {}), _now())
+    fresh = put_to_work(applied(state, changed or {}), now())
     if approval := fresh.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
     start = together(changed or {}, fresh)
@@ -116,14 +106,10 @@ def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: D
     return {**update, "steps": merge_records(steps, shut), "todos": written, "messages": said}
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 def _ends(changes: Json) -> Json:
     """Changes of records, with the time for those that end."""
-    now = {"ended": _now()}
-    return {id: {**change, **(now if change.get("status") in FINAL else {})} for id, change in changes.items()}
+    ended = {"ended": now()}
+    return {id: {**change, **(ended if change.get("status") in FINAL else {})} for id, change in changes.items()}
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
@@ -147,51 +133,10 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
             emit(runtime, "step_started", step=id, content=step_of(values["plan"], id)["content"])
         changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}
         if not values["steps"][id].get("started"):
-            changes[id]["started"] = _now()
+            changes[id]["started"] = now()
         if values["steps"][id].get("ended"):
             changes[id]["ended"] = ""
     return {"steps": merge_records(changes, records), "messages": shown}
-
-
-def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """Ask the first of the steps that wait; for all of them the time runs from the first time they are listed.
-
-    A question counts when it is first listed. One too many offers an extension, or is answered by policy (H13, Q7).
-    """
-    waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
-    new = [id for id, pause in waiting.items() if pause["kind"] == "question" and "asked_at" not in pause]
-    over = questions_over(values, settings, new)
-    listed = [id for id in move.steps if id not in over]
-    if not listed:
-        return _one_question_more(values, over[0], settings)
-    now = _now()
-    stamped: Json = {id: {"waiting": {"asked_at": now, **waiting[id]}} for id in listed}
-    for id in set(new) - set(over):
-        stamped[id]["spent"] = add(values["steps"][id].get("spent"), {"questions": 1})
-    steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, stamped)
-    asked = _pause(values, asked_now({**values, "steps": steps, "pending": None}))
-    return {**asked, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}
-
-
-def _one_question_more(values: Json, id: str, settings: Settings) -> Json:
-    """More may be asked if a person says so; where nobody is asked about limits, the step goes on without."""
-    pause = values["steps"][id]["waiting"]
-    if settings.at_limit != "ask":
-        return apply_answer(values, pause, Answer("declined", NO_QUESTIONS), by="policy", at=_now())
-    own = exhausted(own_left(values, settings, id), ("questions",)) == "questions"
-    needs = ("questions",)
-    account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
-    name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
-    asked = budget_pause(account, "questions", name, replans_left=replans_left(values, settings))
-    wants = say(account.language, "ask", "wants", step=id, question=_inset(str(pause["question"])))
-    return _pause(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
-
-
-def _pause(values: Json, pending: Pause) -> Json:
-    pending = reopened(values["messages"], {"asked_at": _now(), **named(values, pending)})
-    asked = opening(pending)
-    finished(asked, str(pending.get("question") or ""), inside=False)
-    return {"pending": pending, "messages": [asked]}
 
 
 def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -224,7 +169,7 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
             "failure": failure,
             "with_replan": {} if free else {"replans": 1},
         }
-        return {**_pause(values, pending), "spent": {"questions": 1}}
+        return {**posed(values, pending), "spent": {"questions": 1}}
     code = "model_error" if models_fault else "worked"
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
@@ -259,7 +204,7 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
     left = [step for step in values["plan"]["steps"] if records[step["id"]].get("status") not in FINAL]
     said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
-    reached = speak("early", steps=", ".join(move.steps), said=_inset(said))
+    reached = speak("early", steps=", ".join(move.steps), said=inset(said))
     pending: Pause = {
         "id": f"early.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
         "kind": "question",
@@ -271,21 +216,16 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
         "step": None,
         "early": list(move.steps),
     }
-    return {**_pause(values, pending), "spent": {"questions": 1}}
+    return {**posed(values, pending), "spent": {"questions": 1}}
 
 
 def _failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    tail = "".join(f"\n- seen: {e['tool'] or e['source']}: {_inset(e['text'][:300])}" for e in seen)
+    tail = "".join(f"\n- seen: {e['tool'] or e['source']}: {inset(e['text'][:300])}" for e in seen)
     content = step_of(values["plan"], id)["content"][:200]
     why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
-    return f"Step {id} ({content}) {record['status']}: {_inset(why)}{tail}"
-
-
-def _inset(text: str) -> str:
-    """To stand within a line of our own, so that no line of it looks like one of those."""
-    return "\n    ".join(text.splitlines())
+    return f"Step {id} ({content}) {record['status']}: {inset(why)}{tail}"
 
 
 def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -295,7 +235,7 @@ def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
     if move.key == "deadline":
         reason = f"the deadline, {settings.deadline}, has passed"
     if settings.at_limit == "ask" and move.key != "deadline":
-        return _pause(values, _budget_pause(values, move, settings))
+        return posed(values, _budget_pause(values, move, settings))
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
     ended = _ends({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
@@ -332,4 +272,4 @@ def _reason(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -
     return "; ".join(dict.fromkeys(text for text in said if text))[:1000]
 
 
-_DO = {"dispatch": _dispatch, "ask": _ask, "early": _early, "failed": _failed, "budget": _budget, "end": _end}
+_DO = {"dispatch": _dispatch, "ask": ask_waiting, "early": _early, "failed": _failed, "budget": _budget, "end": _end}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
-from donewhen.graph.adapter import Adapter
 from donewhen.graph.executors.executor import Executors
+from donewhen.graph.providers.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.settings import Settings

@@ -20,9 +20,9 @@ from donewhen.graph.models.forms import from_text
 from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
+from donewhen.graph.models.voice import Voice, finished
 from donewhen.graph.people.pauses import closing
 from donewhen.graph.people.tasks import checklist, closed
-from donewhen.graph.voice import Voice, finished
 from donewhen.prompts import instructions
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos

@@ -22,7 +22,7 @@ def open_storage(url: str, *, key: bytes | None = None) -> Storage:
 
 def _database(location: Location, cipher: Cipher | None) -> Database:
     if location.kind == "memory":
-        from donewhen.agent.storage.storage import MemoryDatabase
+        from donewhen.agent.storage.memory import MemoryDatabase
 
         return MemoryDatabase()
     if location.kind == "sqlite":

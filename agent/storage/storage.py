@@ -3,8 +3,7 @@
 import asyncio
 import random
 import re
-import sqlite3
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,11 @@ from time import monotonic
 from typing import Any, Literal, Protocol, Self
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.base import BaseStore
-from langgraph.store.memory import InMemoryStore
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.sealed_saver import SealedSaver
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.storage.thread_table import TABLE
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
@@ -258,57 +254,3 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     while seen is not None:
         yield seen
         seen = seen.__cause__
-
-
-class _MemoryStore(InMemoryStore):
-    """With the table of threads, in SQLite's memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._rows = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        for statement in TABLE:
-            self._rows.execute(statement)
-
-    def __del__(self) -> None:
-        self._rows.close()
-
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One statement on the table of threads."""
-        return self._rows.execute(sql, values).fetchall()
-
-
-class MemoryDatabase:
-    """Everything is gone with this object; its locks are a set."""
-
-    display = "memory:"
-
-    def __init__(self) -> None:
-        self._saver = InMemorySaver(serde=StrictSerializer())
-        self._store = _MemoryStore()
-        self._held: set[str] = set()
-
-    @asynccontextmanager
-    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
-        if thread_id is None:
-            yield self._saver, self._store
-            return
-        if thread_id in self._held:
-            raise ThreadBusy(f"thread {thread_id!r} is being worked on")
-        self._held.add(thread_id)
-        try:
-            yield self._saver, self._store
-        finally:
-            self._held.discard(thread_id)
-
-    async def thread_ids(self, limit: int) -> list[str]:
-        newest = {thread: max(spaces[""]) for thread, spaces in self._saver.storage.items() if spaces.get("")}
-        return sorted(newest, key=lambda thread: newest[thread], reverse=True)[:limit]
-
-    async def check(self) -> None:
-        return
-
-    def fault(self, error: BaseException) -> StorageError | None:
-        return None
-
-    def next_version(self, current: Any) -> Any:
-        return unique_version(current)

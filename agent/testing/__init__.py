@@ -41,17 +41,18 @@ if TYPE_CHECKING:
     from donewhen.agent.testing.comparing import resume_equals_uninterrupted as resume_equals_uninterrupted
     from donewhen.agent.testing.crash import Crash as Crash
     from donewhen.agent.testing.crash import Crashed as Crashed
-    from donewhen.agent.testing.crash import CrashingSaver as CrashingSaver
-    from donewhen.agent.testing.crash import CrashingStore as CrashingStore
-    from donewhen.agent.testing.crash import crashing as crashing
     from donewhen.agent.testing.crash import crashing_tool as crashing_tool
     from donewhen.agent.testing.crash import midway as midway
+    from donewhen.agent.testing.crash_storage import CrashingSaver as CrashingSaver
+    from donewhen.agent.testing.crash_storage import CrashingStore as CrashingStore
+    from donewhen.agent.testing.crash_storage import crashing as crashing
     from donewhen.agent.testing.everywhere import Trial as Trial
     from donewhen.agent.testing.everywhere import kill_everywhere as kill_everywhere
 
 _HOMES = {
     "comparing": "EffectLedger asked_again drive effects_at_most_once ending nothing_lost resume_equals_uninterrupted",
-    "crash": "Crash Crashed CrashingSaver CrashingStore crashing crashing_tool midway",
+    "crash": "Crash Crashed crashing_tool midway",
+    "crash_storage": "CrashingSaver CrashingStore crashing",
     "everywhere": "Trial kill_everywhere",
 }
 _LATER = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names.split()}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from langchain_core.embeddings import Embeddings
 
-from donewhen.graph.tools.selection import scores, terms
+from donewhen.state.language.selection import scores, terms
 
 Search = Callable[[str], list[str]]
 Method = Callable[[Mapping[str, str]], Search]

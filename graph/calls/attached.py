@@ -9,9 +9,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
 
-from donewhen.graph.adapter import model_name
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
+from donewhen.graph.providers.adapter import model_name
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.graph_state import Json, RunState

@@ -11,11 +11,11 @@ from donewhen.graph.calls.observing import keep_text, kept_text
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.models.metering import Meter, metered
+from donewhen.graph.models.voice import aside
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.graph.voice import aside
 from donewhen.state.graph_state import Step
 from donewhen.state.ledger import Amounts, add
 from donewhen.state.records import FrozenCall

@@ -20,9 +20,9 @@ from donewhen.graph.models.briefs import profile_text
 from donewhen.graph.models.offering import offered_to_step
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
+from donewhen.graph.models.voice import Voice
 from donewhen.graph.people.pauses import call_id
 from donewhen.graph.people.told import as_message, told_since
-from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add, exhausted

@@ -30,8 +30,8 @@ from donewhen.graph.executors.executor import Executor, missing
 from donewhen.graph.executors.leg import Leg, Report, transcript
 from donewhen.graph.executors.relay import asks_of, open_ask, resumes
 from donewhen.graph.models.metering import meter_of
+from donewhen.graph.models.voice import Voice
 from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.graph.voice import Voice
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.settings import Settings

@@ -14,13 +14,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
-from donewhen.graph.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
 from donewhen.graph.context import Deps
 from donewhen.graph.models.cost import cost_of, is_priced, no_price
-from donewhen.graph.models.failures import classify
-from donewhen.graph.models.joining import joined, length
 from donewhen.graph.models.speech import Retract, Say, SpeechStream
 from donewhen.graph.models.window import compacted, fits, tokens_of, window_of
+from donewhen.graph.providers.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
+from donewhen.graph.providers.failures import classify
+from donewhen.graph.providers.joining import joined, length
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds

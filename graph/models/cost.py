@@ -8,8 +8,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage
 
-from donewhen.graph.adapter import model_name
 from donewhen.graph.context import Deps, PriceOf
+from donewhen.graph.providers.adapter import model_name
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import ESTIMATED, UNPRICED, Amounts
 from donewhen.state.settings import ROLES, Settings

@@ -11,10 +11,10 @@ from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.models.output import Form
 from donewhen.graph.models.reading import Decision, Unusable
 from donewhen.graph.models.transcript import kept, respond, shown
+from donewhen.graph.models.voice import Voice, finished
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
-from donewhen.graph.voice import Voice, finished
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import Amounts, add

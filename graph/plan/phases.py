@@ -18,6 +18,7 @@ from donewhen.graph.models.offering import Offer, offered_to_plan
 from donewhen.graph.models.output import Form, form_of
 from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
 from donewhen.graph.models.transcript import called_natively, kept, rounds_of
+from donewhen.graph.models.voice import Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.told import as_message, told_since
 from donewhen.graph.plan.outcomes import (
@@ -32,7 +33,6 @@ from donewhen.graph.plan.outcomes import (
     out_of_budget,
     planned,
 )
-from donewhen.graph.voice import Voice
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.scripts import other_script

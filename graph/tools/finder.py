@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from langchain_core.embeddings import Embeddings
 
-from donewhen.graph.tools.selection import scores
 from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.language.selection import scores
 
 FUSE = 60
 """Of reciprocal rank fusion: how little the first places count above those after them."""

@@ -14,8 +14,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
-from donewhen.graph.tools.selection import terms
 from donewhen.state.errors import ConfigError, ToolError
+from donewhen.state.language.selection import terms
 
 EffectKind = Literal["read", "idempotent", "write"]
 """What a call does to the world: nothing, the same however often it is repeated, or something each time."""

@@ -4,7 +4,8 @@ import pytest
 
 from donewhen import Settings, build_graph
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings import Profile, read_settings
+from donewhen.state.given_settings import read_settings
+from donewhen.state.settings import Profile
 from donewhen.state.studio import NODES, PROMPTS
 from donewhen.testing import ScriptedModel
 

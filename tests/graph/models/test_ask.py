@@ -10,10 +10,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 
 from donewhen.agent.models import Prices
-from donewhen.graph.adapter import Adapter
 from donewhen.graph.context import Deps
 from donewhen.graph.models.ask import ModelReply, Question, ask
-from donewhen.graph.models.joining import joined
+from donewhen.graph.providers.adapter import Adapter
+from donewhen.graph.providers.joining import joined
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan

@@ -12,9 +12,9 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 
 from donewhen.graph.models.control import CALLS_CHARS, QUESTION
-from donewhen.graph.models.joining import joined
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import TEXT_CHARS, kept, respond
+from donewhen.graph.providers.joining import joined
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, TRIAGE
 from donewhen.testing import answer, ask_user, broken_call, call, finish_step, give_up, recall, reply, submit_plan

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Overwrite
 
-from donewhen.graph.people.answering import apply_answer
+from donewhen.graph.people.applying import apply_answer
 from donewhen.graph.people.pauses import (
     PAUSE_ID,
     asked_again,

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from donewhen.graph.tools.selection import most_relevant, terms
 from donewhen.state.language.scripts import other_script
+from donewhen.state.language.selection import most_relevant, terms
 
 TOOLS = {
     "read_file": "Read a text file.",

@@ -14,9 +14,9 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk
 
-from donewhen.graph.adapter import Adapter, decision_schema
 from donewhen.graph.context import Deps
 from donewhen.graph.models.ask import ModelReply, Question, ask
+from donewhen.graph.providers.adapter import Adapter, decision_schema
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply

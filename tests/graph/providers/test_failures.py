@@ -14,7 +14,7 @@ from langchain_core.exceptions import ContextOverflowError
 from langchain_openai import ChatOpenAI
 
 from donewhen.agent.testing.wire_format import fault
-from donewhen.graph.models.failures import TRANSIENT, classify, retry_after
+from donewhen.graph.providers.failures import TRANSIENT, classify, retry_after
 from donewhen.state.errors import ConfigError, ModelError
 from donewhen.testing import WireServer
 from tests.places import EVALS
@@ -305,6 +305,6 @@ def test_hostile_bodies_are_read_in_bounds() -> None:
 
 def test_no_provider_s_library_is_imported() -> None:
     heavy = "[m for m in ('openai', 'langchain_openai') if m in sys.modules]"
-    code = f"import sys, donewhen.graph.models.failures; print({heavy})"
+    code = f"import sys, donewhen.graph.providers.failures; print({heavy})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,7 +8,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from donewhen import Agent, Executor, Settings
-from donewhen.graph.voice import Voice
+from donewhen.graph.models.voice import Voice
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, fault, finish_step, reply, submit_plan
 from tests.wired import wired
 

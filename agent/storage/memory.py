@@ -1,0 +1,68 @@
+"""A storage that lasts as long as its process."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+
+from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.storage import Opened, unique_version
+from donewhen.agent.storage.thread_table import TABLE
+from donewhen.state.errors import StorageError, ThreadBusy
+
+
+class _MemoryStore(InMemoryStore):
+    """With the table of threads, in SQLite's memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        for statement in TABLE:
+            self._rows.execute(statement)
+
+    def __del__(self) -> None:
+        self._rows.close()
+
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One statement on the table of threads."""
+        return self._rows.execute(sql, values).fetchall()
+
+
+class MemoryDatabase:
+    """Everything is gone with this object; its locks are a set."""
+
+    display = "memory:"
+
+    def __init__(self) -> None:
+        self._saver = InMemorySaver(serde=StrictSerializer())
+        self._store = _MemoryStore()
+        self._held: set[str] = set()
+
+    @asynccontextmanager
+    async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+        if thread_id is None:
+            yield self._saver, self._store
+            return
+        if thread_id in self._held:
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on")
+        self._held.add(thread_id)
+        try:
+            yield self._saver, self._store
+        finally:
+            self._held.discard(thread_id)
+
+    async def thread_ids(self, limit: int) -> list[str]:
+        newest = {thread: max(spaces[""]) for thread, spaces in self._saver.storage.items() if spaces.get("")}
+        return sorted(newest, key=lambda thread: newest[thread], reverse=True)[:limit]
+
+    async def check(self) -> None:
+        return
+
+    def fault(self, error: BaseException) -> StorageError | None:
+        return None
+
+    def next_version(self, current: Any) -> Any:
+        return unique_version(current)
