@@ -90,6 +90,9 @@ selection: .venv/ready-dev ## 208 queries in four languages among 500 tools: reg
 storage: .venv/ready-dev ## what long plans leave on disk: regenerates docs/storage.md
 	@$(BIN)/python -m benchmarks.storage
 
+bench: .venv/ready-dev ## speed beside other libraries, each in its own environment: regenerates docs/performance.md
+	@$(BIN)/python -m benchmarks.bench
+
 jobs: .venv/ready-dev ## everyday jobs with the model of the environment, beside a bare tool loop: make jobs JOBS="report refunds"
 	@$(BIN)/python -m benchmarks.jobs $(JOBS)
 
@@ -108,4 +111,4 @@ scale: .venv/ready-dev ## workers killed, frozen, cut off, a database restarted,
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load scale security pythons clean
+.PHONY: bench test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load scale security pythons clean

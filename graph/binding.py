@@ -80,7 +80,9 @@ class Inside(Node):
 
 
 def _with_given(state: Json, config: RunnableConfig | None) -> Json:
-    return {**((config or {}).get("configurable") or {}).get(GIVEN, {}), **state}
+    given = ((config or {}).get("configurable") or {}).get(GIVEN, {})
+    # What is merged begins empty; until something is stored, what was given holds.
+    return {**given, **{key: value for key, value in state.items() if value or key not in given}}
 
 
 class Route(RunnableLambda[Any, Any]):

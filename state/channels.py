@@ -39,7 +39,7 @@ def append_by_key(
 
 
 def merge(state: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any] | None]) -> dict[str, Any]:
-    """Shallow merge, one entry per key: parallel steps write their own."""
+    """Shallow merge, one entry per key, so that a writer names only what it changes."""
     result = dict(state or {})
     for write in writes:
         result.update(write or {})
@@ -71,7 +71,8 @@ Entries = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAP
 Messages = Annotated[list[AnyMessage], _DELTA(_messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
 """The conversation. LangGraph gives messages ids only for this reducer of its own, which cannot remove all at once."""
 Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
-Files = Annotated[dict[str, str], _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)]
+FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
+Files = Annotated[dict[str, str], FIELDS]
 Transcript = Annotated[list[AnyMessage], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
 Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]

@@ -8,6 +8,7 @@ from langgraph.types import Overwrite
 from typing_extensions import TypedDict
 
 from donewhen.state.channels import (
+    FIELDS,
     Claims,
     Entries,
     Files,
@@ -169,7 +170,7 @@ class StepStored(TypedDict, total=False):
     """The rounds since it was sent off."""
     kept: int
     """Of threads of version 1: how many messages of the transcript the run has already."""
-    record: StepRecord
+    record: Annotated[StepRecord, FIELDS]
     decision: Json | None
     """What the last reply decided and nobody acted on yet."""
     wrote: Claims

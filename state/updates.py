@@ -6,6 +6,7 @@ from typing import Any, get_type_hints
 from langgraph.channels import DeltaChannel
 from langgraph.types import Overwrite
 
+from donewhen.state.channels import FIELDS
 from donewhen.state.graph_state import Json, Planning, RunState, Step
 
 Reducer = Callable[[Any, Any], Any]
@@ -25,6 +26,12 @@ REDUCERS: dict[str, Reducer] = {
     if getattr(hint, "__metadata__", None)
 }
 """State key → how a write joins the value; a key without one is replaced."""
+MERGED = {
+    key
+    for key, hint in get_type_hints(Step, include_extras=True).items()
+    if FIELDS in getattr(hint, "__metadata__", ())
+}
+"""Keys whose values are merged field by field."""
 
 
 def applied(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
@@ -48,7 +55,15 @@ def persisting(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[s
 
 def effective(values: Mapping[str, Any], update: Mapping[str, Any] | None) -> Json:
     """The update without what changes nothing: values that are there already, and nothing to be added to them."""
-    return {key: write for key, write in (update or {}).items() if key not in values or not _idle(key, values, write)}
+    changed = {key: _changed(key, values.get(key), write) for key, write in (update or {}).items()}
+    return {key: write for key, write in changed.items() if key not in values or not _idle(key, values, write)}
+
+
+def _changed(key: str, value: Any, write: Any) -> Any:
+    """Of fields that are merged, those that are not as they were."""
+    if key not in MERGED or not value or not isinstance(write, Mapping):
+        return write
+    return {name: item for name, item in write.items() if name not in value or value[name] != item}
 
 
 def _idle(key: str, values: Mapping[str, Any], write: Any) -> bool:

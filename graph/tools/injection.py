@@ -1,6 +1,7 @@
 """Arguments of a tool that no model fills: the runtime's key, the call's id, LangGraph's store and runtime."""
 
 import contextlib
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -58,10 +59,21 @@ def _annotations(tool: BaseTool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for body in _bodies(tool):
         with contextlib.suppress(Exception):  # an annotation that cannot be resolved marks nothing
-            found |= typing.get_type_hints(body, include_extras=True)
+            try:
+                found |= _hints(body)
+            except TypeError:  # an object that cannot be hashed
+                found |= typing.get_type_hints(body, include_extras=True)
     if isinstance(tool.args_schema, type):
-        found |= get_all_basemodel_annotations(tool.args_schema)
+        found |= _fields(tool.args_schema)
     return found
+
+
+@functools.lru_cache(maxsize=1_000)
+def _hints(body: Callable[..., Any]) -> dict[str, Any]:
+    return typing.get_type_hints(body, include_extras=True)
+
+
+_fields = functools.lru_cache(maxsize=1_000)(get_all_basemodel_annotations)
 
 
 def _bodies(tool: BaseTool) -> list[Callable[..., Any]]:

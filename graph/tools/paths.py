@@ -29,12 +29,12 @@ _ENDINGS = {*mimetypes.MimeTypes().types_map[True], ".md", ".yaml", ".yml", ".to
 _MOST_NESTED = 30
 
 
-def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None) -> Iterator[str]:
+def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema: Any = None) -> Iterator[str]:
     """The paths among a call's arguments, at any depth, as they were written; of `file:` URIs the path.
 
     The tool declares them with `metadata["paths"]`: names of arguments, inner ones as `edits.path`; an empty list says
     that it has none. Otherwise the schema's `format` says so (`path`, `file-path`, `uri`), else the name (`out_dir`,
-    `filePath`, `source`).
+    `filePath`, `source`). `schema` is that of the arguments, if it is at hand.
     """
     declared = (tool.metadata or {}).get("paths") if tool else None
     if declared is not None:
@@ -42,7 +42,7 @@ def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None) -> Iter
             yield from map(_plain, _texts(_under_name(arguments, name.replace("[]", "").split("."))))
         return
     about_files = tool is not None and any(word in PATH for word in _words(tool.name))
-    yield from _found(arguments, _schema(tool), about_files, 0)
+    yield from _found(arguments, _schema(tool) if schema is None else schema, about_files, 0)
 
 
 def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None) -> str | None:

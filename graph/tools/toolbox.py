@@ -123,7 +123,7 @@ class Toolbox:
             return set()
         given = {**entry.defaults, **arguments}
         if entry.targets is None:
-            return {posixpath.normpath(path) for path in paths_of(given, entry.tool) if path}
+            return {posixpath.normpath(path) for path in paths_of(given, entry.tool, entry.parameters) if path}
         return set(_values(given[name] for name in entry.targets if name in given))
 
     def subset(self, names: Iterable[str]) -> Self:
@@ -143,7 +143,7 @@ class _Entry:
         try:
             self.schema = parameters_of(tool)
             self.arguments = Arguments(self.schema)
-            parameters = for_model(self.schema)
+            self.parameters = for_model(self.schema)
         except ValueError as error:
             raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
         metadata = tool.metadata or {}
@@ -153,7 +153,7 @@ class _Entry:
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
         said = metadata.get("outside", metadata.get("openWorldHint"))
         self.outside = said is True and self.effect != "read"
-        described = {"name": tool.name, "description": tool.description, "parameters": parameters}
+        described = {"name": tool.name, "description": tool.description, "parameters": self.parameters}
         self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)
         self.targets = _declared_targets(tool.name, metadata.get("targets", metadata.get("target")))

@@ -1,0 +1,90 @@
+"""What the scenarios of all peers have in common; needs nothing but Python. A peer is a script: SCENARIO N → JSON."""
+
+import gc
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+TEXT = "value 12345 of item " * 25
+"""What the tool returns in every round: 500 characters."""
+USAGE = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
+GOAL = "Look at every item and say what the value is."
+
+
+def look(what: str) -> str:
+    """Look something up."""
+    return f"{what}: {TEXT}"
+
+
+def put(what: str) -> str:
+    """Put something somewhere."""
+    return f"put {what}: {TEXT}"
+
+
+class Prompts:
+    """Counts what is sent to a model: bytes in all, and how much of a request begins as the one before it did."""
+
+    def __init__(self) -> None:
+        self.bytes = self.same = 0
+        self._before = b""
+
+    def sent(self, request: Any) -> None:
+        """Note one request."""
+        data = json.dumps(request, default=str).encode()
+        self.bytes += len(data)
+        self.same += len(os.path.commonprefix([self._before, data]))  # noqa: RUF071
+        self._before = data
+
+
+def cpu(work: Callable[[], None]) -> float:
+    """CPU milliseconds of this process."""
+    gc.collect()
+    started = time.process_time()
+    work()
+    return 1000 * (time.process_time() - started)
+
+
+def stored(folder: str) -> float:
+    """Megabytes in a folder."""
+    return sum(entry.stat().st_size for entry in os.scandir(folder) if entry.is_file()) / 1e6
+
+
+def in_folder(work: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """With a new folder that goes away."""
+    with tempfile.TemporaryDirectory() as folder:
+        return work(folder)
+
+
+def rounds(run: Callable[[int, str, str | None], None]) -> dict[str, Callable[[int], dict[str, Any]]]:
+    """The scenarios that are a loop of N model calls: `run(n, tool, file or None)`, with its setting up not counted."""
+
+    def timed(n: int, tool: str, file: str | None = None) -> float:
+        run(3, tool, None)
+        return cpu(lambda: run(n, tool, file)) / n
+
+    def memory(n: int) -> dict[str, Any]:
+        run(10, "look", None)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        run(n, "look", None)
+        return {"mb": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024}
+
+    def sqlite(n: int) -> dict[str, Any]:
+        return in_folder(lambda folder: {"ms": timed(n, "look", f"{folder}/x.db"), "mb": stored(folder)})
+
+    return {
+        "rounds": lambda n: {"ms": timed(n, "look")},
+        "writes": lambda n: {"ms": timed(n, "put")},
+        "sqlite": sqlite,
+        "memory": memory,
+    }
+
+
+def main(scenarios: dict[str, Callable[[int], dict[str, Any]]]) -> None:
+    """Run the scenario that is named, with N, and print what was measured; {} if this peer has none of that name."""
+    name, n = sys.argv[1], int(sys.argv[2])
+    print(json.dumps(scenarios[name](n) if name in scenarios else {}))

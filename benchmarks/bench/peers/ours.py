@@ -1,0 +1,167 @@
+"""DoneWhen: planned, confirmed by policy, executed, proven, with a receipt; every write on disk before the next."""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+from common import GOAL, Prompts, cpu, in_folder, look, main, put, rounds, stored
+from fake_chat import FakeChat
+
+from donewhen import Agent, Limits, Settings
+
+FREE = Limits(rounds=None, model_calls=None, tool_calls=None, active_seconds=None)
+SETTINGS = Settings(confirm="never", approvals="never", limits=FREE, step_limits=FREE, max_steps=200, mode="plan")
+EFFECTS: Any = {"look": "read", "put": "write"}
+
+
+def script(steps: int, each: int, tool: str, **more: Any) -> list[Any]:
+    """A plan of so many chained steps, each of so many model calls, the last of which proves it."""
+    planned = [{"content": f"Look at part {s}", "done_when": ["it was seen"], **more} for s in range(1, steps + 1)]
+    replies: list[Any] = [("submit_plan", {"title": "T", "steps": planned})]
+    for s in range(1, steps + 1):
+        replies += [(tool, {"what": f"item {s}-{k}"}) for k in range(each - 1)]
+        proof = {"criterion": 1, "met": True, "evidence": [{"observation": f"s{s}.1"}]}
+        replies.append(("finish_step", {"result": "The value is 12345.", "goal_check": [proof]}))
+    return [*replies, *([("deliver", {"text": "The value is 12345.", "goal_check": []})] if steps > 1 else [])]
+
+
+async def worked(replies: list[Any], storage: str, **options: Any) -> None:
+    async with Agent(
+        FakeChat(replies=replies, **options), tools=[look, put], effects=EFFECTS, storage=storage, settings=SETTINGS
+    ) as agent:
+        run = await agent.start(GOAL)
+    assert run.status == "completed", run.outcome
+
+
+def run(n: int, tool: str, file: str | None) -> None:
+    asyncio.run(worked(script(1, n, tool), f"sqlite:///{file}" if file else "memory:"))
+
+
+def steps(n: int) -> dict[str, Any]:
+    """N rounds in steps of ten: stored, and sent."""
+    prompts = Prompts()
+
+    def one(folder: str) -> dict[str, Any]:
+        replies = script(n // 10, 10, "look")
+        ms = cpu(lambda: asyncio.run(worked(replies, f"sqlite:///{folder}/x.db", prompts=prompts))) / n
+        return {"ms": ms, "mb": stored(folder)}
+
+    return {**in_folder(one), "prompts_mb": prompts.bytes / 1e6, "same": prompts.same / prompts.bytes}
+
+
+def prompts(n: int) -> dict[str, Any]:
+    counted = Prompts()
+    asyncio.run(worked(script(1, n, "look"), "memory:", prompts=counted))
+    return {"mb": counted.bytes / 1e6, "same": counted.same / counted.bytes}
+
+
+class Reached(BaseException):
+    """The first request of a model."""
+
+
+def cold(_: int) -> dict[str, Any]:
+    found: list[float] = []
+
+    def first() -> None:
+        found.append(1000 * time.process_time())
+        raise Reached
+
+    with suppress(BaseException):
+        asyncio.run(worked(script(1, 2, "look"), "memory:", first=first))
+    return {"ms": found[0]}
+
+
+def sides(count: int) -> dict[str, Any]:
+    """So many steps that need nothing of each other: two model calls of 0.2 s each, after one that plans."""
+
+    def replies(moment: list[float]) -> list[Any]:
+        plan = script(count, 2, "look", depends_on=[])[0]
+
+        def planned(_: Any) -> Any:
+            moment.append(time.perf_counter())
+            return plan
+
+        def work(messages: Any) -> Any:
+            if '<step id="' not in str(messages[1].content):
+                moment.append(time.perf_counter())
+                return (None, "The value is 12345.")
+            id = str(messages[1].content).split('<step id="')[1].split('"')[0]
+            if not any(message.type == "tool" for message in messages):
+                return ("look", {"what": id})
+            proof = {"criterion": 1, "met": True, "evidence": [{"observation": f"{id}.1"}]}
+            return ("finish_step", {"result": "12345", "goal_check": [proof]})
+
+        return [planned, *[work] * (2 * count + 3)]
+
+    moment: list[float] = []
+    asyncio.run(worked(script(1, 2, "look"), "memory:"))
+    asyncio.run(worked(replies(moment), "memory:", seconds=0.2))
+    return {"s": moment[1] - moment[0] - 0.2}
+
+
+def resumed(n: int) -> dict[str, Any]:
+    """From opening the file to the first request, after so many rounds that were broken off."""
+
+    def one(folder: str) -> dict[str, Any]:
+        file, found = f"sqlite:///{folder}/x.db", list[float]()
+
+        class Stopped(BaseException):
+            pass
+
+        def stop(_: Any) -> Any:
+            raise Stopped
+
+        async def begin() -> None:
+            model = FakeChat(replies=[*script(1, n + 2, "look")[:-1], stop])
+            async with Agent(model, tools=[look, put], effects=EFFECTS, storage=file, settings=SETTINGS) as agent:
+                await agent.start(GOAL, thread_id="t")
+
+        async def go_on() -> None:
+            model = FakeChat(replies=script(1, 2, "look")[-1:], first=lambda: found.append(time.process_time()))
+            async with Agent(model, tools=[look, put], effects=EFFECTS, storage=file, settings=SETTINGS) as agent:
+                await agent.resume("t")
+
+        with suppress(BaseException):
+            asyncio.run(begin())
+        started = time.process_time()
+        asyncio.run(go_on())
+        return {"ms": 1000 * (found[0] - started)}
+
+    return in_folder(one)
+
+
+def token(_: int) -> dict[str, Any]:
+    """How long after the model a piece of its words is there, in ms: of a text, and of an argument of a call."""
+    words = " ".join(f"word{k}" for k in range(40))
+
+    async def delay(reply: Any) -> float:
+        given: list[Any] = []
+        seen: list[tuple[str, float]] = []
+        model = FakeChat(replies=[reply], pieces=60, moments=given)
+        async with Agent(model, tools=[look, put], effects=EFFECTS, storage="memory:", settings=SETTINGS) as agent:
+            with suppress(Exception):
+                async with agent.stream(GOAL) as stream:
+                    async for event in stream:
+                        if event["type"] == "speech" and event["text"]:
+                            seen.append((event["text"], time.perf_counter()))
+        said, there = 0, list[float]()
+        for text, moment in seen[: len(given)]:
+            said += len(text)
+            total = 0
+            for part, at in given:
+                total += len(part)
+                if total >= said:
+                    there.append(1000 * (moment - at))
+                    break
+        return sorted(there)[len(there) // 2] if there else float("nan")
+
+    return {
+        "plain": asyncio.run(delay((None, words))),
+        "argument": asyncio.run(delay(("answer", {"text": words}))),
+    }
+
+
+if __name__ == "__main__":
+    more = {"steps": steps, "prompts": prompts, "cold": cold, "sides": sides, "resumed": resumed, "token": token}
+    main({**rounds(run), **more})
