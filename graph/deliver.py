@@ -1,23 +1,22 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
-import asyncio
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.delivery import NO_DATA, Delivery
 from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.proving import Inquiry, decide, have_judged, origins, seen_by
+from donewhen.graph.calls.proving import Inquiry, decide, have_judged, seen_by
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, judged
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
-from donewhen.graph.models.output import Form, form_of
+from donewhen.graph.models.output import form_of
 from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.models.voice import Voice, finished
@@ -29,20 +28,15 @@ from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.proof.claims import read_claims
-from donewhen.state.proof.leaves import traced
 from donewhen.state.proof.outcome import (
     criteria_rows,
-    laid_out,
-    left_over,
-    not_asked,
     reached,
     receipt,
     status_of,
     summary,
     unproven,
-    what_next,
 )
-from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt
+from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import StepClaim
@@ -56,63 +50,7 @@ NOT_PROVEN = (
     "Correction: the answer was not delivered yet; its goal_check does not hold. Deliver again with evidence that "
     "does, or with `met` false where something is really missing and an answer that says so."
 )
-NO_DATA = "nothing was delivered as data"
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
-
-
-@dataclass
-class Delivery:
-    """The answer on its way: what it is written from, and what it came to so far."""
-
-    values: Json
-    ending: Json
-    draft: Receipt
-    site: Site
-    verdicts: list[Json] = field(default_factory=list)
-    """Of the goal's own criteria."""
-    checks: list[Json] = field(default_factory=list)
-    """Observations of their checks."""
-    form: Form | None = None
-    """In which the result is wanted as data."""
-    data: Any = None
-    """The result in that form."""
-    flaw: str = ""
-    """Why there is no such data; "" if there is, or none is wanted."""
-
-    def take(self, arguments: Json, text: str = "") -> list[str]:
-        """Take the data in the arguments of a call, or in a text; what is wrong with it."""
-        if self.form is None:
-            return []
-        data, problems = self.form.read(arguments, text)
-        self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
-        return problems
-
-    said: str = ""
-    """The answer or its beginning, where a planner or a step said it already; `said_id`: in which message."""
-    said_id: str | None = None
-
-    def __post_init__(self) -> None:
-        self.voice = Voice(self.site.runtime, answer=True, inside=False)
-
-    def say(self, text: str) -> str:
-        """A text that nobody streamed as the answer."""
-        if self.said_id:
-            emit(self.site.runtime, "speech", step=None, text=text, id=self.said_id, answer=True)
-        else:
-            self.voice.say(text)
-        return text
-
-    def message(self, text: str) -> AIMessage:
-        """The answer as the message that was streamed, or the rest of it."""
-        message = AIMessage(text, id=self.said_id or self.voice.id("deliver.text", "answer.text", ""))
-        if self.said_id:
-            finished(message, self.said, inside=False)
-        return message
-
-    @property
-    def language(self) -> str:
-        """Of the user."""
-        return str(self.values.get("language", "en"))
 
 
 async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
@@ -135,7 +73,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     reason = ending["reason"]
     if delivery.flaw and status == "completed":
         status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
-    row = delivery.draft["output"] or await _row(delivery)
+    row = delivery.draft["output"] or await delivery.row()
     spent, values = site.spent, {**values, "verdicts": delivery.verdicts, "output_row": row}
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
@@ -199,10 +137,10 @@ async def _text(delivery: Delivery) -> str:
         result = done[0]["result"]
         if not delivery.take({}, result):
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
-            return delivery.say("\n".join([result, *await _unsaid(delivery)]))
+            return delivery.say("\n".join([result, *await delivery.unsaid()]))
     if ending["code"] == "answered":
         delivery.take(ending, ending["text"])
-        draft["output"] = await _row(delivery)
+        draft["output"] = await delivery.row()
         more = "".join(f"\n\n{line}" for line in (unproven(draft, language) if delivery.flaw else ()))
         if by_code != ending["text"]:
             return delivery.say(by_code + more)
@@ -215,7 +153,7 @@ async def _text(delivery: Delivery) -> str:
     if answer := await _asked(delivery):
         return answer
     emit(site.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
-    draft["output"] = await _row(delivery)
+    draft["output"] = await delivery.row()
     return delivery.say(_by_code(draft, ending, language))
 
 
@@ -236,7 +174,7 @@ async def _asked(delivery: Delivery) -> str:
         answer, unmet = written, await _unmet(delivery, goal, reply.message, written) if goal else []
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
         if not open_ones or not again or exhausted(site.left(), ("model_calls",)):
-            answer = "\n".join([answer, *await _unsaid(delivery, criteria_rows(goal, delivery.verdicts))])
+            answer = "\n".join([answer, *await delivery.unsaid(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
                 reply.speech.come_to(answer)
             return answer
@@ -308,25 +246,3 @@ def _by_code(draft: Receipt, ending: Json, language: str) -> str:
         reason = ""  # for the log; what users read is the guidance
     why = f"{first}: {reason}" if first and reason else f"{first}." if first else reason
     return "" if ending.get("text") and not draft["steps"] else summary(draft, why, language)
-
-
-async def _unsaid(delivery: Delivery, criteria: list[CriterionRow] | None = None) -> list[str]:
-    """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
-    draft, language = delivery.draft, delivery.language
-    draft |= (
-        {"output": await _row(delivery)} if criteria is None else {"output": await _row(delivery), "criteria": criteria}
-    )
-    lines = [*unproven(draft, language), *not_asked(draft, language), *left_over(draft, language)]
-    return ["", laid_out([*lines, *what_next(draft, language)])] if lines else []
-
-
-async def _row(delivery: Delivery) -> OutputRow | None:
-    """What the receipt says of the data: what is wrong with it, or where each value comes from."""
-    if delivery.form is None:
-        return None
-    if delivery.flaw:
-        return {"problem": delivery.flaw, "fields": [], "more": 0}
-    told, sources = await origins(delivery.site, list(delivery.values.get("journal") or ()))
-    told.append(str(delivery.values.get("conversation") or ""))
-    rows, more = await asyncio.to_thread(traced, delivery.data, sources, told)  # seconds, for megabytes of sources
-    return {"problem": "", "fields": rows, "more": more}
