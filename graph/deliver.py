@@ -19,7 +19,6 @@ from donewhen.graph.models.forms import from_text
 from donewhen.graph.models.output import form_of
 from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
-from donewhen.graph.models.voice import Voice, finished
 from donewhen.graph.people.pauses import closing
 from donewhen.graph.people.tasks import checklist, closed
 from donewhen.prompts import instructions
