@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from donewhen.graph.voice import Voice, finished
 from langchain_core.messages import AIMessage
 
 from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.proving import origins
 from donewhen.graph.events import emit
 from donewhen.graph.models.output import Form
+from donewhen.graph.models.voice import Voice, finished
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.leaves import traced
 from donewhen.state.proof.outcome import laid_out, left_over, not_asked, unproven, what_next
