@@ -55,7 +55,7 @@ test-ui: .venv/ready-dev ## the page of `donewhen chat` in headless Chromium (De
 	@$(BIN)/python -m pytest -m ui -rs tests/agent/page
 
 fuzz: .venv/ready-dev ## budgets, limits and crash points by the thousand, at random (minutes)
-	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/test_budget_properties.py tests/graph/execute/test_execute_limits.py tests/state/test_ledger.py
+	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/people/test_budget_properties.py tests/graph/execute/test_execute_limits.py tests/state/test_ledger.py
 
 format: .venv/ready-dev ## rewrite the code in its own style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -76,7 +76,7 @@ async def main(count: int) -> int:
     from psycopg.rows import dict_row
     from psycopg_pool import AsyncConnectionPool
 
-    from tests.storage_servers import fresh_postgres_url
+    from tests.kit.storage.servers import fresh_postgres_url
 
     failed = 0
     with tempfile.TemporaryDirectory() as folder:

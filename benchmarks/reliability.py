@@ -23,7 +23,7 @@ from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL
 from benchmarks.workers import MOMENTS, Race, race, undisturbed
 from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
-from tests.storage_servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url
 
 ROUNDS = 3
 """Races of each kind."""

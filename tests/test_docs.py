@@ -2,7 +2,7 @@
 
 import re
 
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 
 def test_every_attack_that_the_security_page_names_is_a_test() -> None:

@@ -12,7 +12,7 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.tools.call import call_tool
 from donewhen.state.errors import ConfigError, DoneWhenError
 from donewhen.testing import ScriptedModel, answer
-from tests.storage_servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url
 
 THREAD_IDS = (
     "../../etc/x", "../runs.db", "a/b", "..", ".", "/tmp/x", "~", "x'; DROP TABLE checkpoints;--", "%2e%2e", "a.b",

@@ -15,7 +15,7 @@ from donewhen import Agent, Run
 from donewhen.state.errors import ConfigError
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, observed
-from tests.storage_servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url
 
 GOOD = {"title": "Good", "complexity": "simple", "steps": [{"id": "s1", "content": "ask", "done_when": ["answered"]}]}
 SIZES = (100, 1000, 10_000)

@@ -16,7 +16,7 @@ from benchmarks.report import table
 from donewhen.agent.storage.sqlite import SqliteDatabase
 from donewhen.agent.storage.storage import Database, Opened, Storage
 from donewhen.state.errors import StorageError, UnknownThread
-from tests.storage_servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url
 
 Kind = Literal["error before", "error after", "disk full", "locked", "connection lost"]
 SQLITE_KINDS: tuple[Kind, ...] = ("error before", "error after", "disk full", "locked")

@@ -28,7 +28,7 @@ from benchmarks.scale.cases import (
     with_waiting,
 )
 from benchmarks.scale.world import agent_on, goal
-from tests.storage_servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url
 
 PAGE = Path("docs/scale.md")
 

@@ -17,8 +17,8 @@ from langgraph.store.memory import InMemoryStore
 from donewhen import Agent, GoalError, Limits, Settings, StorageError, ThreadInfo, UnknownThread, build_graph, wait
 from donewhen.agent.run import Run
 from donewhen.testing import answer, call, submit_plan
-from tests.places import ROOT
-from tests.runs import Outbox, config, one_step, said, scripted, sending, step
+from tests.kit.places import ROOT
+from tests.kit.runs import Outbox, config, one_step, said, scripted, sending, step
 
 ALONE = Settings(confirm="never")
 

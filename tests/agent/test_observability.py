@@ -12,14 +12,14 @@ import pytest
 from donewhen.agent.logs import JsonLines, set_up
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, answer
-from tests.flows import play
-from tests.places import ROOT
+from tests.kit.flows import play
+from tests.kit.places import ROOT
 
 
 @cache
 def spans(tool: str) -> list[dict[str, Any]]:
     """All spans of one run and its resume."""
-    command = [sys.executable, "-m", "tests.traced", tool]
+    command = [sys.executable, "-m", "tests.kit.traced", tool]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     return list(json.loads(done.stdout.strip().splitlines()[-1]))

@@ -13,7 +13,7 @@ import donewhen
 from benchmarks.pythons import found, version_of
 from donewhen import testing
 from donewhen.state.errors import system_problem
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 OWN = ("agent", "graph", "state", "prompts")
 PROGRAM = """

@@ -9,7 +9,7 @@ from benchmarks.faults import escapes, plans
 from donewhen import Agent
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, answer, finish_step, submit_plan
-from tests.storage_servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url
 
 PLANS = list(plans.hostile_plans())
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.lies.counting import count, played, wrong
 from benchmarks.lies.kinds import KINDS, Kind
 from benchmarks.lies.world import LEVELS, Level, Stage
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 PAGE = ROOT / "docs" / "verification.md"
 DEMANDING = ("grounded", "judged", "checked")

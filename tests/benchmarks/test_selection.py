@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.selection.catalogue import LANGUAGES, queries, tools
 from benchmarks.selection.methods import ours
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 PAGE = (ROOT / "docs" / "tool_selection.md").read_text(encoding="utf-8")
 

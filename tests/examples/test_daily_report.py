@@ -8,7 +8,7 @@ from typing import Any
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 PLAN = submit_plan(
     [{"content": "count the open tickets and write the report", "tools": ["write_report"]}],

@@ -7,7 +7,7 @@ import pytest
 
 from donewhen import Agent, Settings, UnknownThread
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.runs import Outbox, config, last_seen, said, step
+from tests.kit.runs import Outbox, config, last_seen, said, step
 
 ALONE = Settings(confirm="never")
 

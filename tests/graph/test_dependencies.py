@@ -5,7 +5,7 @@ from typing import Any
 
 from donewhen import Settings
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
-from tests.flows import FREE, Flow, play, say_done, steps
+from tests.kit.flows import FREE, Flow, play, say_done, steps
 
 
 def look(x: str = "") -> str:

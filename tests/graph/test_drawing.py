@@ -12,8 +12,8 @@ from donewhen.agent.config import read_config
 from donewhen.graph.build import build_graph as built
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, answer
-from tests.golden import matches
-from tests.places import ROOT
+from tests.kit.golden import matches
+from tests.kit.places import ROOT
 
 KEYLESS = {"DONEWHEN_MODEL": "openai:gpt-5.4-mini", "DONEWHEN_STORAGE": "memory:"}
 NOWHERE = {**KEYLESS, "OPENAI_API_KEY": "sk-none", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}

@@ -8,7 +8,7 @@ from langgraph.types import Command
 
 from donewhen import build_graph
 from donewhen.testing import ScriptedModel, submit_plan
-from tests.runs import config, said, scripted, step
+from tests.kit.runs import config, said, scripted, step
 
 
 def as_text(name: str = "confirm_plan", key: str = "edited_action") -> Any:

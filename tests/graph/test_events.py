@@ -27,8 +27,8 @@ from donewhen.testing import (
     give_up,
     submit_plan,
 )
-from tests.flows import FREE, Flow, one_step, play, steps
-from tests.wired import wired
+from tests.kit.flows import FREE, Flow, one_step, play, steps
+from tests.kit.wired import wired
 
 SHAPE: TypeAdapter[Any] = TypeAdapter(Event)
 TERMINAL = ("waiting", "outcome", "error")

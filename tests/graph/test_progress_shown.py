@@ -7,8 +7,8 @@ from langchain_core.messages import AIMessage, ToolMessage
 from donewhen import Agent, Settings
 from donewhen.state.people.payloads import payload
 from donewhen.testing import ScriptedModel, ask_user, finish_step, give_up, submit_plan
-from tests.flows import play, steps
-from tests.runs import config
+from tests.kit.flows import play, steps
+from tests.kit.runs import config
 
 PLAN = [{"content": "count the apples"}, {"content": "write it down"}]
 

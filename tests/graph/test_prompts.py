@@ -25,7 +25,7 @@ from donewhen.testing import (
     recall,
     submit_plan,
 )
-from tests.golden import as_markdown, matches
+from tests.kit.golden import as_markdown, matches
 
 PROFILE = Profile(
     role="You are the bookkeeper of a small shop.",

@@ -7,7 +7,7 @@ from rich.console import Console
 from donewhen.agent.cli.result import receipt_lines
 from donewhen.agent.cli.screen.terminal import UNICODE_MARKS, Terminal
 from donewhen.testing import ask_user, call, finish_step, give_up, submit_plan
-from tests.flows import FREE, one_step, play, requests, steps
+from tests.kit.flows import FREE, one_step, play, requests, steps
 
 READ: Any = {"look": "read"}
 SAME = call("look", what="a")

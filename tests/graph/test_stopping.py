@@ -18,9 +18,9 @@ from donewhen import Agent, Settings
 from donewhen.graph.tools import effects
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
-from tests.flows import FREE, play, steps
-from tests.runs import Outbox, last_seen, sending
-from tests.shell import Shell, scripted, user_in
+from tests.kit.flows import FREE, play, steps
+from tests.kit.runs import Outbox, last_seen, sending
+from tests.kit.screens.shell import Shell, scripted, user_in
 
 READ = {"content": "Read what comes", "done_when": ["it is read"], "tools": ["run_command"]}
 ROUNDS = [call("run_command", command=["cat", "pipe"]), finish_step("read", ("s1.1", "some words"))]

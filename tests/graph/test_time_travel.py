@@ -11,9 +11,9 @@ from langgraph.types import Command
 from donewhen import Agent, StaleAnswer
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.runs import Outbox, config, drawn, last_seen, step
-from tests.storage_cases import KEY
-from tests.storage_raw import database
+from tests.kit.runs import Outbox, config, drawn, last_seen, step
+from tests.kit.storage.cases import KEY
+from tests.kit.storage.raw import database
 
 
 def sender() -> ScriptedModel:

@@ -10,7 +10,7 @@ from donewhen import Agent, Limits, Run, Settings
 from donewhen.graph.receive import GOAL_CHARS
 from donewhen.state.errors import GoalError
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, recall, submit_plan
-from tests.flows import unfenced
+from tests.kit.flows import unfenced
 
 SETTINGS = Settings(limits=Limits(model_calls=6, rounds=10))
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, Limits, add, exhausted, meter, remaining, share, tightest
 from donewhen.state.people.amounts import amount_of, counted
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 WHOLE = st.integers(min_value=0, max_value=10**9)
 MONEY = st.floats(min_value=0, max_value=1e6, allow_nan=False, allow_subnormal=True)

@@ -10,7 +10,7 @@ from donewhen import Agent, ConfigError, Profile, Settings
 from donewhen.agent.config import read_config, read_profile
 from donewhen.state.given_settings import merged
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
-from tests.flows import one_step, play, requests, steps, unfenced
+from tests.kit.flows import one_step, play, requests, steps, unfenced
 
 CHINESE = Settings(confirm="never", language="zh-CN")
 OPENED: list[str] = []

@@ -13,7 +13,7 @@ from donewhen.state.graph_state import VERSION
 from donewhen.state.plan.steps import fresh_record
 from donewhen.state.versions import MIGRATIONS, migrated
 from donewhen.testing import ask_user, submit_plan
-from tests.runs import config, drawn, one_step, said, scripted, step, two_questions
+from tests.kit.runs import config, drawn, one_step, said, scripted, step, two_questions
 
 ALONE = Settings(confirm="never")
 

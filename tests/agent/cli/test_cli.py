@@ -36,8 +36,8 @@ from donewhen.testing import (
     give_up,
     submit_plan,
 )
-from tests.shell import Shell, one_object, scripted, user_in
-from tests.terminal import ROOT
+from tests.kit.screens.shell import Shell, one_object, scripted, user_in
+from tests.kit.screens.terminal import ROOT
 
 COUNT = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
 WRITE = {"content": "Write it down", "done_when": ["out.txt exists"], "tools": ["write_file"]}

@@ -7,7 +7,7 @@ import pytest
 
 from donewhen.agent.cli.result import Exit
 from donewhen.testing import submit_plan
-from tests.shell import Shell, scripted, user_in
+from tests.kit.screens.shell import Shell, scripted, user_in
 
 PLAN = submit_plan(
     [{"content": "count the files", "tools": []}],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from donewhen.testing import ScriptedModel, WireServer, ask_user, call, fault, finish_step, submit_plan
-from tests.terminal import Session, environment, piped
+from tests.kit.screens.terminal import Session, environment, piped
 
 COUNT = {"content": "Count the [bold]files", "done_when": ["there is a count"], "tools": ["list_files"]}
 COUNTED = finish_step("3 files", "s1.1")

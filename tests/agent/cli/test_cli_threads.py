@@ -11,8 +11,8 @@ import pytest
 
 from donewhen.agent.cli.result import Exit
 from donewhen.agent.cli.screen.drawing import pause_drawn
-from tests.shell import Shell, user_in
-from tests.terminal import COMMAND, Session, environment, piped, screen, written
+from tests.kit.screens.shell import Shell, user_in
+from tests.kit.screens.terminal import COMMAND, Session, environment, piped, screen, written
 
 GOAL = "how many files are there?"
 

@@ -11,8 +11,8 @@ from donewhen.agent.cli.screen.meter import meter_text, table
 from donewhen.agent.cli.screen.terminal import ASCII_MARKS, clean, shorten
 from donewhen.agent.cli.screen.views import Progress, View, call_text
 from donewhen.state.people.answers import Answer, read_answer
-from tests.pauses import PLAN, pending
-from tests.terminal import screen, written
+from tests.kit.pauses import PLAN, pending
+from tests.kit.screens.terminal import screen, written
 
 STEPS = [{"id": "s1", "content": "Read [red]all[/red]"}, {"id": "s2", "content": "Write \x1b[2Jit"}]
 METER = [{"key": "rounds", "spent": 2, "limit": 10}, {"key": "cost_usd", "spent": 0.01, "limit": None}]

@@ -14,8 +14,8 @@ from donewhen.state.people.answers import Answer
 from donewhen.testing import ask_user, call, fault, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted
 from tests.agent.cli.test_cli_views import asked, script
-from tests.pauses import LIMITS, pending
-from tests.terminal import ESCAPES, Session, drawn, environment, piped, screen, written
+from tests.kit.pauses import LIMITS, pending
+from tests.kit.screens.terminal import ESCAPES, Session, drawn, environment, piped, screen, written
 
 WORDS = "Sum the amounts of every region of the sales file and compare them"
 LONG_CHINESE = "统计每个地区的销售额并写入报告文件，然后检查报告"

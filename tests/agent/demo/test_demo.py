@@ -12,8 +12,8 @@ from donewhen.agent.cli.result import Exit
 from donewhen.agent.demo import DemoModel
 from donewhen.agent.demo.goals import content, read_goal, read_task
 from donewhen.agent.workspace import workspace_tools
-from tests.shell import user_in
-from tests.terminal import ROOT
+from tests.kit.screens.shell import user_in
+from tests.kit.screens.terminal import ROOT
 
 GOAL = "count the Python files, then total the amount in sales.csv by region, then write a report to report.md"
 GOAL_ZH = "统计 Python 文件的数量，然后按地区汇总 sales.csv 的金额，然后把报告写到 report.md"

@@ -16,8 +16,8 @@ from donewhen import Agent
 from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.page.test_page import READ, READING, agent
-from tests.pages import Page, served
-from tests.places import ROOT
+from tests.kit.places import ROOT
+from tests.kit.screens.pages import Page, served
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: make test-ui installs it")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

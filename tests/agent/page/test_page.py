@@ -11,8 +11,8 @@ import pytest
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
-from tests.pages import TOKEN, Json, served
-from tests.terminal import Session, environment
+from tests.kit.screens.pages import TOKEN, Json, served
+from tests.kit.screens.terminal import Session, environment
 
 READ = {"content": "Read the note", "done_when": ["it is read"], "tools": ["read_note"]}
 READING = [call("read_note", path="a.txt"), finish_step("It says seven", "s1.1")]

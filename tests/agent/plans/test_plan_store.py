@@ -9,8 +9,8 @@ import pytest
 from donewhen import Agent, PlanError, PlanStore, plan_tools
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.shell import user_in
-from tests.storage_cases import STORAGES, fresh_url, key_of
+from tests.kit.screens.shell import user_in
+from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
 STEPS = ["look", "write", "send"]
 

@@ -7,8 +7,8 @@ import pytest
 
 from donewhen import Agent, PlanError
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.shell import user_in
-from tests.storage_cases import STORAGES, fresh_url
+from tests.kit.screens.shell import user_in
+from tests.kit.storage.cases import STORAGES, fresh_url
 
 STEP = {
     "content": "write the total of region North to total.txt",

@@ -12,8 +12,8 @@ from benchmarks.load import ours
 from donewhen import Agent, wait
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, answer, call
-from tests.runs import sending
-from tests.storage_cases import DATABASES, fresh_url
+from tests.kit.runs import sending
+from tests.kit.storage.cases import DATABASES, fresh_url
 
 
 @pytest.mark.parametrize("kind", DATABASES)

@@ -9,7 +9,7 @@ from langgraph.types import Command
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
-from tests.storage_cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
+from tests.kit.storage.cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
 
 THREAD_IDS = [
     "plain",

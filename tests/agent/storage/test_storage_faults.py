@@ -16,7 +16,7 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.sqlite import SqliteDatabase, sqlite_fault
 from donewhen.agent.storage.storage import Storage, parse_url
 from donewhen.state.errors import ConfigError, StorageError
-from tests.storage_servers import fresh_postgres_url, postgres_url
+from tests.kit.storage.servers import fresh_postgres_url, postgres_url
 
 # URLs ---------------------------------------------------------------------------------------------------------
 

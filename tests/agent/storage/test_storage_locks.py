@@ -9,8 +9,8 @@ import pytest
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.sqlite import FileLock
 from donewhen.state.errors import ThreadBusy
-from tests.storage_cases import DATABASES, fresh_url
-from tests.storage_workers import working
+from tests.kit.storage.cases import DATABASES, fresh_url
+from tests.kit.storage.workers import working
 
 
 @pytest.fixture(params=DATABASES)
@@ -81,7 +81,7 @@ async def test_a_session_that_lost_its_lock_cannot_write() -> None:
     """F4: the lock lives on the connection that writes, so losing one is losing the other (a fence)."""
     import psycopg
 
-    from tests.storage_servers import fresh_postgres_url
+    from tests.kit.storage.servers import fresh_postgres_url
 
     url = fresh_postgres_url()
     async with open_storage(url).session("t") as (_, store):

@@ -14,8 +14,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.state.errors import ConfigError, StorageError
-from tests.storage_cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph
-from tests.storage_raw import cells, database, row, values
+from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph
+from tests.kit.storage.raw import cells, database, row, values
 
 SECRET = "attack at dawn"
 

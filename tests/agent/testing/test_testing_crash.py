@@ -39,7 +39,7 @@ from donewhen.testing import (
     resume_equals_uninterrupted,
     submit_plan,
 )
-from tests.storage_cases import JOURNAL, config, graph
+from tests.kit.storage.cases import JOURNAL, config, graph
 
 PLAN = submit_plan([{"content": "Send it", "done_when": ["sent"], "tools": ["send"]}])
 

@@ -12,7 +12,7 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.schedules import Schedules, due_moment
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
-from tests.storage_cases import STORAGES, fresh_url, key_of
+from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
 HOURLY = {"every_minutes": 60}

@@ -10,8 +10,8 @@ import pytest
 from donewhen import Agent, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
-from tests.shell import user_in
-from tests.storage_cases import STORAGES, fresh_url, key_of
+from tests.kit.screens.shell import user_in
+from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
 
 @pytest.fixture(params=STORAGES)

@@ -16,8 +16,8 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
-from tests.places import ROOT
-from tests.storage_cases import STORAGES, fresh_url, key_of
+from tests.kit.places import ROOT
+from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
 FREE: dict[str, Any] = {"confirm": "never"}
 

@@ -9,7 +9,7 @@ from langchain_core.tools import tool
 from langgraph.types import interrupt
 
 from donewhen.testing import call, finish_step, give_up, recall
-from tests.flows import last_told, one_step, play, requests
+from tests.kit.flows import last_told, one_step, play, requests
 
 EFFECTS: dict[str, Any] = {"look": "read", "clock": "read", "send": "write", "ask": "read", "gather": "read"}
 

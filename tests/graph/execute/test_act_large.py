@@ -8,7 +8,7 @@ import pytest
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, recall, submit_plan
-from tests.flows import FREE, last_told, one_step, play, requests, steps, unfenced
+from tests.kit.flows import FREE, last_told, one_step, play, requests, steps, unfenced
 
 CAP = 1_000_000
 

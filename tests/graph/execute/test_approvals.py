@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from donewhen import Agent, Limits, Settings, StaleAnswer, wait
 from donewhen.agent.run import Run
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
-from tests.runs import Outbox, drawn, last_seen, scripted, sending, step
+from tests.kit.runs import Outbox, drawn, last_seen, scripted, sending, step
 
 HI = call("send", to="ann", text="hi")
 

@@ -14,7 +14,7 @@ from langgraph.types import Command, interrupt
 from donewhen import ConfigError, Executor, build_graph
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply
-from tests.flows import FREE, one_step, play, requests, steps, unfenced
+from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
 
 USAGE = {"input_tokens": 1000, "output_tokens": 50}
 PROOF = finish_step("three papers", ("s1.1", "three papers"))

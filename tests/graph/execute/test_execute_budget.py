@@ -6,7 +6,7 @@ import pytest
 
 from donewhen import Limits
 from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, submit_plan
-from tests.flows import one_step, play, requests, steps
+from tests.kit.flows import one_step, play, requests, steps
 
 EFFECTS: dict[str, Any] = {"look": "read", "send": "write", "holds": "read"}
 

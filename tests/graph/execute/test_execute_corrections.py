@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from donewhen.testing import broken_call, call, criterion, finish_step, finish_task
-from tests.flows import last_told, one_step, play, requests
+from tests.kit.flows import last_told, one_step, play, requests
 
 READ = {"look": "read", "send": "write"}
 DELIVER = {"confirm": "never", "on_failure": "deliver"}

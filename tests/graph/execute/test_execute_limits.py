@@ -10,7 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, reply, submit_plan
-from tests.flows import play
+from tests.kit.flows import play
 
 EFFECTS: dict[str, Any] = {"look": "read", "send": "write", "holds": "read"}
 USAGE = {"input_tokens": 100, "output_tokens": 10}

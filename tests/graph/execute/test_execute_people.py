@@ -7,7 +7,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from donewhen.testing import ask_user, call, finish_step, finish_task, give_up
-from tests.flows import last_told, one_step, play, requests, steps
+from tests.kit.flows import last_told, one_step, play, requests, steps
 
 EFFECTS: dict[str, Any] = {"look": "read"}
 

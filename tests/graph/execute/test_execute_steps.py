@@ -19,7 +19,7 @@ from donewhen.testing import (
     reply,
     submit_plan,
 )
-from tests.flows import last_told, one_step, play, requests, steps, unfenced
+from tests.kit.flows import last_told, one_step, play, requests, steps, unfenced
 
 READ = {"look": "read", "total": "read"}
 

@@ -8,8 +8,8 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
-from tests.flows import FREE, one_step, play, steps
-from tests.runs import Outbox, last_seen
+from tests.kit.flows import FREE, one_step, play, steps
+from tests.kit.runs import Outbox, last_seen
 
 HELLO = call("send", to="ann", text="hello")
 PAY = call("pay", order="A1")

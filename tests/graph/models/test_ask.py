@@ -17,9 +17,9 @@ from donewhen.graph.providers.joining import joined
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
-from tests.flows import play
-from tests.places import EVALS
-from tests.wired import wired
+from tests.kit.flows import play
+from tests.kit.places import EVALS
+from tests.kit.wired import wired
 
 NOW = {"Retry-After": "0"}
 RECORDED = EVALS / "provider_errors.jsonl"

@@ -10,8 +10,8 @@ from langchain_openai import ChatOpenAI
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.config import read_config
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
-from tests.flows import FREE, one_step, play, steps
-from tests.wired import wired
+from tests.kit.flows import FREE, one_step, play, steps
+from tests.kit.wired import wired
 
 BUSY = fault(status=503, headers={"retry-after": "0"})
 

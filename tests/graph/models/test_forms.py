@@ -16,8 +16,8 @@ from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.reading.decisions import EXECUTE, TRIAGE
 from donewhen.testing import ScriptedModel
-from tests.flows import play
-from tests.places import DATA, EVALS
+from tests.kit.flows import play
+from tests.kit.places import DATA, EVALS
 
 SAMPLE = DATA / "model_outputs_sample.jsonl"
 RECORDED = EVALS / "model_outputs.jsonl"

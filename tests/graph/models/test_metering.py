@@ -12,7 +12,7 @@ from donewhen import Executor
 from donewhen.graph.models.metering import Meter, metered
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, criterion, finish_step, reply
-from tests.flows import FREE, one_step, play
+from tests.kit.flows import FREE, one_step, play
 
 USAGE = {"input_tokens": 1000, "output_tokens": 50}
 

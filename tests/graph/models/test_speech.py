@@ -15,8 +15,8 @@ from donewhen.graph.models.reading import read
 from donewhen.graph.models.speech import SpeechStream
 from donewhen.state.reading.decisions import EXECUTE
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
-from tests.flows import one_step, play, steps
-from tests.wired import wired
+from tests.kit.flows import one_step, play, steps
+from tests.kit.wired import wired
 
 
 class Heard:

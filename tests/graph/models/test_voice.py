@@ -10,7 +10,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from donewhen import Agent, Executor, Settings
 from donewhen.graph.models.voice import Voice
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, fault, finish_step, reply, submit_plan
-from tests.wired import wired
+from tests.kit.wired import wired
 
 Json = dict[str, Any]
 GOAL: Json = {"messages": [("user", "look around")]}

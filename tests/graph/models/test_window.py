@@ -8,7 +8,7 @@ from donewhen import Settings
 from donewhen.graph.models.window import compacted, fits, tokens_of
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, answer, call, finish_step
-from tests.flows import one_step, play, requests, say_done
+from tests.kit.flows import one_step, play, requests, say_done
 
 READ: dict[str, Any] = {"read": "read"}
 FREE = {"confirm": "never", "promote_rounds": 90}

@@ -23,7 +23,7 @@ from donewhen.graph.people.pauses import (
 from donewhen.state.people.answers import Answer
 from donewhen.state.people.grammar import AnswerKind
 from donewhen.state.updates import REDUCERS, applied, persisting, together
-from tests.pauses import KINDS, pending
+from tests.kit.pauses import KINDS, pending
 
 PLAN = {"steps": [{"id": "s1", "content": "one"}, {"id": "s2", "content": "two"}], "revision": "abc"}
 CALLS = [{"id": "c1", "name": "write_file", "args": {"path": "a"}}, {"id": "c2", "name": "look", "args": {}}]

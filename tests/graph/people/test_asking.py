@@ -5,9 +5,9 @@ import pytest
 from donewhen import Limits, Settings
 from donewhen.state.people.payloads import call_text, message_text, payload
 from donewhen.testing import answer, ask_user, call, decline, give_up, submit_plan
-from tests.flows import FREE, play, steps
-from tests.pauses import pending
-from tests.runs import Outbox, said, scripted, sending, step
+from tests.kit.flows import FREE, play, steps
+from tests.kit.pauses import pending
+from tests.kit.runs import Outbox, said, scripted, sending, step
 
 TWO = [step("s1", depends_on=[]), step("s2", depends_on=[])]
 

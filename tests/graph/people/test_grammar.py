@@ -6,8 +6,8 @@ import pytest
 
 from donewhen import Agent, Settings
 from donewhen.testing import ScriptedModel, ask_user, call, give_up, submit_plan
-from tests.flows import play, steps
-from tests.runs import Outbox, config, said, scripted, sending, step
+from tests.kit.flows import play, steps
+from tests.kit.runs import Outbox, config, said, scripted, sending, step
 
 ASKED = Settings(confirm="never", on_failure="ask")
 

@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from donewhen import Agent, Limits, Settings, StaleAnswer
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
-from tests.runs import (
+from tests.kit.runs import (
     Outbox,
     calls_and_results,
     config,

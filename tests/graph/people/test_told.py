@@ -8,7 +8,7 @@ import pytest
 from donewhen import Agent, Settings
 from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
-from tests.flows import requests
+from tests.kit.flows import requests
 
 NEXT = Settings(confirm="never", when_busy="next_round")
 

@@ -20,7 +20,7 @@ from donewhen.graph.providers.adapter import Adapter, decision_schema
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
-from tests.wired import wired
+from tests.kit.wired import wired
 
 PROMPT = [SystemMessage("You decide."), HumanMessage("What is 6 times 7?")]
 

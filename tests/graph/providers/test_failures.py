@@ -17,7 +17,7 @@ from donewhen.agent.testing.wire_format import fault
 from donewhen.graph.providers.failures import TRANSIENT, classify, retry_after
 from donewhen.state.errors import ConfigError, ModelError
 from donewhen.testing import WireServer
-from tests.places import EVALS
+from tests.kit.places import EVALS
 
 RECORDED = EVALS / "provider_errors.jsonl"
 REQUEST = httpx2.Request("POST", "https://api.openai.com/v1/chat/completions")

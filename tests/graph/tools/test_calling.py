@@ -32,7 +32,7 @@ from typing_extensions import TypedDict
 from donewhen.graph.models.transcript import bounded
 from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.rendering import rendered
-from tests.places import ROOT
+from tests.kit.places import ROOT
 
 SECRET = "sk-live_4fJ9xQ2mZ8vB1nT6"
 

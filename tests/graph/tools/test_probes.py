@@ -11,7 +11,7 @@ from donewhen import Agent, StorageError
 from donewhen.graph.tools.probing import ask_probe
 from donewhen.state.errors import ToolError
 from donewhen.testing import Crash, crashing
-from tests.runs import Outbox, sending, values
+from tests.kit.runs import Outbox, sending, values
 
 
 class Undecided:

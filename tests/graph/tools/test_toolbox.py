@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ToolError
 from donewhen.state.values import similar
-from tests.places import EVALS
+from tests.kit.places import EVALS
 
 
 def described(name: str, schema: Any, description: str = "", **metadata: Any) -> BaseTool:

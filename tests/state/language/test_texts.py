@@ -12,7 +12,7 @@ from donewhen.state.people.amounts import amount_of
 from donewhen.state.people.answers import Answer, accepted, read_answer
 from donewhen.state.people.payloads import options, payload
 from donewhen.state.proof.outcome import summary
-from tests.pauses import KINDS, PLAN, hitl, pending
+from tests.kit.pauses import KINDS, PLAN, hitl, pending
 
 
 def flat(texts: Any, path: str = "") -> dict[str, str]:

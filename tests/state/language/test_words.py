@@ -9,7 +9,7 @@ import pytest
 from donewhen.state.language.texts import LANGUAGES, shown_options
 from donewhen.state.language.words import _data, word
 from donewhen.state.people.answers import Answer, read_answer
-from tests.pauses import pending
+from tests.kit.pauses import pending
 
 SAID = tomllib.loads(Path(__file__).with_name("utterances.toml").read_text("utf-8"))
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from donewhen.state.people.answers import Answer, Bundle, read_answer
-from tests.pauses import hitl, pending
+from tests.kit.pauses import hitl, pending
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from donewhen.state.people.answers import Answer, draft_of, read_answer
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.text import plan_text
 from donewhen.state.plan.written import visible
-from tests.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
+from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
 
 CHANGED = with_step(1, content="Write the sum to out.txt")
 

@@ -11,7 +11,7 @@ from donewhen.state.language.words import word
 from donewhen.state.people.answers import Answer, Bundle, read_answer
 from donewhen.state.people.payloads import payload, question_text
 from donewhen.state.plan.text import plan_text
-from tests.pauses import KINDS, LIMITS, PLAN, pending
+from tests.kit.pauses import KINDS, LIMITS, PLAN, pending
 
 # --- what is shown
 

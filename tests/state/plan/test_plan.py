@@ -15,7 +15,7 @@ from donewhen.state.plan.plan import ancestors, left_out, needs_of, read_plan, r
 from donewhen.state.plan.progress import settle
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import finish_step, submit_plan
-from tests.flows import play, steps
+from tests.kit.flows import play, steps
 
 WIDE = Rules(tools={"read", "write"}, max_steps=200)
 

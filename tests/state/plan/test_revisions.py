@@ -13,7 +13,7 @@ from donewhen.agent.run import Run
 from donewhen.state.plan.plan import Rules, read_plan
 from donewhen.state.plan.revisions import difference
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
-from tests.runs import Outbox, config, drawn, last_seen, said, step
+from tests.kit.runs import Outbox, config, drawn, last_seen, said, step
 
 RULES = Rules(tools=["look", "send", "write"], executors=["writer"], checks={"look": lambda arguments: []})
 Plan = dict[str, Any]

@@ -14,7 +14,7 @@ from donewhen.graph.tools.paths import path_problem
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import ScriptedModel, finish_step, submit_plan
-from tests.flows import play, steps
+from tests.kit.flows import play, steps
 
 RULES = Rules(
     tools={"read_file", "write_file", "count_rows"},

@@ -17,7 +17,7 @@ from donewhen.state.plan.rules import Rules
 from donewhen.state.plan.schedule import Schedule, occurrences
 from donewhen.state.plan.text import plan_text
 from donewhen.testing import ScriptedModel, ask_user, submit_plan
-from tests.flows import play
+from tests.kit.flows import play
 
 DAILY = {"at": "08:30", "timezone": "Europe/Berlin"}
 TWENTY = {"every_minutes": 20}

@@ -10,7 +10,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.proof.evidence import Seen, ground, to_read_again
 from donewhen.state.proof.journal import observation, outdated_by
 from donewhen.testing import call, finish_step
-from tests.flows import Flow, one_step, play
+from tests.kit.flows import Flow, one_step, play
 
 WRITE = call("write_file", path="in/new.txt", content="new")
 

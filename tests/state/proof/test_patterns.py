@@ -13,7 +13,7 @@ from donewhen import Agent
 from donewhen.state.proof.expect import Expectation
 from donewhen.state.proof.patterns import path_problem, pattern_problem, unfolded
 from donewhen.testing import ScriptedModel, submit_plan
-from tests.runs import step
+from tests.kit.runs import step
 
 ELEMENTS = st.sampled_from(["a", r"\d", r"\(", r"\{", "[(]", "[]a{9}]", "[^]]", r"[\]]", "."])
 

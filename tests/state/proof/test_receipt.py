@@ -19,8 +19,8 @@ from donewhen.state.proof.quotes import occurs
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, finish_task, give_up, submit_plan
-from tests.flows import play, steps
-from tests.runs import Outbox, values
+from tests.kit.flows import play, steps
+from tests.kit.runs import Outbox, values
 
 Json = dict[str, Any]
 SHAPE = TypeAdapter(Receipt)

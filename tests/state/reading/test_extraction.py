@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from donewhen.state.reading.extraction import Extracted, extract, prose
-from tests.places import DATA, EVALS
+from tests.kit.places import DATA, EVALS
 
 SAMPLE = DATA / "model_outputs_sample.jsonl"
 RECORDED = EVALS / "model_outputs.jsonl"

@@ -1,0 +1,268 @@
+"""Remote agents over A2A, against a server process made with the protocol's own SDK."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+
+from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph
+from donewhen.agent.cli.result import Exit
+from donewhen.graph.executors.leg import Leg
+from donewhen.state.settings import Settings
+from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
+from tests.kit.flows import FREE, one_step, play
+from tests.kit.places import ROOT
+from tests.kit.screens.shell import scripted, user_in
+from tests.kit.serving import free_port
+
+PROOF = finish_step("three papers", ("s1.1", "three papers"))
+
+
+class Library:
+    """The server process, and what arrived there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, self.log = free_port(), folder / "messages"
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Ready to answer."""
+        self.log.write_text("")
+        command = [sys.executable, "-m", "tests.kit.a2a_server", str(self.port), str(self.log)]
+        self._process = subprocess.Popen(command, cwd=ROOT)
+        for _ in range(600):
+            try:
+                if httpx.get(f"{self.url}/.well-known/agent-card.json", timeout=1).status_code == 200:
+                    return
+            except httpx.HTTPError:
+                pass
+            assert self._process.poll() is None, "the server ended"
+            time.sleep(0.05)
+        raise AssertionError("the server does not answer")
+
+    def stop(self) -> None:
+        """End it, and only it."""
+        if self._process:
+            self._process.terminate()
+            self._process.wait(10)
+
+    @property
+    def messages(self) -> list[str]:
+        """Ids of the messages that arrived since the last look."""
+        found = self.log.read_text().split()
+        self.log.write_text("")
+        return found
+
+    def executor(self, **more: Any) -> Executor:
+        """The librarian."""
+        return Executor(remote=RemoteAgent(self.url, poll=0.05), **more)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    made = Library(tmp_path_factory.mktemp("library"))
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def _fresh(library: Library) -> None:
+    library.log.write_text("")
+
+
+async def test_a_step_is_worked_on_elsewhere(library: Library) -> None:
+    """M5, X17: by its address alone; the planner reads its card, which opens no tag, people hear it work, and the
+    next step builds on it."""
+    plan = [{"content": "find", "executor": "lib"}, {"content": "find more", "executor": "lib"}]
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan(plan)],
+            "execute": {"s1": [PROOF], "s2": [finish_step("more", ("s2.1", "request 2"))]},
+            "deliver": lambda *_: "Done.",
+        }
+    )
+    flow = await play(model, executors={"lib": f"a2a:{library.url}"})
+    assert flow.status == "completed"
+    prompt = model.requests[0].messages[1].text
+    assert "- lib: Librarian: Finds papers. Skills: find: finds papers by ‹field›." in prompt
+    assert [entry["text"] for entry in flow.journal if entry["tool"] == "lib"] == [
+        "three papers, request 1",
+        "three papers, request 2",
+    ]
+    assert "Looking at the shelves.\n" in [event["text"] for event in flow.told("speech")]
+    assert len(set(library.messages)) == 2
+    assert flow.run.receipt["steps"][0]["transcript"][0]["text"] == "Looking at the shelves."
+
+
+async def test_what_it_needs_to_know_is_asked_in_the_run(library: Library) -> None:
+    """M5, X16: input-required is a question; the answer goes on with the same task."""
+    model = one_step([finish_step("three papers on physics", ("s1.2", "physics"))], executor="lib")
+    flow = await play(model, executors={"lib": library.executor()}, goal="ask first", answers=["physics"])
+    assert flow.status == "completed"
+    assert [(pause["kind"], pause["question"]) for pause in flow.pauses] == [("question", "Which field?")]
+    assert flow.journal[1]["text"] == "three papers on physics"
+    assert len(library.messages) == 2
+
+
+@pytest.mark.parametrize(
+    ("goal", "said"),
+    [
+        ("secret things", "requires authentication: the archive is locked"),
+        ("fail please", "ended the task as failed: the library burnt down"),
+        ("refuse this", "ended the task as rejected: not my field"),
+    ],
+)
+async def test_failure_is_failure(library: Library, goal: str, said: str) -> None:
+    """X09, M5: said plainly, never also completed: proven by a model, and handed on by passthrough."""
+    model = one_step([PROOF, give_up("it failed")], executor="lib", deliver=[])
+    flow = await play(
+        model, executors={"lib": library.executor()}, goal=goal, settings={**FREE, "on_failure": "deliver"}
+    )
+    assert flow.status == "failed"
+    assert (flow.journal[0]["ok"], said in flow.journal[0]["text"]) == (False, True)
+    whole = await play(
+        ScriptedModel([]),
+        executors={"lib": library.executor(passthrough=True)},
+        goal=goal,
+        settings={**FREE, "executor": "lib"},
+    )
+    assert whole.status == "failed"
+    assert said in whole.run.answer
+
+
+async def test_passthrough_needs_no_model(library: Library) -> None:
+    """P16: the goal goes there, its answer comes back, a slow one is waited for."""
+    flow = await play(
+        ScriptedModel([]),
+        executors={"lib": library.executor(passthrough=True)},
+        goal="slowly find papers",
+        settings={**FREE, "executor": "lib"},
+    )
+    assert flow.status == "completed"
+    assert flow.run.answer == "three papers, request 1"
+
+
+class Breaks(InMemoryStore):
+    """A store that fails once, at the first write that `broken` is true of."""
+
+    def __init__(self, broken: Any) -> None:
+        super().__init__()
+        self.broken = broken
+
+    async def aput(self, namespace: tuple[str, ...], key: str, value: Any, *args: Any, **more: Any) -> None:
+        if self.broken and self.broken(namespace, value):
+            self.broken = None
+            raise OSError("disk full")
+        await super().aput(namespace, key, value, *args, **more)
+
+
+CRASHES = {
+    "the task is known": lambda namespace, value: value.get("state") == "done",
+    "only the message is known": lambda namespace, value: namespace[1] == "remote" and value["answered"],
+    "nothing was sent": lambda namespace, value: namespace[1] == "remote",
+}
+
+
+@pytest.mark.parametrize("when", CRASHES)
+@pytest.mark.parametrize("goal", ["find papers", "ask first"])
+async def test_after_a_crash_it_is_found_again(library: Library, when: str, goal: str) -> None:
+    """M5, R03: by the task's id, or by the message's; it arrives once, whatever was written down when it broke off."""
+    model = one_step([PROOF], executor="lib")
+    store = Breaks(CRASHES[when])
+    compiled: Any = build_graph(model, executors={"lib": library.executor()}).compile(
+        checkpointer=InMemorySaver(), store=store
+    )
+    config: Any = {"configurable": {"thread_id": when + goal}}
+    how: Any = {"context": Settings(confirm="never", verification="claimed"), "durability": "sync"}
+    with pytest.raises(OSError, match="disk full"):
+        await compiled.ainvoke({"messages": [("user", goal)]}, config, **how)
+    result = await compiled.ainvoke(None, config, **how)
+    if goal == "ask first":
+        assert result["__interrupt__"][0].value["question"] == "Which field?"
+        from langgraph.types import Command
+
+        store.broken = CRASHES[when]
+        with pytest.raises(OSError, match="disk full"):
+            await compiled.ainvoke(Command(resume="physics"), config, **how)
+        result = await compiled.ainvoke(None, config, **how)
+    found = library.messages
+    assert len(found) == len(set(found)) == (2 if goal == "ask first" else 1)
+    values = (await compiled.aget_state(config)).values
+    assert "three papers" in values["journal"][-2]["text"]
+    assert result["outcome"]["status"] in ("completed", "failed")
+
+
+async def test_a_lost_task_is_not_sent_again(library: Library, tmp_path: Path) -> None:
+    """M5: a server that forgot the task it had taken is told about; nobody knows what it did."""
+    other = Library(tmp_path)
+    other.start()
+    agent, leg = RemoteAgent(other.url), Leg("find", "k", "k", "lib", "t", "", store=InMemoryStore(), tell=str)
+    assert (await agent.work(leg)).output == "three papers, request 1"
+    other.stop()
+    other.start()
+    report = await agent.work(leg)
+    assert "TaskNotFound" in report.failed
+    assert other.messages == []
+    other.stop()
+
+
+async def test_cards_are_remembered_and_fetched_anew(tmp_path: Path) -> None:
+    """M5: one request while it is fresh; the old one while it cannot be reached; None, and hidden, before the first."""
+    library = Library(tmp_path)
+    agent = RemoteAgent(library.url, refresh=0)
+    hidden = one_step([finish_step("done", "s1.result")], tools=[])
+    await play(hidden, executors={"lib": Executor("finds papers", remote=agent)})
+    assert "executors" not in hidden.requests[0].messages[1].text
+    library.start()
+    first = await agent.card()
+    assert first is not None
+    assert first.skills == ("find: finds papers by ‹field›",)
+    library.stop()
+    assert await agent.card() == first
+    assert "could not be reached" in (await agent.work(Leg("x", "k", "k", "lib", "t", ""))).failed
+
+
+async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path: Path) -> None:
+    """M5, S1: a 401 says what to give; with it, it works; a card that names another host gets no credentials."""
+    locked = library.log.with_suffix(".locked")
+    locked.touch()
+    try:
+        leg = Leg("find", "k", "k", "lib", "t2", "", tell=str)
+        refused = await RemoteAgent(library.url).work(leg)
+        assert "requires authentication" in refused.failed
+        assert "headers=" in refused.failed
+        known = RemoteAgent(library.url, headers={"Authorization": "Bearer key"})
+        assert (await known.work(leg)).output == "three papers, request 1"
+        assert "key" not in repr(known)
+    finally:
+        locked.unlink()
+    elsewhere = RemoteAgent(library.url.replace("127.0.0.1", "localhost"), headers={"Authorization": "Bearer key"})
+    assert "names another host" in (await elsewhere.work(leg)).failed
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(ConfigError, match="no address of an A2A agent"):
+        Agent(ScriptedModel([]), storage="memory:", executors={"far": "somewhere"})
+
+
+def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
+    """M5: by DONEWHEN_EXECUTORS; what it asks is asked at the terminal's next command, and answered there."""
+    shell = user_in(tmp_path)
+    plan = submit_plan([{"content": "ask it", "executor": "lib", "done_when": ["papers are found"]}])
+    proof = finish_step("three papers on physics", ("s1.2", "physics"))
+    with scripted(shell, triage=[plan], execute=[proof]):
+        named = {"DONEWHEN_EXECUTORS": f"lib=a2a:{library.url}"}
+        asked = shell.run("--confirm", "never", **named)
+        assert asked.exit_code == Exit.WAITING
+        assert "Which field?" in asked.stderr
+        done = shell("resume", "--answer", "physics", **named)
+    assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")

@@ -1,0 +1,279 @@
+"""Resuming: by whom it may concern, once, from anywhere, later; over every storage."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.types import Command
+
+from donewhen import Agent, Limits, Settings, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage, open_storage
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from tests.kit.places import ROOT
+from tests.kit.runs import Outbox, config, last_seen, one_step, said, scripted, sending, step
+from tests.kit.storage.cases import fresh_url, key_of
+
+STORAGES = ["memory", "sqlite", "postgres", "sqlite-sealed"]
+HI = call("send", to="ann", text="hi")
+
+
+@pytest.fixture(params=STORAGES)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return open_storage(fresh_url(request.param, tmp_path), key=key_of(request.param))
+
+
+async def unchanged(agent: Agent, run: Run, answer: Any, error: type[Exception] = StaleAnswer) -> None:
+    """Assert that the answer is refused and that not one checkpoint is written."""
+    before = await agent.graph.aget_state(config(run.thread_id))
+    with pytest.raises(error):
+        await agent.resume(run.thread_id, answer)
+    assert (await agent.graph.aget_state(config(run.thread_id))).config == before.config
+
+
+async def test_an_unknown_thread_starts_nothing(storage: Storage) -> None:
+    """C04: resuming a thread that never ran is an error and leaves no trace; LangGraph alone would start it."""
+    agent = Agent(ScriptedModel(), storage=storage)
+    for answer in ("approve", {"s1.q1": "x"}, {"0" * 32: "x"}):
+        with pytest.raises(UnknownThread):
+            await agent.resume("nobody", answer)
+        with pytest.raises(UnknownThread):
+            await agent.graph.ainvoke(Command(resume=answer), config("nobody"))
+    for read in (agent.resume, agent.get, agent.receipt, agent.info):
+        with pytest.raises(UnknownThread):
+            await read("nobody")
+    assert await agent.threads() == []
+
+
+async def test_answering_twice_is_harmless(storage: Storage) -> None:
+    """C06, C04: the second delivery of an answer is reported and changes nothing, before the end and after it."""
+    outbox, model = Outbox(), sending(HI)
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    first = await agent.start("do it")
+    id = first.pending[0]["id"]
+    second = await agent.resume(first.thread_id, {id: "approve"})
+    assert second.pending[0]["kind"] == "tool"
+    await unchanged(agent, second, {id: "approve"})
+    await unchanged(agent, second, {first.pending[0]["interrupt_id"]: "approve"})
+    with pytest.raises(StaleAnswer):  # bound to what was shown, an answer without an id is as strict
+        await agent.resume(first, "approve")
+    with pytest.raises(StaleAnswer):
+        await agent.graph.ainvoke(
+            Command(resume={first.pending[0]["interrupt_id"]: "approve"}), config(first.thread_id)
+        )
+    assert outbox.sent == []
+    ended = await agent.resume(second, "approve")
+    assert (ended.status, len(outbox.sent)) == ("completed", 1)
+    for late in ("approve", {second.pending[0]["id"]: "approve"}, {"foo": 1}, None):
+        await unchanged(agent, ended, late)
+    with pytest.raises(StaleAnswer):
+        await agent.graph.ainvoke(Command(resume="approve"), config(first.thread_id))
+    assert await agent.resume(first.thread_id) == ended
+    model.assert_exhausted()
+
+
+async def test_one_of_many_works(storage: Storage) -> None:
+    """R04: eight workers resume one thread at once; one works, the others get a typed refusal, nothing runs twice."""
+    outbox, model = Outbox(), sending(HI, tools=["send"])
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    run = await agent.start("do it")
+    crowd = [Agent(model, [outbox.tool()], storage=storage) for _ in range(8)]
+    answers = [each.resume(run.thread_id, {run.pending[0]["id"]: "approve"}) for each in crowd]
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    assert [result.status for result in results if isinstance(result, Run)] == ["completed"]
+    assert all(isinstance(result, Run | ThreadBusy | StaleAnswer) for result in results)
+    assert len(outbox.sent) == 1
+    model.assert_exhausted()
+
+
+async def test_one_of_many_works_with_the_graphs_own_verbs(storage: Storage) -> None:
+    """R04: LangGraph's verbs take the same turns: a plain answer, a crash to go on from, a change by hand."""
+    outbox, model = Outbox(), sending(HI, tools=["send"])
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    await agent.graph.ainvoke({"messages": "do it"}, config("t"))
+    resumed = [agent.graph.ainvoke(Command(resume="approve"), config("t")) for _ in range(4)]
+    results = await asyncio.gather(*resumed, return_exceptions=True)
+    assert sum(isinstance(result, dict) for result in results) == 1
+    assert all(isinstance(result, dict | ThreadBusy | StaleAnswer) for result in results)
+    assert len(outbox.sent) == 1
+    model.assert_exhausted()
+
+
+async def test_who_is_busy_says_so(storage: Storage) -> None:
+    """R04: while a run works, nobody resumes, restarts, changes or deletes it; reading is free."""
+    reached, go = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[Any], tools: list[Any]) -> Any:
+        reached.set()
+        await go.wait()
+        return said("s1")
+
+    model = scripted(submit_plan([step("s1")]), {"s1": [slow]})
+    agent = Agent(model, storage=storage, settings={"confirm": "never"})
+    working = asyncio.create_task(agent.start("do it", thread_id="t"))
+    await reached.wait()
+    other = Agent(model, storage=storage)
+    for attempt in (
+        other.resume("t"),
+        other.resume("t", "yes"),
+        other.start("again", thread_id="t", restart=True),
+        other.graph.aupdate_state(config("t"), {"feedback": "x"}),
+        other.delete("t"),
+    ):
+        with pytest.raises(ThreadBusy):
+            await attempt
+    assert (await other.get("t")).status == "running"
+    assert (await other.info("t")).status == "running"
+    go.set()
+    assert (await working).status == "completed"
+    assert (await other.info("t")).status == "completed"
+
+
+@pytest.mark.parametrize("where", ["model", "tool"])
+async def test_a_cancelled_run_goes_on(storage: Storage, where: str) -> None:
+    """C06, R02: what was done stays done; resuming goes on where it was cut off, and counts on."""
+    reached = asyncio.Event()
+    hang = [where]
+
+    async def perhaps_hang(place: str) -> None:
+        if hang == [place]:
+            hang.clear()
+            reached.set()
+            await asyncio.Event().wait()
+
+    async def decide(messages: list[Any], tools: list[Any]) -> Any:
+        await perhaps_hang("model")
+        return call("look") if len(messages) < 4 else finish_step("seen", evidence=last_seen(messages))
+
+    async def look() -> str:
+        """Look around."""
+        await perhaps_hang("tool")
+        return "all is well"
+
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([step("s1"), step("s2")])],
+            "execute": {"s1": [said("s1")], "s2": decide},
+            "deliver": lambda *_: "Done.",
+        }
+    )
+    agent = Agent(model, [look], storage=storage, settings={"confirm": "never"}, effects={"look": "read"})
+    working = asyncio.create_task(agent.start("do it", thread_id="t"))
+    await reached.wait()
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    cut = await agent.get("t")
+    assert (cut.status, cut.steps["s1"]["status"]) == ("running", "done")
+    with pytest.raises(StaleAnswer):
+        await agent.resume("t", "yes")
+    with pytest.raises(ThreadWaiting, match="not finished"):
+        await agent.start("something else", thread_id="t")
+    run = await Agent(model, [look], storage=storage, effects={"look": "read"}).resume("t")
+    assert run.status == "completed"
+    assert [r.step for r in model.requests if r.role == "execute"].count("s1") == 1
+    assert run.spent["rounds"] == 3
+
+
+async def test_a_drained_run_goes_on(storage: Storage) -> None:
+    """C06: drain stops at a clean point: the call under way is recorded, the next one is not made."""
+    outbox = Outbox()
+    model = sending(HI, call("send", to="bob", text="hi"), tools=["send"])
+    agent = Agent(model, [outbox.tool()], storage=storage, settings={"confirm": "never"})
+    events = []
+    async for event in agent.stream("do it", thread_id="t"):
+        events.append(event["type"])
+        if event["type"] == "observation":
+            agent.drain()
+    assert events[-1] == "outcome"
+    assert (await agent.get("t")).status == "running"
+    assert len(outbox.sent) == 1
+    run = await agent.resume("t")
+    assert (run.status, [sent["to"] for sent in outbox.sent]) == ("completed", ["ann", "bob"])
+    model.assert_exhausted()
+
+
+async def test_a_new_goal_does_not_lose_an_open_question(storage: Storage) -> None:
+    """C08: ThreadWaiting names what is pending; `restart` puts it away, and late answers to it are stale."""
+    plans = [submit_plan([step("s1")]), submit_plan([step("s1", "other work")])]
+    model = scripted(plans, {"s1": [said("s1")]})
+    agent = Agent(model, storage=storage)
+    first = await agent.start("do it", thread_id="t")
+    with pytest.raises(ThreadWaiting, match="Approve") as caught:
+        await agent.start("do something else", thread_id="t")
+    assert caught.value.pending == [first.pending[0]["id"]]
+    second = await agent.start("do something else", thread_id="t", restart=True)
+    assert (second.goal, second.status) == ("do something else", "waiting")
+    assert second.pending[0]["plan"]["steps"][0]["content"] == "other work"
+    await unchanged(agent, second, {first.pending[0]["id"]: "approve"})
+    assert (await agent.resume("t", "approve")).status == "completed"
+    model.assert_exhausted()
+
+
+RESUMER = """
+import asyncio, sys
+from donewhen import Agent
+from tests.kit.runs import one_step
+
+async def main():
+    agent = Agent(one_step(), storage=sys.argv[1])
+    run = await agent.resume(sys.argv[2], {sys.argv[3]: "approve"})
+    print(run.status, run.answer)
+
+asyncio.run(main())
+"""
+
+
+async def test_another_process_resumes(tmp_path: Path) -> None:
+    """C06: after a restart, with nothing but the storage and the thread's id."""
+    storage = fresh_url("sqlite", tmp_path)
+    run = await Agent(one_step(), storage=storage).start("do it")
+    command = [sys.executable, "-c", RESUMER, storage, run.thread_id, run.pending[0]["id"]]
+    ended = await asyncio.to_thread(
+        subprocess.run, command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert ended.stdout == "completed done\n", ended.stderr
+    assert (await Agent(ScriptedModel(), storage=storage).get(run.thread_id)).status == "completed"
+
+
+async def test_days_later_with_other_settings(storage: Storage) -> None:
+    """C06: an agent made today answers what one made then asked, and the run keeps the settings of its start."""
+    model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1")]})
+    run = await Agent(model, storage=storage, settings=Settings(confirm="never")).start("do it")
+    ended = await Agent(model, storage=storage, settings=Settings(limits=Limits(rounds=1))).resume(run, "this")
+    assert ended.status == "completed"
+
+
+async def test_a_second_delivery_of_a_plain_answer_approves_nothing_else(storage: Storage) -> None:
+    """W4, U4, C06: whoever delivers it, with whichever agent; given with the run, or an id, the same word is clear."""
+    outbox = Outbox()
+    model = sending(HI)
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    first = await agent.start("do it", thread_id="t")
+    second = await agent.resume("t", "approve")
+    assert second.pending[0]["kind"] == "tool"
+    for late in ("approve", " Approve"):
+        await unchanged(agent, first, late)
+        await unchanged(Agent(model, [outbox.tool()], storage=storage), first, late)
+        with pytest.raises(StaleAnswer, match="second delivery"):
+            await agent.resume("t", late)
+        with pytest.raises(StaleAnswer, match="second delivery"):
+            await agent.graph.ainvoke(Command(resume=late), config("t"))
+    assert outbox.sent == []
+    assert (await agent.resume(second.thread_id, "approve")).status == "completed"
+    assert len(outbox.sent) == 1
+    model.assert_exhausted()
+
+
+async def test_the_id_of_a_run_remembers_what_it_asked(storage: Storage) -> None:
+    """W4: whoever answers in a loop, each time with the run just given, is never taken for a second delivery."""
+    model, outbox = sending(HI, call("send", to="bob", text="hi")), Outbox()
+    agent = Agent(model, [outbox.tool()], storage=storage)
+    run = await agent.start("do it")
+    while run.status == "waiting":
+        run = await agent.resume(run.thread_id, "approve")
+    assert (run.status, len(outbox.sent)) == ("completed", 2)

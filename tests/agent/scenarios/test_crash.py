@@ -1,0 +1,87 @@
+"""Killed anywhere, a run goes on as if nothing had happened: a sample of the points that the benchmark tries all."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
+from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
+from tests.kit.storage.cases import DATABASES, fresh_url
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(["benchmarks.scenario", *PRELOAD]) as server:
+        yield server
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where there is such a place: processes are killed here, not machines, so nothing waits for a disk."""
+    path = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    yield path
+    shutil.rmtree(path)
+
+
+def _storage(kind: str, folder: Path) -> str:
+    """A server's database is shared by all runs, a file is one run's own."""
+    return "" if kind == "sqlite" else fresh_url(kind, folder) + "&options=-csynchronous_commit%3Doff"
+
+
+def _assert_unharmed(figures: Figures) -> None:
+    assert figures.problems == ()
+    assert figures.silent == 0
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_killed_around_a_tool_or_a_model_call(kind: str, server: ForkServer, folder: Path) -> None:
+    """F1, F2, R02, R03, X15: before, inside and after tools of every kind, and while a model is asked.
+
+    A person is asked about the writes that neither a key nor a probe decides, and about nothing else.
+    """
+    only = [*TOOLS, "model"]
+    points = range(3, 41, 4 if kind == "sqlite" else 7)
+    figures = killed(folder, _storage(kind, folder), points=points, only=only, servers=[server])
+    _assert_unharmed(figures)
+    assert figures.trials == figures.deaths == len(points)
+    assert figures.asked > 0
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+def test_killed_around_a_storage_operation(kind: str, server: ForkServer, folder: Path) -> None:
+    """F1, R02, R05: before and after checkpoints, writes and store entries; nothing is lost, nobody asked twice."""
+    points = range(7, 270, 33 if kind == "sqlite" else 66)
+    figures = killed(folder, _storage(kind, folder), points=points, only=OPERATIONS, servers=[server])
+    _assert_unharmed(figures)
+
+
+def test_killed_again_while_it_recovers(server: ForkServer, folder: Path) -> None:
+    """F1, R03: what a person said of the first attempt is not taken for the second one."""
+    figures = killed(
+        folder,
+        points=[(1, 2), (1, 1, 2), (2, 2), (3, 3)],
+        only=["send.before", "send.inside", "send.after"],
+        servers=[server],
+    )
+    assert figures.problems == ()
+    assert figures.asked == 7
+    _assert_unharmed(killed(folder / "drawn", points=in_a_row(2, 3), servers=[server]))
+
+
+def test_killed_in_a_back_off(server: ForkServer, folder: Path) -> None:
+    """F2, R01: a model that fails for the moment is asked again by the next process."""
+    figures = killed(folder, points=[1], only=["back-off"], flaky="s3", servers=[server])
+    assert figures.problems == ()
+    assert figures.deaths == 1
+
+
+def test_an_operation_that_fails(server: ForkServer, folder: Path) -> None:
+    """F5, R02: a checkpoint, write or store entry that fails is a StorageError; with a healthy storage it goes on."""
+    figures = killed(folder, points=range(5, 270, 52), only=OPERATIONS, mode="raise", servers=[server])
+    _assert_unharmed(figures)
+    assert figures.deaths == figures.trials

@@ -1,0 +1,72 @@
+"""Many workers, many answers: one works, the others are refused in words, and nothing happens twice."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.answers import misuses
+from benchmarks.frozen import freeze
+from benchmarks.workers import MOMENTS, PRELOAD, race, undisturbed
+from donewhen.agent.testing.everywhere import ForkServer
+from tests.kit.storage.cases import DATABASES, fresh_url
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    with ForkServer(PRELOAD) as server:
+        yield server
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """In memory where there is such a place: processes are killed here, not machines, so nothing waits for a disk."""
+    path = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(params=DATABASES)
+def storage(request: pytest.FixtureRequest, folder: Path) -> str:
+    return "" if request.param == "sqlite" else fresh_url("postgres", folder) + "&options=-csynchronous_commit%3Doff"
+
+
+async def test_answers_that_come_twice_late_or_to_nobody_change_nothing(folder: Path, storage: str) -> None:
+    """F3, C04, C06: at a pause of every kind and after the end; each is refused with a typed error."""
+    found = await misuses(folder, storage)
+    assert len(found) > 50
+    assert {one.pause for one in found} == {"plan", "question", "effect", "tool", "end"}
+    assert [one for one in found if one.changed or not one.refused] == []
+
+
+def test_of_eight_workers_on_one_thread_one_works(server: ForkServer, folder: Path, storage: str) -> None:
+    """F4, R04: all give the same answer at once, and all go on with what a dead worker left in a write."""
+    like = undisturbed(server, folder / "like", storage)
+    for moment, workers in ((MOMENTS[1], 8), (MOMENTS[3], 8), (MOMENTS[2], 2)):
+        found = race(server, folder / moment.replace(" ", "-"), moment, workers, like, storage)
+        assert found.problems == ()
+        assert found.worked == 1
+        assert set(found.ends) <= {"waiting", "ThreadBusy", "StaleAnswer"}
+
+
+@pytest.mark.parametrize("boundary", ["charge.inside", "put_writes.done"])
+def test_a_frozen_worker_keeps_its_thread(server: ForkServer, folder: Path, storage: str, boundary: str) -> None:
+    """F4, R04: no lease runs out under it; thawed, it goes on, and nothing happened twice."""
+    like = undisturbed(server, folder / "like", storage)
+    found = freeze(server, folder / "frozen", boundary, like, storage)
+    assert (found.second, found.thawed, found.problems) == ("ThreadBusy", "completed", ())
+
+
+@pytest.mark.parametrize("boundary", ["charge.before", "store.done"])
+def test_a_frozen_worker_that_lost_its_connection_writes_no_more(
+    server: ForkServer, folder: Path, boundary: str
+) -> None:
+    """F4: another worker brings the thread to its end, the thawed one is told; a tool's key keeps it to one effect."""
+    storage = fresh_url("postgres", folder)
+    like = undisturbed(server, folder / "like", storage)
+    found = freeze(server, folder / "frozen", boundary, like, storage, cut=True)
+    assert (found.second, found.thawed, found.problems) == ("completed", "StorageError", ())

@@ -1,0 +1,309 @@
+"""LangGraph's own server with our graph, driven over HTTP by `langgraph-sdk`, as Studio and chat clients drive it."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from langgraph.store.memory import InMemoryStore
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.errors import APIStatusError
+
+from donewhen import RemoteAgent
+from donewhen.graph.executors.leg import Leg
+from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
+from tests.kit.flows import one_step, play
+from tests.kit.serving import as_user, started, stopped
+
+PLAN = submit_plan(
+    [
+        {"content": "list the files", "done_when": ["the files are known"], "tools": ["list_files"]},
+        {"content": "ask for the colour", "done_when": ["the colour is known"], "tools": []},
+    ],
+    title="Look around",
+    speak="I will look at what there is, and ask you for the colour.",
+)
+
+
+def script(messages: list[Any], tools: list[Any]) -> Any:
+    """One brain for all requests of this file: decides by role, step and what it has seen so far."""
+    role, text = messages[0].text.split("\n")[0], messages[-1].text
+    if role.startswith("You are the triage"):
+        return answer("Hello to you.") if "hello" in messages[1].text else PLAN
+    if role.startswith("You write the answer"):
+        return "There is one file, and the colour is green."
+    step = messages[1].text.rsplit('<step id="', 1)[1].split('"')[0]  # a goal may hold the brief of another run
+    if step == "s1":
+        return finish_step("a.txt", evidence=("s1.1", "a.txt")) if "[s1.1]" in text else call("list_files")
+    return (
+        finish_step("green", evidence=("s2.1", "green"))
+        if "[s2.1]" in text
+        else ask_user("Which colour?", ["red", "green"])
+    )
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with WireServer(ScriptedModel(script)) as wire:
+        process, url = started(tmp_path_factory.mktemp("server"), wire.base_url)
+        yield url
+        stopped(process)
+
+
+@pytest.fixture
+async def client(server: str) -> AsyncIterator[LangGraphClient]:
+    async with get_client(url=server) as connected:
+        yield connected
+
+
+async def test_the_graph_is_drawn_with_every_edge(client: LangGraphClient) -> None:
+    """P19: Studio draws both phases, the rounds of a step, and every way between the nodes."""
+    drawn = await client.assistants.get_graph("agent", xray=True)
+    edges = {(edge["source"], edge["target"]) for edge in drawn["edges"]}
+    assert {
+        ("__start__", "receive"),
+        ("__start__", "confirm"),
+        ("__start__", "ask_user"),
+        ("confirm", "advance"),
+        ("ask_user", "advance"),
+        ("advance", "ask_user"),
+        ("advance", "deliver"),
+        ("plan:triage", "plan:draft"),
+        ("execute:decide", "execute:act"),
+        ("execute:act", "execute:decide"),
+        ("execute:decide", "execute:goal_check"),
+        ("deliver", "__end__"),
+    } <= edges
+
+
+async def test_schemas_are_what_clients_need(client: LangGraphClient) -> None:
+    """The input is `messages` alone, and the settings form has its descriptions."""
+    assistant = (await client.assistants.search(graph_id="agent"))[0]
+    schemas = await client.assistants.get_schemas(assistant["assistant_id"])
+    assert set(schemas["input_schema"]["properties"]) == {"messages"}
+    assert {"messages", "todos", "files", "plan", "outcome"} == set(schemas["output_schema"]["properties"])
+    settings = schemas["context_schema"]["properties"]
+    assert settings["confirm"]["enum"] == ["always", "writes", "complex", "never"]
+    assert "description" in settings["verification"]
+
+
+async def test_a_thread_is_edited_asked_answered_and_completed(client: LangGraphClient) -> None:
+    """C01, C02, C06, X16, D01: confirm, edit, question and answer over the server's API."""
+    thread = await client.threads.create()
+    id = thread["thread_id"]
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "look around"}]})
+    state = await client.threads.get_state(id)
+    pause = state["interrupts"][0]["value"]
+    assert pause["action_requests"][0]["name"] == "confirm_plan"
+    last = state["values"]["messages"][-1]
+    assert last["type"] == "ai"
+    assert last["content"]
+    assert last["tool_calls"][0]["name"] == "confirm_plan"
+    plan = pause["plan"]
+    plan["steps"][0]["content"] = "list all files"
+    edited = {
+        "decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": json.dumps(plan)}}}]
+    }
+    await client.runs.wait(id, "agent", command={"resume": edited})
+    state = await client.threads.get_state(id)
+    assert state["values"]["plan"]["steps"][0]["content"] == "list all files"
+    assert state["values"]["todos"][0] == {"id": "s1", "content": "list all files", "status": "completed"}
+    asked = state["interrupts"][0]["value"]["action_requests"][0]["args"]
+    assert asked == {"question": "Which colour?\n\n1. red\n2. green", "answer": ""}
+    await client.runs.wait(id, "agent", command={"resume": {"decisions": [{"type": "respond", "message": "green"}]}})
+    values = (await client.threads.get_state(id))["values"]
+    assert values["outcome"]["status"] == "completed"
+    assert values["messages"][-1]["content"] == "There is one file, and the colour is green."
+
+
+async def test_a_typed_reply_answers_the_pause(client: LangGraphClient) -> None:
+    """C08: what is typed into a chat box while a plan waits is the answer, not a new request."""
+    id = (await client.threads.create())["thread_id"]
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "look around"}]})
+    typed = [{"role": "user", "content": [{"type": "text", "text": "yes"}]}]
+    await client.runs.wait(id, "agent", input={"messages": typed})
+    state = await client.threads.get_state(id)
+    assert state["interrupts"][0]["value"]["kind"] == "question"
+    await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "2"}]})
+    assert (await client.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
+
+
+async def test_speech_streams_to_stock_clients(client: LangGraphClient) -> None:
+    """U1, S02, S05: through a whole conversation, `messages-tuple` gives what stays, in pieces, and nothing else.
+
+    The pieces join by id to the messages of the thread's state; `custom` tells the same texts.
+    """
+    id = (await client.threads.create())["thread_id"]
+    for given in (
+        {"input": {"messages": [{"role": "user", "content": "look around"}]}},
+        {"command": {"resume": "approve"}},
+        {"command": {"resume": "green"}},
+    ):
+        texts: dict[str, str] = {}
+        pieces: dict[str, int] = {}
+        spoken: dict[str, str] = {}
+        modes: Any = ["messages-tuple", "custom", "values"]
+        async for part in client.runs.stream(id, "agent", stream_mode=modes, stream_subgraphs=True, **given):  # type: ignore[arg-type]
+            if part.event.startswith("messages"):
+                message = part.data[0]
+                texts[message["id"]] = texts.get(message["id"], "") + message["content"]
+                pieces[message["id"]] = pieces.get(message["id"], 0) + 1
+            elif part.event.startswith("custom") and part.data["type"] == "speech":
+                spoken[part.data["id"]] = spoken.get(part.data["id"], "") + part.data["text"]
+        kept = {m["id"]: m["content"] for m in (await client.threads.get_state(id))["values"]["messages"]}
+        assert texts == {each: kept.get(each) for each in texts}
+        assert all(text.startswith(spoken[each].strip()) for each, text in texts.items() if each in spoken)
+        assert max(pieces.values()) > 3
+        assert "tool_output" not in str(texts)
+        assert "Accepted" not in str(texts)
+    streamed = [each for each, text in texts.items() if text == "There is one file, and the colour is green."]
+    assert [pieces[each] > 3 for each in streamed] == [True]
+
+
+async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, client: LangGraphClient) -> None:
+    """M5, U10: over the server's A2A endpoint: its plan and its question are asked there, its answer comes back; the
+    same leg again finds what came of it."""
+    assistant = (await client.assistants.search(graph_id="agent"))[0]["assistant_id"]
+    address = f"a2a:{server}/a2a/{assistant}"
+    model = one_step([finish_step("The colour is green.", ("s1.3", "green"))], executor="far")
+    flow = await play(model, executors={"far": address}, goal="look around", answers=["approve", "2"])
+    assert flow.status == "completed"
+    assert "Look around" in flow.pauses[0]["question"]
+    assert "Which colour?" in flow.pauses[1]["question"]
+    assert flow.journal[2]["text"] == "There is one file, and the colour is green."
+    assert "- far: agent: Plans a goal" in model.requests[0].messages[1].text
+    remote, store = RemoteAgent(address, poll=0.1), InMemoryStore()
+    leg = Leg("hello", "k1", "k1", "far", "t", "", store=store, tell=str)
+    first = await remote.work(leg)
+    assert first.output == "Hello to you."
+    for forgotten in (False, True):  # and where the crash came before the task's id was known
+        if forgotten:
+            await store.aput(("donewhen", "remote", "t"), "k1", {"task": "", "answered": False})
+        assert (await remote.work(leg)).output == "Hello to you."
+    thread = max(await client.threads.search(), key=lambda each: each["created_at"])
+    said = [message["type"] for message in thread["values"]["messages"]]
+    assert said == ["human", "ai"]
+
+
+HELLO = {"messages": [{"role": "user", "content": "hello"}]}
+LOOK = {"messages": [{"role": "user", "content": "look around"}]}
+LOOSE = {"confirm": "never", "approvals": "never", "limits": {"rounds": 9999}, "models": {"plan": "openai:dear"}}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A server of two users, whose operator pins settings; and the folder it works in."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "settings.json").write_text(json.dumps({"limits": {"rounds": 7}, "verification": "grounded"}))
+    users = {"DONEWHEN_TOKENS": "ann:token-of-ann,bob:token-of-bob", "DONEWHEN_SETTINGS": str(folder / "settings.json")}
+    with WireServer(ScriptedModel(script)) as wire:
+        process, url = started(folder, wire.base_url, **users)
+        yield url, folder / "work"
+        stopped(process)
+
+
+async def test_every_route_wants_a_token(shared: tuple[str, Path]) -> None:
+    """S1: without a token, with a wrong scheme, or as Studio, no route but health and schema is answered."""
+    url, _ = shared
+    id = str(UUID(int=0))
+    async with httpx.AsyncClient(base_url=url) as stranger:
+        paths = (await stranger.get("/openapi.json")).json()["paths"]
+        seen = 0
+        for path, verbs in paths.items():
+            if path in ("/ok", "/info", "/metrics", "/docs", "/openapi.json", "/"):
+                continue
+            filled = re.sub(r"{\w+}", id, path)
+            for verb in set(verbs) & {"get", "post", "put", "patch", "delete"}:
+                for headers in ({}, {"x-auth-scheme": "langsmith"}, {"authorization": "token-of-ann"}):
+                    answer = await stranger.request(verb.upper(), filled, headers=headers, json={})
+                    assert answer.status_code in (401, 403), (verb, path, headers, answer.text)
+                    assert "token-of" not in answer.text
+                    seen += 1
+        assert seen > 100
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            found = await stranger.post("/threads/search", json={}, headers={"authorization": f"{scheme} token-of-ann"})
+            assert found.status_code == 200
+        wrong = await stranger.post("/threads/search", json={}, headers={"authorization": "Basic token-of-ann"})
+        assert wrong.status_code == 401
+
+
+async def test_nobody_reaches_what_is_anothers(shared: tuple[str, Path]) -> None:
+    """U8, S1: threads, runs, state, crons, assistants and the store of one user are not there for another."""
+    url, _ = shared
+    async with as_user(url, "token-of-ann") as ann, as_user(url, "token-of-bob") as bob:
+        id = (await ann.threads.create())["thread_id"]
+        await ann.runs.wait(id, "agent", input=HELLO)
+        assert (await ann.threads.get_state(id))["values"]["outcome"]["status"] == "completed"
+        own = await ann.assistants.create("agent", name="mine", metadata={"created_by": "system"}, context=LOOSE)
+        await ann.store.put_item(("notes",), "a", {"secret": "of ann"})
+        for attempt in (
+            bob.threads.get_state(id),
+            bob.threads.get(id),
+            bob.runs.wait(id, "agent", input=HELLO),
+            bob.threads.update_state(id, {"feedback": "x"}),
+            bob.assistants.get(own["assistant_id"]),
+            bob.assistants.update(own["assistant_id"], name="his"),
+            bob.runs.wait(None, own["assistant_id"], input=HELLO),
+        ):
+            with pytest.raises((APIStatusError, httpx.HTTPStatusError)) as refused:
+                await attempt
+            assert refused.value.response.status_code in (403, 404)
+        assert await bob.threads.search() == []
+        assert await bob.crons.search() == []
+        assert (await bob.store.search_items(("notes",)))["items"] == []
+        assert [each["name"] for each in await bob.assistants.search()] == ["agent"]
+        assert await bob.assistants.search(metadata={"owner": "ann"}) == []
+        assert [each["name"] for each in await ann.assistants.search(metadata={"owner": "ann"})] == ["mine"]
+
+
+async def test_no_client_widens_what_the_operator_pinned(shared: tuple[str, Path]) -> None:
+    """U8: by context, by configurable, by an assistant: confirm, approvals, limits and models stay; less is granted."""
+    url, work = shared
+    async with as_user(url, "token-of-bob") as bob:
+        loose = await bob.assistants.create("agent", context=LOOSE)
+        strange = {"no_such": 1, **LOOSE}
+        for assistant, asked in (
+            ("agent", {"context": LOOSE}),
+            ("agent", {"context": strange}),
+            ("agent", {"config": {"configurable": LOOSE}}),
+            (loose["assistant_id"], {}),
+            (loose["assistant_id"], {"context": strange}),
+        ):
+            id = (await bob.threads.create())["thread_id"]
+            await bob.runs.wait(id, assistant, input=LOOK, **asked)  # type: ignore[arg-type]
+            pause = (await bob.threads.get_state(id))["interrupts"][0]["value"]
+            assert (pause["kind"], pause["limits"]["rounds"]) == ("plan", 7)
+        id = (await bob.threads.create())["thread_id"]
+        await bob.runs.wait(id, "agent", input=LOOK, context={"limits": {"rounds": 3}})
+        assert (await bob.threads.get_state(id))["interrupts"][0]["value"]["limits"]["rounds"] == 3
+        await bob.runs.wait(id, "agent", command={"resume": "approve"})
+    assert "bob" in [each.name for each in work.iterdir() if each.is_dir()]
+
+
+async def test_pages_of_elsewhere_are_not_answered(server: str) -> None:
+    """U9: without tokens: programs, this machine and Studio; no foreign page, no name that somebody else may own."""
+    body = {"assistant_id": "agent", "input": LOOK, "context": LOOSE}
+    async with httpx.AsyncClient(base_url=server, timeout=60) as page:
+        for origin in (
+            "https://evil.example",
+            "http://localhost.evil.example",
+            "https://xsmith.langchain.com",
+            "null",
+        ):
+            answer = await page.post("/runs/wait", json=body, headers={"origin": origin})
+            assert answer.status_code == 403
+            assert answer.headers.get("access-control-allow-origin") is None
+        assert (await page.post("/threads/search", json={}, headers={"host": "evil.example"})).status_code == 403
+        for origin in (server, "http://localhost:3000", "http://127.0.0.1:8123", "https://smith.langchain.com"):
+            answer = await page.post("/threads/search", json={}, headers={"origin": origin})
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] == origin
+        thread = (await page.post("/threads", json={})).json()["thread_id"]
+        await page.post(f"/threads/{thread}/runs/wait", json=body)
+        state = (await page.get(f"/threads/{thread}/state")).json()
+        assert state["interrupts"][0]["value"]["kind"] == "plan"

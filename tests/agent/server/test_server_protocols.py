@@ -1,0 +1,63 @@
+"""What LangGraph's server makes of our graph besides its own API: A2A and MCP, driven by the protocols' own clients."""
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from a2a.client import ClientConfig, create_client
+from a2a.helpers import get_artifact_text, new_text_part
+from a2a.types import Message, Role, SendMessageRequest, TaskState
+from google.protobuf.json_format import MessageToDict
+from langgraph_sdk import get_client
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+
+from donewhen.testing import ScriptedModel, WireServer
+from tests.agent.server.test_server import script, started, stopped
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with WireServer(ScriptedModel(script)) as wire:
+        process, url = started(tmp_path_factory.mktemp("protocols"), wire.base_url)
+        yield url
+        stopped(process)
+
+
+async def test_a_run_over_a2a(server: str) -> None:
+    """U10: over A2A a pause is input-required; plain texts approve the plan and answer the question; it completes."""
+    async with get_client(url=server) as langgraph:
+        assistant = (await langgraph.assistants.search())[0]["assistant_id"]
+    async with httpx.AsyncClient(timeout=60) as http:
+        card = f"/.well-known/agent-card.json?assistant_id={assistant}"
+        config = ClientConfig(streaming=False, httpx_client=http)
+        client = await create_client(server, config, relative_card_path=card)
+        task: Any = None
+        for text, state in (
+            ("look around", TaskState.TASK_STATE_INPUT_REQUIRED),
+            ("approve", TaskState.TASK_STATE_INPUT_REQUIRED),
+            ("green", TaskState.TASK_STATE_COMPLETED),
+        ):
+            place = {"context_id": task.context_id, "task_id": task.id} if task else {}
+            message = Message(role=Role.ROLE_USER, message_id=uuid4().hex, parts=[new_text_part(text)], **place)
+            async for event in client.send_message(SendMessageRequest(message=message)):
+                if event.HasField("task"):
+                    task = event.task
+            assert task.status.state == state, text
+            if text == "look around":
+                asked = str([MessageToDict(artifact) for artifact in task.artifacts])
+                assert "confirm_plan" in asked
+                assert "Look around" in asked
+    assert "There is one file, and the colour is green." in [get_artifact_text(each) for each in task.artifacts]
+
+
+async def test_a_question_over_the_servers_mcp(server: str) -> None:
+    """U10: the server's own /mcp answers what needs no person; for the rest there is `donewhen mcp`."""
+    async with streamable_http_client(f"{server}/mcp") as streams, ClientSession(*streams[:2]) as session:
+        await session.initialize()
+        (tool,) = (await session.list_tools()).tools
+        assert set(tool.inputSchema["properties"]) == {"messages"}
+        result = await session.call_tool(tool.name, {"messages": "hello"})
+        assert "Hello to you." in str(result.content)

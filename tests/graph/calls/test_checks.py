@@ -1,0 +1,286 @@
+"""Checks from plan to proof: validated with the plan, shown and edited at the pause, run by the runtime alone."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.tools import ToolException, tool
+
+from donewhen import Agent
+from donewhen.agent.run import Run
+from donewhen.agent.workspace import workspace_tools
+from donewhen.state.proof.claims import enough, level_of
+from donewhen.testing import ScriptedModel, call, criterion, finish_step, give_up, submit_plan
+from tests.kit.flows import Flow, one_step, play
+
+Json = dict[str, Any]
+DONE = finish_step("done", goal_check=[criterion(1)])
+REPORT = {"tool": "file_contains", "arguments": {"path": "report.md", "text": "Total: 42"}, "expect": "ok"}
+
+
+def check(tool: str, expect: Any = "ok", /, **arguments: Any) -> Json:
+    return {"text": "it is so", "check": {"tool": tool, "arguments": arguments, "expect": expect}}
+
+
+async def decided(folder: Path, done_when: Json, *tools: Any, level: str = "grounded", **settings: Any) -> Flow:
+    """A step whose one criterion has a check, and which claims it without any evidence."""
+    model = one_step([DONE, give_up("no")], done_when=[done_when], deliver=["Done."])
+    model.script.strict = False
+    chosen = {"confirm": "never", "on_failure": "deliver", "verification": level, **settings}
+    return await play(model, [*workspace_tools(folder), *tools], settings=chosen)
+
+
+def verdict(flow: Flow) -> Json:
+    return dict(flow.step("s1")["verdicts"][0])
+
+
+# With the plan ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (check("file_exist", path="a"), "'file_exist' does not exist; did you mean file_exists"),
+        (check("write_file", path="a", content="b"), "'write_file' is not read-only, so it cannot check"),
+        (check("file_exists"), "the check's arguments"),
+        (check("file_exists", path="a", mode="x"), "the check's arguments"),
+        (check("list_files", path="a.csv", limit="many"), "the check's arguments"),
+        (check("read_file", {"contains": ""}, path="a"), "contains"),
+        (check("read_file", {"matches": "("}, path="a"), "is not a regular expression"),
+        (check("read_file", {"path": "$["}, path="a"), "is not a JSON path"),
+        (check("read_file", {"path": "$.a", "op": "~", "value": 1}, path="a"), "op"),
+        (check("read_file", {"contains": "a", "number": 1}, path="a"), "exactly one of"),
+        (check("read_file", {}, path="a"), "exactly one of"),
+        (check("read_file", "fine", path="a"), "expect"),
+        (check("read_file", {"number": 1, "tolerance": -1}, path="a"), "tolerance"),
+    ],
+)
+async def test_a_check_that_cannot_decide_is_a_correction_of_the_plan(tmp_path: Path, wrong: Json, said: str) -> None:
+    """P08, DESIGN 5: at plan time, naming what is wrong; the next plan is taken."""
+    good = submit_plan([{"content": "do it", "done_when": [check("file_exists", path="a")]}])
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "do it", "done_when": [wrong]}]), good]})
+    flow = await play(model, workspace_tools(tmp_path), settings={})
+    assert flow.status == "waiting"
+    correction = str(model.requests[1].messages[-1].text)
+    assert correction.startswith("Correction:")
+    assert said in correction
+
+
+# Shown and edited ---------------------------------------------------------------------------------------------------
+
+
+async def confirmed(folder: Path, answer: Any, execute: list[Any]) -> tuple[Run, Run]:
+    """A plan with one checked criterion, answered; the run while it waited and after."""
+    planned = [{"content": "write the report", "done_when": [{"text": "it is there", "check": REPORT}]}]
+    model = ScriptedModel(
+        roles={"triage": [submit_plan(planned)], "execute": {"s1": execute}, "deliver": lambda *_: "Done."},
+        strict=False,
+    )
+    settings = {"on_failure": "deliver"}
+    async with Agent(model, workspace_tools(folder), storage="memory:", settings=settings) as agent:
+        waiting = await agent.start("write the report")
+        given = answer(waiting.plan) if callable(answer) else answer
+        return waiting, await agent.resume(waiting.thread_id, given)
+
+
+WRITE = call("write_file", path="report.md", content="Total: 42")
+
+
+async def test_checks_are_shown_before_they_are_approved(tmp_path: Path) -> None:
+    """C01: the person sees what will decide."""
+    waiting, run = await confirmed(tmp_path, "approve", [DONE, give_up("no")])
+    shown = waiting.pending[0]["plan"]["steps"][0]["done_when"][0]
+    assert shown["check"] == REPORT
+    assert run.receipt is not None
+    assert run.receipt["steps"][0]["criteria"][0]["check"] == REPORT
+
+
+def with_criteria(*criteria: Json) -> Any:
+    return lambda plan: {**plan, "steps": [{**plan["steps"][0], "done_when": list(criteria), "tools": ["write_file"]}]}
+
+
+async def test_a_person_can_add_a_check(tmp_path: Path) -> None:
+    """C02, C03: the added one decides too."""
+    edit = with_criteria({"text": "it is there", "check": REPORT}, check("file_exists", path="signed.md"))
+    both = finish_step("done", goal_check=[criterion(1), criterion(2)])
+    sign = call("write_file", path="signed.md", content="me")
+    _, run = await confirmed(tmp_path, edit, [WRITE, both, sign, both])
+    assert run.status == "completed"
+    assert [v["verdict"] for v in run.steps["s1"]["verdicts"]] == ["passed", "passed"]
+    assert run.steps["s1"]["refused"] == 1
+
+
+async def test_a_person_can_change_a_check(tmp_path: Path) -> None:
+    """C02: the changed one decides."""
+    stricter = {**REPORT, "arguments": {"path": "report.md", "text": "Total: 43"}}
+    _, run = await confirmed(
+        tmp_path, with_criteria({"text": "it is there", "check": stricter}), [WRITE, DONE, give_up("no")]
+    )
+    assert run.status == "failed"
+    assert "does not contain 'Total: 43'" in run.steps["s1"]["verdicts"][0]["note"]
+
+
+async def test_a_person_can_take_a_check_out(tmp_path: Path) -> None:
+    """C02: what is left is proven by evidence."""
+    _, run = await confirmed(
+        tmp_path, with_criteria({"text": "it is there"}), [WRITE, DONE, finish_step("done", "s1.1")]
+    )
+    assert run.status == "completed"
+    assert run.steps["s1"]["verdicts"][0]["verdict"] == "supported"
+    assert run.steps["s1"]["refused"] == 1
+
+
+async def test_an_added_check_that_cannot_decide_keeps_the_pause(tmp_path: Path) -> None:
+    """C03: the same rules for people as for models."""
+    edit = with_criteria(check("write_file", path="a", content="b"))
+    _, run = await confirmed(tmp_path, edit, [DONE])
+    assert run.status == "waiting"
+    assert "is not read-only" in run.problem
+
+
+# Run by the runtime -------------------------------------------------------------------------------------------------
+
+TABLE = "name,amount\nann,40\nbob,2\n"
+READ_JSON = {"path": "data.json"}
+
+
+@pytest.mark.parametrize(
+    ("done_when", "holds"),
+    [
+        (check("file_exists", path="table.csv"), True),
+        (check("file_exists", path="tabel.csv"), False),
+        (check("read_file", {"contains": "bob,2"}, path="table.csv"), True),
+        (check("read_file", {"contains": "bob,3"}, path="table.csv"), False),
+        (check("read_file", {"matches": r"(?m)^bob,\d$"}, path="table.csv"), True),
+        (check("read_file", {"matches": r"^bob"}, path="table.csv"), False),
+        (check("read_file", {"equals": "42"}, path="answer.txt"), True),
+        (check("calculate", {"equals": 42}, expression="40+2"), True),
+        (check("calculate", {"equals": 43}, expression="40+2"), False),
+        (check("read_file", {"equals": {"rows": [1, 2], "ok": True}}, **READ_JSON), True),
+        (check("read_file", {"path": "$.rows[1]", "value": 2}, **READ_JSON), True),
+        (check("read_file", {"path": "$.rows[1]", "op": "!=", "value": 2}, **READ_JSON), False),
+        (check("read_file", {"path": "$.rows[*]", "op": ">", "value": 0}, **READ_JSON), True),
+        (check("read_file", {"path": "$.rows[*]", "op": ">=", "value": 2}, **READ_JSON), False),
+        (check("read_file", {"path": "$.rows", "op": "contains", "value": 2}, **READ_JSON), True),
+        (check("read_file", {"path": "$.rows[5]", "op": "exists"}, **READ_JSON), False),
+        (check("read_file", {"path": "$.ok", "op": "exists"}, **READ_JSON), True),
+        (
+            check("query_data", {"matches": r"(?m)^42$"}, sql="SELECT sum(amount) FROM 'table.csv'"),
+            True,
+        ),
+        (check("read_file", {"number": 42}, path="answer.txt"), True),
+        (check("read_file", {"number": 41.5, "tolerance": 0.5}, path="answer.txt"), True),
+        (check("read_file", {"number": 41.5}, path="answer.txt"), False),
+        (check("read_file", {"number": 42}, path="table.csv"), False),
+        (check("file_contains", path="answer.txt", text="42"), True),
+        (check("file_contains", path="answer.txt", text="43"), False),
+        (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 2 FROM 'table.csv'"), True),
+        (check("query_data", {"contains": "true"}, sql="SELECT count(amount) = 3 FROM 'table.csv'"), False),
+        (check("matches_schema", path="data.json", schema={"required": ["rows"]}), True),
+        (check("matches_schema", path="data.json", schema={"required": ["lines"]}), False),
+        (check("list_files", {"path": "$.count", "value": 3}, path="."), True),
+        (check("find_text", {"path": "$.matches_total", "op": "<", "value": 1}, query="carol"), True),
+    ],
+    ids=lambda value: f"{value['check']['tool']} {value['check']['expect']}"[:60] if isinstance(value, dict) else "",
+)
+async def test_every_expectation_decides_a_real_step(tmp_path: Path, done_when: Json, holds: bool) -> None:
+    """DESIGN 5: all forms, with the workspace's own tools; the model's claim plays no part."""
+    (tmp_path / "table.csv").write_text(TABLE)
+    (tmp_path / "answer.txt").write_text("42\n")
+    (tmp_path / "data.json").write_text('{"rows": [1, 2], "ok": true}')
+    flow = await decided(tmp_path, done_when)
+    assert verdict(flow)["verdict"] == ("passed" if holds else "failed")
+    assert flow.status == ("completed" if holds else "failed")
+    observed = [entry for entry in flow.journal if entry["source"] == "check"]
+    assert [(entry["effect"], entry["tool"]) for entry in observed] == [("read", done_when["check"]["tool"])]
+    assert verdict(flow)["evidence"][0]["observation"] == observed[0]["id"]
+
+
+async def test_a_users_own_predicate_checks(tmp_path: Path) -> None:
+    """DESIGN 5: any read-only tool; it holds by returning and says by raising what it found instead."""
+    stock = {"apples": 3}
+
+    @tool
+    def in_stock(name: str, least: int) -> str:
+        """Succeeds when there are at least so many."""
+        if (there := stock.get(name, 0)) < least:
+            raise ToolException(f"only {there} {name}")
+        return f"{there} {name}"
+
+    in_stock.metadata = {"effect": "read"}
+    held = await decided(tmp_path, check("in_stock", name="apples", least=3), in_stock)
+    assert verdict(held)["verdict"] == "passed"
+    missing = await decided(tmp_path, check("in_stock", name="pears", least=1), in_stock)
+    assert verdict(missing)["verdict"] == "failed"
+    assert "only 0 pears" in verdict(missing)["note"]
+
+
+async def test_a_predicate_that_may_write_cannot_check(tmp_path: Path) -> None:
+    """DESIGN 5: unknown effect means write, and a check is never an effect."""
+    called = []
+
+    @tool
+    def sneaky() -> str:
+        """Says nothing about its effect."""
+        called.append(1)
+        return "ok"
+
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "a", "done_when": [check("sneaky")]}])] * 3})
+    flow = await play(model, [sneaky])
+    assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == ("failed", "no_plan")
+    assert called == []
+
+
+async def test_a_tool_that_became_a_write_after_approval_is_not_called(tmp_path: Path) -> None:
+    """C04: the check runs with what the tool does now; in doubt it does not run."""
+    called = []
+
+    def look() -> str:
+        """Look."""
+        called.append(1)
+        return "ok"
+
+    model = one_step([DONE, DONE, DONE], done_when=[check("look")], deliver=[])
+    settings = {"on_failure": "deliver"}
+    async with Agent(model, [look], storage="memory:", effects={"look": "read"}) as agent:
+        run = await agent.start("look", settings=settings)
+        other = Agent(model, [look], storage=agent.storage, effects={"look": "write"})
+        run = await other.resume(run.thread_id, "approve", settings=settings)
+    if run.status != "waiting":  # it may also ask again, for the plan is not what was shown
+        assert run.steps["s1"]["verdicts"][0]["verdict"] == "unverified"
+    assert called == []
+
+
+@pytest.mark.parametrize("level", ["claimed", "grounded", "judged"])
+@pytest.mark.parametrize("trouble", ["hangs", "exits"])
+async def test_a_check_that_goes_wrong_proves_nothing_at_any_level(tmp_path: Path, level: str, trouble: str) -> None:
+    """DESIGN 5: error or timeout gives unverified, and where a check was agreed on the model's word is not enough."""
+
+    @tool
+    async def look() -> str:
+        """Look."""
+        if trouble == "hangs":
+            await asyncio.Event().wait()
+        raise asyncio.CancelledError
+
+    look.metadata = {"effect": "read"}
+    flow = await decided(tmp_path, check("look"), look, level=level, tool_seconds=0.05)
+    assert verdict(flow)["verdict"] == "unverified"
+    assert flow.status == "failed"
+
+
+@pytest.mark.parametrize("level", ["claimed", "grounded", "judged"])
+def test_a_checked_criterion_demands_the_check(level: str) -> None:
+    """DESIGN 5: decided by the check, never by the model's word."""
+    demanded = level_of({"text": "a", "check": REPORT, "judge": False}, level)
+    assert [v for v in ("failed", "unverified", "supported", "passed") if enough(v, demanded)] == ["passed"]
+
+
+async def test_a_check_needs_budget_like_any_call(tmp_path: Path) -> None:
+    """X08, R05: no call left, no proof; the run ends honestly."""
+    flow = await decided(
+        tmp_path, check("file_exists", path="a"), on_exhausted="deliver", limits={"tool_calls": 0, "rounds": 5}
+    )
+    assert flow.status == "exhausted"
+    assert flow.journal == []

@@ -1,0 +1,306 @@
+"""Claims held against what was observed: checks that the runtime makes itself, judges, and how they fail closed."""
+
+from typing import Any
+
+import pytest
+
+from donewhen import Agent
+from donewhen.testing import call, criterion, finish_step, finish_task, recall, reply
+from tests.kit.flows import last_told, one_step, play, requests, say_done, steps
+
+EFFECTS: dict[str, Any] = {"read": "read", "count": "read", "write": "idempotent", "broken": "read"}
+
+
+class Files:
+    """A few files, and how often each tool was called."""
+
+    def __init__(self, **content: str) -> None:
+        self.content = content
+        self.counted = 0
+
+    def tools(self) -> list[Any]:
+        def read(path: str) -> str:
+            """Read a file."""
+            return self.content[path]
+
+        def count(path: str) -> dict[str, int]:
+            """Count the lines of a file."""
+            self.counted += 1
+            return {"lines": len(self.content[path].splitlines())}
+
+        def write(path: str, text: str) -> str:
+            """Write a file."""
+            self.content[path] = text
+            return f"wrote {path}"
+
+        async def broken() -> str:
+            """Never answers."""
+            import asyncio
+
+            await asyncio.Event().wait()
+            return ""
+
+        return [read, count, write, broken]
+
+
+def checked(expect: Any, tool: str = "count", **arguments: Any) -> dict[str, Any]:
+    return {"text": "it is so", "check": {"tool": tool, "arguments": arguments, "expect": expect}}
+
+
+THREE_LINES = {"path": "$.lines", "op": "==", "value": 3}
+
+
+async def test_a_step_that_had_tools_and_called_none_is_not_proven_by_its_own_words() -> None:
+    """V05, B1: nothing was deleted, and nobody is told that it was."""
+    claim = finish_step("a is deleted", "s1.result")
+    flow = await play(one_step([claim] * 3, tools=None, content="Delete a"), Files(a="1").tools(), effects=EFFECTS)
+    assert flow.status == "partial"
+    assert "this step's own claim" in flow.told("correction")[0]["text"]
+    assert {row["verdict"] for row in flow.step("s1")["verdicts"]} == {"unverified"}
+
+
+async def test_a_check_decides_and_the_word_of_the_model_does_not() -> None:
+    """DESIGN 5: a false claim is refused with what was found; the true one passes without any evidence."""
+    files = Files(a="1\n2\n")
+    claim = finish_step("three lines", goal_check=[criterion(1)])
+    model = one_step(
+        [claim, call("write", path="a", text="1\n2\n3\n"), claim],
+        done_when=[checked(THREE_LINES, path="a")],
+        tools=["write"],
+    )
+    flow = await play(model, files.tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "$.lines is 2, expected == 3" in requests(model, "s1")[1].messages[-1].text
+    verdict = flow.step("s1")["verdicts"][0]
+    assert (verdict["verdict"], verdict["claimed"]) == ("passed", True)
+    assert verdict["evidence"] == [{"observation": "s1.3", "quote": '{"lines": 3}'}]
+    assert [(e["id"], e["source"]) for e in flow.journal] == [
+        ("s1.1", "check"),
+        ("s1.2", "tool"),
+        ("s1.3", "check"),
+        ("s1.result", "result"),
+    ]
+    assert flow.run.spent["tool_calls"] == 3, "checks are charged"
+
+
+@pytest.mark.parametrize(
+    ("check", "verdict"),
+    [
+        (checked("ok", path="gone"), "failed"),
+        (checked({"contains": "x"}, path="gone"), "unverified"),
+        (checked("ok", "broken"), "unverified"),
+    ],
+    ids=["a predicate that does not hold", "an error of the tool", "a timeout"],
+)
+async def test_a_check_that_goes_wrong_is_never_passed(check: Any, verdict: str) -> None:
+    """DESIGN 5: fail closed."""
+    model = one_step([finish_step("ok", goal_check=[criterion(1)])] * 3, done_when=[check], deliver=[])
+    settings = {"confirm": "never", "on_failure": "deliver", "tool_seconds": 0.05}
+    flow = await play(model, Files(a="").tools(), effects=EFFECTS, settings=settings)
+    assert flow.step("s1")["status"] == "failed"
+    assert flow.step("s1")["verdicts"][0]["verdict"] == verdict
+    assert flow.status == "failed"
+
+
+async def test_a_check_keeps_the_paths_of_the_profile() -> None:
+    """P14, DESIGN 5: also if the profile became stricter after the plan was made."""
+    files, claim = Files(a="1\n2\n3\n"), finish_step("ok", goal_check=[criterion(1)])
+    model = one_step([claim] * 3, done_when=[checked(THREE_LINES, path="a")], deliver=[])
+    agent = Agent(model, files.tools(), storage="memory:", effects=EFFECTS)
+    run = await agent.start("Do it")
+    strict = {"on_failure": "deliver", "profile": {"allowed_paths": ["data"]}}
+    run = await agent.resume(run.thread_id, "approve", settings=strict)
+    assert files.counted == 0
+    assert "the check may not run: a lies outside of data" in run.steps["s1"]["reason"]
+
+
+async def test_what_was_read_before_a_change_is_read_again_by_the_runtime() -> None:
+    """V06, H4, DESIGN 5: what still stands there counts, what is gone does not; no round is lost on looking."""
+    files = Files(a="old\nkept")
+    replies = [
+        call("read", path="a"),
+        call("write", path="a", text="new\nkept"),
+        finish_step("ok", goal_check=[criterion(1, ("s1.1", "old")), criterion(2, ("s1.1", "kept"))]),
+        finish_step("ok", goal_check=[criterion(1, ("s1.4", "new"))]),
+    ]
+    model = one_step(replies, tools=["read", "write"], done_when=["a contains what it should", "a contains kept"])
+    flow = await play(model, files.tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    told = requests(model, "s1")[3].messages[-1].text
+    assert "s1.1 was read before s1.2 (write) changed a; read again, as s1.3, it says something else" in told
+    assert "criterion 2 stands" in told
+
+
+async def test_the_old_value_can_be_proven_after_the_change() -> None:
+    """H4: only a criterion about the state now asks for a new reading."""
+    replies = [
+        call("read", path="a"),
+        call("write", path="a", text="new"),
+        finish_step("from old to new", goal_check=[criterion(1, ("s1.1", "old"), ("s1.2", "new"))]),
+    ]
+    model = one_step(replies, tools=["read", "write"], done_when=["the old and the new value are stated"])
+    flow = await play(model, Files(a="old").tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [entry["id"] for entry in flow.journal] == ["s1.1", "s1.2", "s1.result"]
+
+
+async def test_evidence_of_a_step_it_builds_on_counts_and_of_others_not() -> None:
+    """X01, DESIGN 5: also a passage of a long text that the step itself saw only the ends of."""
+    files = Files(a="x" * 5000 + " Needle " + "y" * 5000, b="other")
+    plan = [
+        {"content": "read a", "tools": ["read"], "depends_on": []},
+        {"content": "read b", "tools": ["read"], "depends_on": []},
+        {"content": "use a", "tools": ["read"], "depends_on": ["s1"]},
+    ]
+    model = steps(
+        plan,
+        {
+            "s1": [call("read", path="a"), finish_step("A", "s1.1")],
+            "s2": [call("read", path="b"), finish_step("B", "s2.1")],
+            "s3": [finish_step("ok", "s2.1"), finish_step("ok", "s1.result"), finish_step("ok", ("s1.1", "needle"))],
+        },
+    )
+    flow = await play(model, files.tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    told = [r.messages[-1].text for r in requests(model, "s3")]
+    assert "no observation 's2.1' in this step or in one it depends on; there are: s1.1" in told[1]
+    assert "in the words of a model; cite the observation behind it" in told[2]
+
+
+WORDS = finish_step("I have read it", "s1.result")
+
+
+@pytest.mark.parametrize(
+    ("tools", "before"), [(["read"], [WORDS, call("read", path="a"), WORDS]), (None, [call("read", path="a"), WORDS])]
+)
+async def test_a_step_that_works_with_tools_cannot_prove_itself_by_its_words(tools: Any, before: list[Any]) -> None:
+    """F9: a skipped action is no evidence of itself; neither if the plan lists tools, nor after one was used."""
+    model = one_step([*before, finish_step("read", ("s1.1", "text"))], tools=tools)
+    flow = await play(model, Files(a="text").tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.step("s1")["refused"] == before.count(WORDS)
+    assert "this step's own claim" in last_told(model)
+
+
+JUDGED = {"confirm": "never", "on_failure": "deliver", "verification": "judged"}
+
+
+def judged(*verdicts: Any, claims: int = 1, deliver: Any = say_done, **step: Any) -> Any:
+    claim = finish_step("A SECRET CLAIM", ("s1.1", "green"))
+    replies = [call("read", path="a"), *[claim] * claims]
+    return steps(
+        [{"content": "read a", "tools": ["read"], **step}], {"s1": replies}, judge=list(verdicts), deliver=deliver
+    )
+
+
+async def test_a_judge_sees_the_evidence_and_not_the_claim() -> None:
+    """DESIGN 5, K6: its verdict decides, is charged like any other call, and is not asked for twice on one evidence."""
+    yes, no = call("verdict", met=True, reason="it says green"), call("verdict", met=False, reason="it is silent")
+    claims = [finish_step("A SECRET CLAIM", evidence) for evidence in (("s1.1", "green"), ("s1.1", "apple is green"))]
+    claims.append(finish_step("A SECRET CLAIM", goal_check=[criterion(1, ("s1.1", "green"), "s1.2")]))
+    looks = [call("read", path="a"), call("count", path="a")]
+    model = steps([{"content": "read a", "tools": ["read"]}], {"s1": [*looks, *claims]}, judge=[no, yes])
+    flow = await play(model, Files(a="the apple is green").tools(), effects=EFFECTS, settings=JUDGED)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.step("s1")["verdicts"][0]["verdict"] == "passed"
+    assert "the judge says: it is silent" in last_told(model)
+    asked = [r for r in model.requests if r.role == "judge"]
+    assert "the apple is green" in asked[0].text
+    assert "SECRET CLAIM" not in asked[0].text
+    assert flow.run.spent["model_calls"] == 8
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        "I think so.",
+        call("verdict", met="yes"),
+        call("other"),
+        reply("", []),
+        ValueError("down"),
+        [call("verdict", met=True)] * 2,
+    ],
+    ids=["words", "no boolean", "another tool", "nothing", "an error", "two"],
+)
+async def test_a_judge_that_gives_no_verdict_is_never_passed(verdict: Any) -> None:
+    """DESIGN 5: fail closed."""
+    model = judged(verdict, verdict, verdict, claims=3, deliver=[])
+    flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=JUDGED)
+    assert flow.step("s1")["status"] == "failed"
+    assert flow.step("s1")["verdicts"][0]["verdict"] == "unverified"
+
+
+async def test_a_judge_is_not_asked_while_something_cheaper_is_missing() -> None:
+    """DESIGN 5, K6: cheapest first, and all criteria in one call."""
+    yes = call("verdict", verdicts=[{"criterion": n, "met": True, "reason": "yes"} for n in (2, 1)])
+    short = finish_step("ok", goal_check=[criterion(1, ("s1.1", "green")), criterion(2, "s1.7")])
+    full = finish_step("ok", ["s1.1", "s1.1"])
+    model = steps(
+        [{"content": "read a", "done_when": ["one", "two"], "tools": ["read"]}],
+        {"s1": [call("read", path="a"), short, full]},
+        judge=[yes],
+    )
+    flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=JUDGED)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "not judged" not in last_told(model)
+    assert "criterion 2" in last_told(model)
+
+
+async def test_a_single_criterion_may_ask_for_a_judge() -> None:
+    """DESIGN 5"""
+    model = judged(call("verdict", met=True, reason="yes"), done_when=[{"text": "green", "judge": True}])
+    settings = {**JUDGED, "verification": "grounded"}
+    flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=settings)
+    model.assert_exhausted()
+    assert flow.step("s1")["verdicts"][0]["verdict"] == "passed"
+
+
+async def test_where_claims_are_enough_they_are_recorded_as_what_they_are() -> None:
+    """DESIGN 5: the original protocol; the receipt does not make more of it."""
+    model = one_step([call("finish_step", result="ok", goal_check="all there")])
+    flow = await play(model, settings={"confirm": "never", "verification": "claimed"})
+    assert flow.status == "completed"
+    assert flow.run.receipt
+    assert flow.run.receipt["steps"][0]["criteria"][0]["verdict"] == "unverified"
+
+
+async def test_quotes_from_what_was_recalled_hold() -> None:
+    """X12: read by pieces, cited by the id of the whole."""
+    files = Files(a="x" * 5000 + " <goal> Needle " + "y" * 5000)
+    replies = [call("read", path="a"), recall("s1.1", offset=4990), finish_step("ok", ("s1.1", "<goal> Needle"))]
+    settings = {"confirm": "never", "observation_chars": 1000}
+    flow = await play(model := one_step(replies, tools=["read"]), files.tools(), effects=EFFECTS, settings=settings)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "<goal> Needle" in last_told(model)
+
+
+async def test_a_result_that_was_sent_stands() -> None:
+    """K1, V02: after a correction only what did not hold is sent again; the result is not written twice."""
+    criteria = ["a was seen", "b was seen"]
+    again = call("finish_step", goal_check=[criterion(2, "s1.1")])
+    first = finish_step("a and b", goal_check=[criterion(1, "s1.1"), criterion(2, "s9.9")])
+    model = one_step([call("read", path="ab"), first, again], done_when=criteria, tools=["read"])
+    flow = await play(model, Files(ab="a, b").tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert "So does its result: leave it out" in last_told(model)
+    assert (flow.status, flow.run.answer) == ("completed", "a and b")
+
+
+async def test_ending_the_task_is_offered_where_steps_are_left() -> None:
+    """K1: `finish_task` beside `finish_step` only while it says more; where it is not offered it is still legal."""
+    work = {"s1": [finish_step("x", "s1.result")], "s2": [finish_task("y", "s2.result", reason="all of it")]}
+    model = steps(["a", "b"], work)
+    flow = await play(model)
+    model.assert_exhausted()
+    offered = {request.step: request.tool_names for request in model.requests if request.role == "execute"}
+    assert "finish_task" in offered["s1"]
+    assert "finish_task" not in offered["s2"]
+    assert flow.status == "completed"

@@ -1,0 +1,112 @@
+"""The goal has a `done_when` of its own: what the user holds in hand is proven when the answer is delivered (D06)."""
+
+from typing import Any
+
+from donewhen.state.people.edit import PlanEdit, edit_plan
+from donewhen.state.plan.text import plan_text
+from donewhen.testing import call, criterion, finish_step, finish_task, submit_plan
+from tests.kit.flows import play, steps
+
+TWO = [{"content": "look", "done_when": ["it was seen"]}, {"content": "say it", "tools": []}]
+GOAL = ["the time in Tokyo is stated"]
+
+
+def clock() -> str:
+    """The time in Tokyo."""
+    return "14:05 in Asia/Tokyo"
+
+
+def planned(*deliver: Any, done_when: Any = GOAL, **rounds: Any) -> Any:
+    replies = {
+        "s1": [call("clock"), finish_step("seen", ("s1.1", "Asia/Tokyo"))],
+        "s2": [finish_step("said", "s2.result")],
+    }
+    return steps([], {**replies, **rounds}, triage=[submit_plan(TWO, done_when=done_when)], deliver=list(deliver))
+
+
+def delivered(text: str, *evidence: Any, met: bool = True) -> Any:
+    return call("deliver", text=text, goal_check=[criterion(1, *evidence, met=met)])
+
+
+async def test_the_goal_is_proven_in_the_call_that_writes_the_answer() -> None:
+    """D06, B3: no further call of a model; the receipt has the goal's own criteria with their evidence."""
+    model = planned(delivered("It is 14:05 in Tokyo.", ("s1.1", "14:05")))
+    flow = await play(model, [clock], effects={"clock": "read"})
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer) == ("completed", "It is 14:05 in Tokyo.")
+    (row,) = (flow.run.receipt or {})["criteria"]
+    assert (row["text"], row["verdict"], row["evidence"]) == (
+        GOAL[0],
+        "supported",
+        [{"observation": "s1.1", "quote": "14:05"}],
+    )
+    assert flow.run.spent["model_calls"] == 5
+
+
+async def test_an_answer_that_proves_nothing_is_sent_back_once() -> None:
+    """D06: one correction; what was said of the first answer is taken back."""
+    good = delivered("It is 14:05.", ("s1.1", "14:05"))
+    model = planned(delivered("It is noon.", ("s1.1", "12:00")), good)
+    flow = await play(model, [clock], effects={"clock": "read"})
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer) == ("completed", "It is 14:05.")
+    assert "its goal_check does not hold" in model.requests[-1].text
+
+
+async def test_what_is_not_proven_makes_the_outcome_partial() -> None:
+    """D06: every step is done, and the user is still without what was asked for."""
+    model = planned(*[delivered("I do not know the time.", met=False)] * 2)
+    flow = await play(model, [clock], effects={"clock": "read"})
+    model.assert_exhausted()
+    assert flow.status == "partial"
+    assert "the time in Tokyo is stated" in flow.run.answer
+    assert [row["status"] for row in (flow.run.receipt or {})["steps"]] == ["done", "done"]
+
+
+async def test_a_check_of_the_goal_is_run_by_the_runtime() -> None:
+    """D06: its observation is `goal.1`; the model's word plays no part."""
+    check = {"tool": "clock", "arguments": {}, "expect": {"contains": "Tokyo"}}
+    model = planned(call("deliver", text="It is 14:05."), done_when=[{"text": "the clock runs", "check": check}])
+    flow = await play(model, [clock], effects={"clock": "read"})
+    assert flow.status == "completed"
+    assert (flow.run.receipt or {})["criteria"][0]["evidence"][0]["observation"] == "goal.1"
+    assert flow.journal[-1]["id"] == "goal.1"
+
+
+async def test_a_task_finished_early_is_completed_if_the_goal_is_proven() -> None:
+    """Q9, X04: the steps left are skipped and said so; what the user wanted is there."""
+    early = [call("clock"), finish_task("14:05", ("s1.1", "14:05"), reason="that is all")]
+    model = planned(delivered("It is 14:05.", ("s1.1", "14:05")), s1=early, s2=[])
+    flow = await play(model, [clock], effects={"clock": "read"})
+    assert flow.status == "completed"
+    assert "say it" in flow.run.answer
+
+
+async def test_a_plan_of_one_step_proves_the_goal_in_it() -> None:
+    """D06: its criteria are the step's; delivery costs no call."""
+    plan = submit_plan([{"content": "look"}], done_when=GOAL)
+    model = steps([], {"s1": [call("clock"), finish_step("14:05", ("s1.1", "14:05"))]}, triage=[plan], deliver=[])
+    flow = await play(model, [clock], effects={"clock": "read"})
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [row["text"] for row in (flow.run.receipt or {})["steps"][0]["criteria"]] == GOAL
+
+
+def test_a_person_sees_and_edits_the_goal_s_criteria() -> None:
+    """D06, C01, C03: they stand above the steps, in the text that is shown and read back."""
+    check = {"tool": "clock", "arguments": {}, "expect": "ok"}
+    criteria = [{"text": "the time is stated", "check": None, "judge": False}, {"text": "it is right", "check": check}]
+    plan: dict[str, Any] = {
+        "title": "T",
+        "done_when": criteria,
+        "steps": [{"id": "s1", "content": "a"}, {"id": "s2", "content": "b"}],
+    }
+    plan["schedule"] = None
+    shown = plan_text(plan)
+    assert "- done when: the time is stated\n- done when: it is right\n- check: clock {} expects" in shown
+    same = edit_plan({"plan": shown}, plan, shown=shown)
+    assert isinstance(same, PlanEdit)
+    assert not same.changed
+    less = edit_plan({"plan": shown.replace("- done when: the time is stated\n", "")}, plan, shown=shown)
+    assert isinstance(less, PlanEdit)
+    assert [criterion["text"] for criterion in less.plan["done_when"]] == ["it is right"]

@@ -1,0 +1,285 @@
+"""Results as data: `output_type` delivered by the call that delivers anyway, validated, each value with its source."""
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.memory import InMemoryStore
+from pydantic import BaseModel, Field, field_validator
+
+from donewhen import Agent, ConfigError, Settings, build_graph
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from tests.kit.flows import FREE
+
+LISTING = "vendor,price,until\nAcme,18.40,2026-11-30\nBolt,20.15,2026-12-24"
+
+
+def look() -> str:
+    """Look at the offers."""
+    return LISTING
+
+
+class Offer(BaseModel):
+    """An offer."""
+
+    vendor: str
+    price: float
+    until: date | None = None
+
+
+class Choice(BaseModel):
+    best: Offer
+    others: list[Offer] = []
+    verdict: str = Field(default="", description="in a word")
+
+    @field_validator("verdict")
+    @classmethod
+    def _short(cls, given: str) -> str:
+        if len(given.split()) > 1:
+            raise ValueError("one word")
+        return given
+
+
+ACME, BOLT = {"vendor": "Acme", "price": 18.4, "until": "2026-11-30"}, {"vendor": "Bolt", "price": 20.15}
+GOOD: dict[str, Any] = {"best": ACME, "others": [BOLT], "verdict": "cheap"}
+SEEN = [call("look"), finish_step("Acme 18.40, Bolt 20.15", "s1.1")]
+
+
+def two_steps(*deliver: Any) -> ScriptedModel:
+    """A plan of two steps, so that a model delivers."""
+    plan = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "compare"}])
+    return ScriptedModel(
+        roles={
+            "triage": [plan],
+            "execute": {"s1": SEEN, "s2": [finish_step("Acme is cheaper", "s2.result")]},
+            "deliver": list(deliver),
+        }
+    )
+
+
+def one_step(result: str, *deliver: Any) -> ScriptedModel:
+    """A plan of one step, whose result is the answer."""
+    plan = submit_plan([{"content": "look", "done_when": ["the offers are known"], "tools": ["look"]}])
+    rounds = [call("look"), finish_step(result, "s1.1")]
+    return ScriptedModel(roles={"triage": [plan], "execute": {"s1": rounds}, "deliver": list(deliver)})
+
+
+def agent(model: ScriptedModel, storage: str = "memory:", **more: Any) -> Agent:
+    return Agent(model, [look], storage=storage, settings=FREE, effects={"look": "read"}, **more)
+
+
+def delivered(output: Any, text: str = "Acme is the cheapest.") -> Any:
+    return call("deliver", text=text, output=output)
+
+
+async def test_a_model_is_delivered_with_the_source_of_each_value() -> None:
+    """A1: an instance in code, plain JSON in state; no call beyond the one that writes the answer; rows per value."""
+    model = two_steps(delivered(GOOD))
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+        assert run.status == "completed"
+        assert run.output == Choice.model_validate(GOOD)
+        assert run.answer == "Acme is the cheapest."
+        assert run.outcome is not None
+        assert run.receipt is not None
+        assert run.outcome["output"] == GOOD
+        assert json.loads(json.dumps(run.to_dict()))["output"] == GOOD
+        row = run.receipt["output"]
+        assert row is not None
+        fields = {each["path"]: each for each in row["fields"]}
+        assert fields["best.price"]["evidence"] == [{"observation": "s1.1", "quote": "18.4"}]
+        assert fields["best.until"]["evidence"] == [{"observation": "s1.1", "quote": "2026-11-30"}]
+        assert fields["others[0].vendor"]["evidence"] == [{"observation": "s1.1", "quote": "Bolt"}]
+        assert fields["verdict"] == {"path": "verdict", "evidence": [], "unconfirmed": False}
+        assert (await ours.get(run.thread_id)).output == run.output
+    model.assert_exhausted()
+
+
+async def test_what_nothing_supports_is_unconfirmed() -> None:
+    """A1, V03: a price that no observation holds is marked in the receipt and beside the answer."""
+    data = {"best": {**ACME, "price": 17.95}, "others": [{**BOLT, "until": "2026-12-24"}], "verdict": "cheap"}
+    async with agent(two_steps(delivered(data)), output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+    assert run.status == "completed"
+    assert run.receipt is not None
+    assert run.receipt["output"] is not None
+    assert [each["path"] for each in run.receipt["output"]["fields"] if each["unconfirmed"]] == ["best.price"]
+    assert run.answer.splitlines()[-1] == "- Unconfirmed in “output”: best.price"
+
+
+async def test_what_does_not_fit_is_mended_once() -> None:
+    """A1: the model is told what is wrong, by the schema or by the type's own validators."""
+    for wrong, said in (
+        ({"best": {"vendor": "Acme"}}, 'output.best: missing required argument "price" (number)'),
+        ({**GOOD, "verdict": "very cheap"}, "output.verdict: Value error, one word"),
+        ({**GOOD, "best": {**ACME, "until": "30.11."}}, "output.best.until: Input should be a valid date"),
+    ):
+        model = two_steps(delivered(wrong), delivered(json.dumps(GOOD)))
+        async with agent(model) as ours:
+            stream = ours.stream("Which offer is the best?", output_type=Choice)
+            spoken = ""
+            async for event in stream:
+                if event["type"] == "speech" and event["step"] is None:
+                    spoken += event["text"]
+                if event["type"] == "speech_restarted":
+                    spoken = ""
+            assert stream.run is not None
+            assert stream.run.status == "completed"
+            assert stream.run.output == Choice.model_validate(GOOD)
+            assert spoken == stream.run.answer
+        assert said in model.requests[-1].messages[-1].text
+        model.assert_exhausted()
+
+
+async def test_data_that_never_fits_is_an_honest_partial() -> None:
+    """A1: the work and the answer stand; the run is partial, and answer, reason and receipt say what is missing."""
+    model = two_steps(delivered({"best": 1}), delivered({"best": 2}))
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+    assert (run.status, run.output) == ("partial", None)
+    assert run.outcome is not None
+    assert "output" not in run.outcome
+    assert run.outcome["code"] == "worked"
+    assert "output.best: expected object" in run.outcome["reason"]
+    assert run.answer.startswith(
+        "Acme is the cheapest.\n\n- The result could not be given as the data asked for: output.best"
+    )
+    assert run.receipt is not None
+    assert run.receipt["output"] is not None
+    assert "output.best" in run.receipt["output"]["problem"]
+    model.assert_exhausted()
+
+
+async def test_an_only_step_may_give_the_data_itself() -> None:
+    """A1, D05: its result is the answer if it is JSON that fits, without another call; else one call delivers."""
+    model = one_step(f"```json\n{json.dumps(GOOD)}\n```")
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+    assert run.status == "completed"
+    assert run.output.best.price == 18.4
+    model.assert_exhausted()
+    assert '"vendor"' in model.requests[1].messages[1].text
+    model = one_step("Acme is the cheapest.", delivered(GOOD))
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+    assert (run.status, run.output.verdict) == ("completed", "cheap")
+    model.assert_exhausted()
+
+
+async def test_triage_answers_with_the_data() -> None:
+    """A1, P02: one call settles it; without fitting data it is corrected once, then partial."""
+    model = ScriptedModel(roles={"triage": [call("answer", text="Acme.", output=GOOD)]})
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+        assert (run.status, run.answer, run.output) == ("completed", "Acme.", Choice.model_validate(GOOD))
+    assert "output" in model.requests[0].tools[0]["function"]["parameters"]["required"]
+    model = ScriptedModel(roles={"triage": [call("answer", text="Acme."), call("answer", text="Acme!")]})
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?")
+    assert run.status == "partial"
+    assert run.answer == "Acme!\n\n- The result could not be given as the data asked for: output is missing"
+
+
+async def test_models_that_print_their_calls_print_the_data() -> None:
+    """A1, P10: the printed form carries it too, and JSON alone is taken for the data."""
+    printed = json.dumps({"action": "deliver", "arguments": {"text": "Acme.", "output": GOOD}})
+    for reply, answer in ((printed, "Acme."), (json.dumps(GOOD), json.dumps(GOOD))):
+        async with agent(two_steps(reply), output_type=Choice) as ours:
+            run = await ours.start("Which offer is the best?")
+        assert run.output == Choice.model_validate(GOOD)
+        assert json.loads(run.answer) == GOOD if run.answer.startswith("{") else run.answer == answer
+
+
+async def test_a_run_that_fails_delivers_no_data() -> None:
+    """A1, D01: what is not done is not made up; the status is that of the work."""
+    plan = submit_plan([{"content": "look", "tools": ["look"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": {"s1": [give_up("there is nothing", "failed")]}})
+    async with agent(model, output_type=Choice) as ours:
+        run = await ours.start("Which offer is the best?", settings={"on_failure": "deliver"})
+    assert (run.status, run.output) == ("failed", None)
+
+
+async def test_another_process_goes_on_with_the_schema(tmp_path: Path) -> None:
+    """A1, R05: the schema is in the run; without the type plain JSON comes, with it an instance."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    plan = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "compare"}])
+    async with agent(ScriptedModel(roles={"triage": [plan]}), storage) as first:
+        run = await first.start("Which offer is the best?", settings={"confirm": "always"}, output_type=Choice)
+        assert (run.status, run.output) == ("waiting", None)
+    work = {"s1": SEEN, "s2": [finish_step("Acme", "s2.result")]}
+    second = ScriptedModel(roles={"execute": work, "deliver": [delivered(GOOD)]})
+    async with agent(second, storage) as other:
+        with pytest.raises(ConfigError, match="another one"):
+            await other.resume(run, "approve", output_type=Offer)
+        run = await other.resume(run, "approve")
+        assert run.output == GOOD
+        assert (await other.get(run.thread_id, output_type=Choice)).output == Choice.model_validate(GOOD)
+        assert (await other.resume(run.thread_id, output_type=Choice)).output == Choice.model_validate(GOOD)
+
+
+@dataclass
+class Count:
+    number: int
+
+
+async def test_any_type_with_a_schema_will_do() -> None:
+    """A1: JSON Schemas, also recursive, dataclasses, lists, plain numbers; a call's type goes before the agent's."""
+    tree = {"$defs": {"n": {"type": "object", "properties": {"k": {"type": "array", "items": {"$ref": "#/$defs/n"}}}}}}
+    for wanted, data, output in (
+        ({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}, {"n": 3}, {"n": 3}),
+        ({**tree, "$ref": "#/$defs/n"}, {"k": [{"k": []}]}, {"k": [{"k": []}]}),
+        (Count, {"number": 3}, Count(3)),
+        (list[Offer], [BOLT], [Offer.model_validate(BOLT)]),
+        (int, 42, 42),
+    ):
+        model = ScriptedModel(roles={"triage": [call("answer", text="So.", output=data)]})
+        async with agent(model, output_type=Choice) as ours:
+            assert (await ours.start("Tell me", output_type=wanted)).output == output
+
+
+async def test_what_is_no_schema_is_said_at_once() -> None:
+    """A1, S5: ConfigError when the agent is made or the run is started, before anything is called."""
+    for wrong in (
+        {"type": "objekt"},
+        {"$ref": "https://elsewhere.example/x.json"},
+        {"$ref": "#/$defs/no"},
+        {},
+        Any,
+        object(),
+    ):
+        with pytest.raises(ConfigError, match="output_type"):
+            agent(ScriptedModel([]), output_type=wrong)
+    async with agent(ScriptedModel([])) as ours:
+        with pytest.raises(ConfigError, match="output_type"):
+            await ours.start("x", output_type={"type": 5})
+    with pytest.raises(ConfigError, match="characters"):
+        agent(ScriptedModel([]), output_type={"type": "string", "description": "x" * 60_000})
+
+
+async def test_the_compiled_graph_takes_the_schema_as_a_setting() -> None:
+    """A1: without Agent, `Settings.output_schema`; a schema that cannot be used ends the run in words."""
+    model = ScriptedModel(roles={"triage": [call("answer", text="So.", output={"n": 3})]})
+    graph = build_graph(model, [look], effects={"look": "read"}).compile(InMemorySaver(), store=InMemoryStore())
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    for wanted, status in ((schema, "completed"), ({"type": "objekt"}, "failed")):
+        config: Any = {"configurable": {"thread_id": status}}
+        settings = Settings(confirm="never", output_schema=wanted)
+        values = await graph.ainvoke({"messages": ["How many?"]}, config, context=settings)  # type: ignore[arg-type]
+        assert values["outcome"]["status"] == status
+        assert values["outcome"].get("output") == ({"n": 3} if status == "completed" else None)
+    assert "objekt" in values["outcome"]["text"]
+
+
+async def test_a_worker_delivers_the_data_too() -> None:
+    """A1: what is submitted for a worker keeps its schema and its images; `get` with the type gives an instance."""
+    model = ScriptedModel(roles={"triage": [call("answer", text="Acme.", output=GOOD)]})
+    picture = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    async with agent(model) as ours:
+        thread = await ours.submit([{"type": "text", "text": "Which is the best?"}, picture], output_type=Choice)
+        assert (await ours.carry(thread)).output == GOOD
+        assert (await ours.get(thread, output_type=Choice)).output == Choice.model_validate(GOOD)
+    assert picture in model.requests[0].messages[1].content

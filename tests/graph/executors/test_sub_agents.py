@@ -1,0 +1,481 @@
+"""Sub-agents: what they ask is asked in the run, their conversation lasts, passthrough needs no other model."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command, interrupt
+
+from donewhen import Agent, ConfigError, Executor, Executors, build_graph
+from donewhen.graph.executors import nested
+from donewhen.graph.executors.leg import Leg
+from donewhen.state.settings import Settings
+from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
+from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
+
+PROOF = finish_step("three papers", ("s1.1", "three papers"))
+
+
+def graph_of(node: Any, **compiled: Any) -> Any:
+    """A graph of one node, with a `messages` key."""
+    return StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile(**compiled)
+
+
+def asks(state: MessagesState) -> dict[str, Any]:
+    """Asks two questions, one after the other."""
+    field = interrupt("Which field?")
+    year = interrupt({"question": "Which year?", "options": ["2025", "2026"]})
+    return {"messages": [AIMessage(f"three papers on {field} in {year}")]}
+
+
+@pytest.mark.parametrize("checkpointer", [None, "own"])
+@pytest.mark.parametrize("storage", ["memory:", "sqlite"])
+async def test_its_questions_are_questions_of_the_run(checkpointer: str | None, storage: str, tmp_path: Any) -> None:
+    """M5, X16, X17: an interrupt of the sub-agent is a pause with its words and options; the answer resumes it."""
+    graph = graph_of(asks, **({"checkpointer": InMemorySaver()} if checkpointer else {}))
+    model = one_step([finish_step("three papers on physics", ("s1.3", "physics"))], executor="agent")
+    flow = await play(
+        model,
+        executors={"agent": graph},
+        answers=["physics", "2"],
+        storage=f"sqlite:///{tmp_path}/runs.db" if storage == "sqlite" else storage,
+    )
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert [(p["kind"], p["question"], p["options"]) for p in flow.pauses] == [
+        ("question", "Which field?", []),
+        ("question", "Which year?", ["2025", "2026"]),
+    ]
+    assert flow.journal[-2]["text"] == "three papers on physics in 2026"
+    assert [row["answer"] for row in flow.run.receipt["questions"]] == ["physics", "2026"]
+    assert len(requests(model, "s1")) == 1
+
+
+async def test_its_calls_are_approved_like_ours() -> None:
+    """M5, X15: a review of calls, as LangChain's agents interrupt for it, is an approval of the run, one by one."""
+    made: list[Any] = []
+
+    def reviews(state: MessagesState) -> dict[str, Any]:
+        wanted = [{"name": "send", "args": {"to": who}, "description": f"Mail {who}."} for who in ("ann", "bob", "cyn")]
+        made.extend(interrupt({"action_requests": wanted, "review_configs": []})["decisions"])
+        return {"messages": [AIMessage("three papers sent")]}
+
+    edit = {"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {"to": "bea"}}}]}
+    flow = await play(
+        one_step([PROOF], executor="agent"),
+        executors={"agent": Executor("mails", graph=graph_of(reviews))},
+        answers=["approve", edit, "no, not cyn"],
+    )
+    assert flow.status == "completed"
+    assert [(p["kind"], p["tool"], p["arguments"]["to"]) for p in flow.pauses] == [
+        ("tool", "send", "ann"),
+        ("tool", "send", "bob"),
+        ("tool", "send", "cyn"),
+    ]
+    assert "agent" in flow.pauses[0]["question"]
+    assert made[:2] == [
+        {"type": "approve"},
+        {"type": "edit", "edited_action": {"name": "send", "args": {"to": "bea"}}},
+    ]
+    assert made[2]["type"] == "reject"
+    assert "not cyn" in made[2]["message"]
+    decisions = [row["decision"] for row in flow.run.receipt["approvals"] if row["kind"] == "tool"]
+    assert decisions == ["approve", "edit", "reject"]
+
+
+async def test_a_run_of_ours_as_an_executor_asks_for_its_plan_and_its_question() -> None:
+    """M5, X17: a compiled DoneWhen graph works for another one; both its pauses surface."""
+    inner = steps(
+        [{"content": "count", "tools": []}],
+        {
+            "s1": [
+                call("ask_user", question="Which shelf?", options=["A", "B"]),
+                finish_step("three papers on A", "s1.1"),
+            ]
+        },
+    )
+    sub = build_graph(inner).compile()
+    model = one_step([finish_step("three papers", ("s1.3", "three papers"))], executor="crew")
+    flow = await play(model, executors={"crew": sub}, answers=["approve", "1"])
+    inner.assert_exhausted()
+    assert flow.status == "completed", flow.run
+    assert "count" in flow.pauses[0]["question"]
+    assert "Which shelf?" in flow.pauses[1]["question"]
+    assert flow.run.spent["model_calls"] == 2 + 3
+
+
+async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_request() -> None:
+    """M5: what the sub-agent was told before it still knows; a step beside others has a conversation of its own."""
+    heard: list[int] = []
+
+    def counts(state: MessagesState) -> dict[str, Any]:
+        heard.append(sum(isinstance(message, HumanMessage) for message in state["messages"]))
+        return {"messages": [AIMessage(f"three papers, {heard[-1]} briefs")]}
+
+    plan = [
+        {"content": "find", "executor": "agent"},
+        {"content": "sort", "executor": "agent"},
+        {"content": "beside", "executor": "agent", "depends_on": []},
+    ]
+    proofs = {id: [finish_step("three papers", (f"{id}.1", "three papers"))] for id in ("s1", "s2", "s3")}
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan(plan), submit_plan([{"content": "again", "executor": "agent", "id": "t1"}])],
+            "execute": {**proofs, "t1": [finish_step("three papers", ("t1.1", "three papers"))]},
+            "deliver": lambda *_: "Done.",
+        }
+    )
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(counts)}, settings=FREE)
+    await agent.start("Find papers", thread_id="t")
+    assert sorted(heard) == [1, 1, 2]
+    run = await agent.start("And again", thread_id="t")
+    assert run.status == "completed"
+    assert heard[-1] == 3
+    assert [info.thread_id for info in await agent.threads()] == ["t"]
+    await agent.delete("t")
+
+
+async def test_two_briefs_in_one_run_of_a_server_are_two() -> None:
+    """M5: a server puts its `run_id` into the metadata, by which LangGraph would not take a second brief at all."""
+
+    def counts(state: MessagesState) -> dict[str, Any]:
+        heard = sum(isinstance(message, HumanMessage) for message in state["messages"])
+        return {"messages": [AIMessage(f"three papers, {heard} briefs")]}
+
+    proofs = {id: [finish_step("three papers", (f"{id}.1", "three papers"))] for id in ("s1", "s2")}
+    model = steps([{"content": "find", "executor": "agent"}, {"content": "sort", "executor": "agent"}], proofs)
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(counts)}, settings=FREE)
+    run = await agent.start("Find papers", config={"metadata": {"run_id": "r1"}})
+    assert run.status == "completed"
+    journal = (await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})).values["journal"]
+    assert [e["text"] for e in journal if e["tool"]] == ["three papers, 1 briefs", "three papers, 2 briefs"]
+
+
+async def test_its_transcript_and_its_spend_come_back() -> None:
+    """M5, R05: the receipt shows what was said in there, in short, and the step's spend counts its model calls."""
+    inner = ScriptedModel([reply("Looking.", usage={"input_tokens": 10, "output_tokens": 2}), reply("three papers")])
+
+    async def thinks(state: MessagesState) -> dict[str, Any]:
+        first = await inner.ainvoke(state["messages"])
+        return {"messages": [first, await inner.ainvoke([*state["messages"], first])]}
+
+    flow = await play(one_step([PROOF], executor="agent"), executors={"agent": graph_of(thinks)})
+    assert flow.status == "completed"
+    row = flow.run.receipt["steps"][0]
+    assert row["executor"] == "agent"
+    assert [said["text"] for said in row["transcript"]] == ["Looking.", "three papers"]
+    assert row["spent"]["model_calls"] == 3
+
+
+def passthrough(node: Any) -> dict[str, Executor]:
+    """An agent that takes the goal whole."""
+    return {"agent": Executor("works", graph=graph_of(node), passthrough=True)}
+
+
+WHOLE = {**FREE, "executor": "agent"}
+
+
+async def test_passthrough_asks_no_other_model() -> None:
+    """P16, M5: no planner, nobody to prove it, no delivery: the agent's own words are the answer."""
+    briefs: list[str] = []
+
+    def says(state: MessagesState) -> dict[str, Any]:
+        briefs.append(state["messages"][-1].text)
+        return {"messages": [AIMessage("All three papers are on the desk. " + "x" * 30_000 + " And all 7 notes.")]}
+
+    model = ScriptedModel([])
+    flow = await play(model, executors=passthrough(says), settings=WHOLE, goal="Find all papers")
+    assert model.requests == []
+    assert flow.status == "completed"
+    assert flow.run.answer.startswith("All three papers are on the desk.")
+    assert flow.run.answer.endswith("all 7 notes.")
+    assert "<goal>\nFind all papers\n</goal>" in briefs[0]
+    assert flow.run.spent["model_calls"] == 0 if "model_calls" in flow.run.spent else True
+
+
+async def test_passthrough_that_fails_fails() -> None:
+    """P16, X09: no other way is planned by a model that nobody asked for."""
+
+    def breaks(state: MessagesState) -> dict[str, Any]:
+        raise RuntimeError("no network")
+
+    model = ScriptedModel([])
+    flow = await play(model, executors=passthrough(breaks), settings=WHOLE)
+    assert model.requests == []
+    assert flow.status == "failed"
+    assert "no network" in flow.run.answer
+
+
+async def test_a_passthrough_follow_up_knows_what_came_before() -> None:
+    """M5, M9: the brief holds the request before and what was delivered, beside the request itself."""
+    briefs: list[str] = []
+
+    async def work(brief: str) -> str:
+        briefs.append(brief)
+        return "The total is 21."
+
+    agent = Agent(
+        ScriptedModel([]),
+        storage="memory:",
+        executors={"agent": Executor(work=work, passthrough=True)},
+        settings=WHOLE,
+    )
+    await agent.start("What is 3 times 7?", thread_id="t")
+    run = await agent.start("and double it", thread_id="t")
+    assert run.status == "completed"
+    assert "What is 3 times 7?" in briefs[1]
+    assert "The total is 21." in briefs[1]
+    assert "<goal>\nand double it\n</goal>" in briefs[1]
+
+
+async def test_a_follow_ups_step_knows_what_came_before() -> None:
+    """M9: so does the brief of a planned step, for whichever executor; a first request has nothing to show."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "add", "tools": []}]), submit_plan([{"content": "x2", "tools": []}])],
+            "execute": {"s1": [finish_step("The total is 21.", "s1.result"), finish_step("42", "s1.result")]},
+        }
+    )
+    agent = Agent(model, storage="memory:", settings=FREE)
+    await agent.start("What is 3 times 7?", thread_id="t")
+    await agent.start("and double it", thread_id="t")
+    first, second = (unfenced(request.messages[1].text) for request in requests(model, "s1"))
+    assert "<conversation>" not in first
+    assert "The total is 21." in second.split("<goal>")[0]
+
+
+async def test_the_planner_reads_cards_and_a_name_that_is_none_is_corrected() -> None:
+    """M5, P08, X17: description, skills and tools; the disabled one is hidden; near matches; no block without any."""
+    executors = {
+        "writer": Executor("writes well", skills=("letters", "poems")),
+        "sleeper": Executor("sleeps", enabled=False),
+    }
+    model = ScriptedModel(
+        roles={
+            "triage": [
+                submit_plan([{"content": "w", "executor": "Writer", "tools": []}]),
+                submit_plan([{"content": "w", "executor": "sleeper", "tools": []}]),
+                submit_plan([{"content": "w", "executor": "writer", "tools": []}]),
+            ],
+            "execute": {"s1": [finish_step("done", "s1.result")]},
+        }
+    )
+    flow = await play(model, executors=executors)
+    assert flow.status == "completed"
+    prompt = model.requests[0].messages[1].text
+    assert "- writer: writes well Skills: letters; poems." in prompt
+    assert "sleeper" not in prompt
+    told = [event["text"] for event in flow.told("correction")]
+    assert "'Writer', which does not exist; did you mean writer?" in told[0]
+    assert "'sleeper', which does not exist" in told[1]
+    alone = one_step([finish_step("done", "s1.result")], tools=[])
+    await play(alone)
+    assert "executor" not in alone.requests[0].messages[1].text
+
+
+async def test_executors_come_and_go_while_the_agent_lives() -> None:
+    """M5: added, removed, disabled; a step whose executor is gone fails and says so."""
+
+    async def work(brief: str) -> str:
+        return "three papers"
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "find", "executor": "late"}])] * 2,
+            "execute": {"s1": [PROOF, PROOF]},
+            "deliver": lambda *_: "Done.",
+        }
+    )
+    agent = Agent(model, storage="memory:", settings={"on_failure": "deliver"})
+    agent.executors["late"] = Executor("works", work=work)
+    run = await agent.start("Find papers")
+    assert (await agent.resume(run, "approve")).status == "completed"
+    run = await agent.start("Find papers")
+    del agent.executors["late"]
+    run = await agent.resume(run, "approve")
+    assert run.status == "failed"
+    assert "no executor 'late'" in run.answer.lower()
+    for wrong in (7, "https://somewhere", "a2a:somewhere"):
+        with pytest.raises(ConfigError):
+            agent.executors["bad"] = wrong  # type: ignore[assignment]
+    assert list(agent.executors) == []
+
+
+async def test_the_only_one_who_could_is_assigned() -> None:
+    """M4, M5: where the agent has no tools of its own, a step that names nobody is the sole executor's."""
+
+    async def work(brief: str) -> str:
+        return "three papers"
+
+    flow = await play(one_step([PROOF], tools=None), executors={"agent": Executor("works", work=work)})
+    assert flow.status == "completed"
+    assert flow.run.plan["steps"][0]["executor"] == "agent"
+    written = one_step([finish_step("a poem", "s1.result")], tools=[])
+    flow = await play(written, executors={"agent": Executor("works", work=work)})
+    assert flow.run.plan["steps"][0]["executor"] is None
+
+
+async def test_a_setting_that_names_nobody_is_told_what_was_meant() -> None:
+    """X17: the exact name, near matches, and no work by somebody else."""
+    run = await Agent(ScriptedModel([]), storage="memory:", executors={"writer": Executor("writes")}).start(
+        "Write", settings={"executor": "wrter"}
+    )
+    assert run.status == "failed"
+    assert "did you mean 'writer'?" in run.answer
+
+
+async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
+    """X17, R02: the same leg again does not start over; a finished one is not made again; another one is another."""
+    done: list[str] = []
+
+    def first(state: MessagesState) -> dict[str, Any]:
+        done.append("first")
+        return {"messages": [AIMessage("half")]}
+
+    def second(state: MessagesState) -> dict[str, Any]:
+        done.append("second")
+        if done.count("second") == 1:
+            raise OSError("the power failed")
+        return {"messages": [AIMessage("three papers")]}
+
+    graph = StateGraph(MessagesState).add_node("first", first).add_node("second", second)
+    sub = graph.add_edge(START, "first").add_edge("first", "second").compile()
+    leg = Leg("find", "k1", "k1", "agent", "t", "", saver=InMemorySaver())
+    with pytest.raises(OSError, match="power"):
+        await nested.work(sub, leg)
+    for _ in range(2):
+        report = await nested.work(sub, leg)
+        assert report.output == "three papers"
+        assert done == ["first", "second", "second"]
+    await nested.work(sub, replace(leg, key="k2", first="k2"))
+    assert done[3:] == ["first", "second"]
+
+
+async def test_what_it_cannot_store_is_its_own_failure() -> None:
+    """X07, X17: a state that no checkpoint can hold fails the executor, and not the run, again and again."""
+
+    class Live:
+        """Not for any checkpoint."""
+
+    class Odd(MessagesState):
+        live: Any
+
+    def opens(state: Odd) -> dict[str, Any]:
+        return {"live": Live()}
+
+    graph = StateGraph(Odd).add_node("opens", opens).add_node("asks", asks)
+    sub = graph.add_edge(START, "opens").add_edge("opens", "asks").compile()
+    model = one_step([give_up("it failed")], executor="agent", deliver=[])
+    flow = await play(model, executors={"agent": sub}, settings={**FREE, "on_failure": "deliver"})
+    assert flow.status == "failed"
+    assert "not msgpack serializable" in flow.journal[0]["text"]
+
+
+async def test_questions_side_by_side_are_all_asked() -> None:
+    """M5, C06: two branches of the sub-agent ask at once; one pause at a time, each answer to its own."""
+
+    def left(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"left {interrupt('Left?')}")]}
+
+    def right(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"right {interrupt('Right?')}")]}
+
+    graph = StateGraph(MessagesState).add_node("left", left).add_node("right", right)
+    sub = graph.add_edge(START, "left").add_edge(START, "right").compile()
+    answers = [lambda pause: pause["question"].strip("?").lower()[0]] * 2
+    flow = await play(
+        one_step([finish_step("right r", ("s1.3", "right r"))], executor="agent"),
+        executors={"agent": sub},
+        answers=answers,
+    )
+    assert flow.status == "completed"
+    assert sorted(pause["question"] for pause in flow.pauses) == ["Left?", "Right?"]
+    said = [row["text"] for row in flow.run.receipt["steps"][0]["transcript"]]
+    assert sorted(said) == ["left l", "right r"]
+
+
+async def test_where_nobody_answers_it_is_told_so() -> None:
+    """C07, M5: the run's policy answers a sub-agent's question too, and the receipt says that nobody did."""
+    model = one_step([finish_step("three papers", ("s1.3", "three papers"))], executor="agent")
+    flow = await play(model, executors={"agent": graph_of(asks)}, settings={**FREE, "on_question": "assume"})
+    assert flow.pauses == []
+    assert flow.status == "completed"
+    assert "Nobody answers" in flow.journal[2]["text"]
+    assert [row["by"] for row in flow.run.receipt["questions"]] == ["policy", "policy"]
+
+
+async def test_another_request_takes_the_place_of_one_that_asked() -> None:
+    """M5: what the sub-agent asked in a request that was put away does not block the next one."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "do it", "executor": "agent"}])] * 2,
+            "execute": {"s1": [finish_step("three papers", ("s1.3", "three papers"))]},
+        }
+    )
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(asks)}, settings=FREE)
+    run = await agent.start("Find papers", thread_id="t")
+    assert run.pending[0]["question"] == "Which field?"
+    run = await agent.start("Find others", thread_id="t", restart=True)
+    for answer in ("physics", "2025"):
+        assert run.status == "waiting"
+        run = await agent.resume(run, answer)
+    assert run.status == "completed"
+
+
+def test_without_await_too() -> None:
+    """M5: LangGraph's synchronous verbs: the same pause, the same answer."""
+    model = one_step([finish_step("three papers", ("s1.3", "three papers"))], executor="agent")
+    agent = Agent(model, storage="memory:", executors={"agent": graph_of(asks)}, settings=FREE)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    asked = agent.graph.invoke({"messages": [("user", "go")]}, config)
+    assert asked["__interrupt__"][0].value["question"] == "Which field?"
+    agent.graph.invoke(Command(resume="physics"), config)
+    assert agent.graph.invoke(Command(resume="2025"), config)["outcome"]["status"] == "completed"
+
+
+class Forgets(InMemoryStore):
+    """A store that fails once, when an outcome is to be written down."""
+
+    failed = False
+
+    async def aput(self, namespace: tuple[str, ...], key: str, value: Any, *args: Any, **more: Any) -> None:
+        if value.get("state") == "done" and not self.failed:
+            self.failed = True
+            raise OSError("disk full")
+        await super().aput(namespace, key, value, *args, **more)
+
+
+async def test_work_whose_outcome_was_lost_is_found_again() -> None:
+    """X17, R03: nobody is asked whether it happened, and it does not happen twice."""
+    count: list[int] = []
+
+    def says(state: MessagesState) -> dict[str, Any]:
+        count.append(1)
+        return {"messages": [AIMessage("three papers")]}
+
+    builder = build_graph(one_step([PROOF], executor="agent"), executors={"agent": graph_of(says)})
+    compiled: Any = builder.compile(checkpointer=InMemorySaver(), store=Forgets())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    how: Any = {"context": Settings(confirm="never"), "durability": "sync"}
+    with pytest.raises(OSError, match="disk full"):
+        await compiled.ainvoke({"messages": [("user", "go")]}, config, **how)
+    result = await compiled.ainvoke(None, config, **how)
+    assert result["outcome"]["status"] == "completed"
+    assert len(count) == 1
+
+
+def test_one_way_to_work_alone() -> None:
+    with pytest.raises(ConfigError, match="one of work, graph and remote"):
+        Executor(work=asks, graph=graph_of(asks))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no name"):
+        Executors({"": Executor()})
+    with pytest.raises(ConfigError, match="which build_graph cannot open"):
+        build_graph(ScriptedModel([]), executors={"far": "a2a:http://127.0.0.1:1"})

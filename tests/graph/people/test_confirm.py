@@ -1,0 +1,250 @@
+"""The plan before it runs: shown whole, approved, edited, rejected, cancelled; nothing happens without consent."""
+
+import json
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, Settings, StaleAnswer
+from donewhen.agent.run import Run
+from donewhen.testing import answer, call, finish_step, submit_plan
+from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
+
+
+async def paused(agent: Agent, goal: str = "do it") -> Run:
+    run = await agent.start(goal)
+    assert run.status == "waiting"
+    assert run.pending[0]["kind"] == "plan"
+    return run
+
+
+async def test_the_plan_is_shown_whole() -> None:
+    """C01: steps, criteria, checks, tools granted, schedule and limits, in what every client draws."""
+    check = {"text": "it is there", "check": {"tool": "look", "arguments": {"at": "box"}, "expect": {"contains": "x"}}}
+    plan = submit_plan(
+        [step("s1", "Look into the box", tools=["send"], done_when=["seen", check])],
+        title="Look",
+        schedule={"at": "08:30", "timezone": "Europe/Berlin"},
+    )
+
+    def look(at: str) -> str:
+        """Look somewhere."""
+        return at
+
+    agent = Agent(scripted(plan, deliver=[]), [look, Outbox().tool()], storage="memory:", effects={"look": "read"})
+    run = await paused(agent)
+    snapshot = await agent.graph.aget_state(config(run.thread_id))
+    (interrupt,) = snapshot.interrupts
+    shown = interrupt.value["action_requests"][0]["args"]["plan"]
+    for part in ("Look into the box", "seen", "it is there", "look", "contains", "send", "08:30", "rounds 200"):
+        assert part in shown
+    assert interrupt.value["plan"] == run.plan == run.pending[0]["plan"]
+    await drawn(agent, run)
+
+
+@pytest.mark.parametrize(
+    ("policy", "complexity", "asks"),
+    [
+        ("always", "simple", True),
+        ("complex", "complex", True),
+        ("complex", "moderate", False),
+        ("never", "complex", False),
+    ],
+)
+async def test_the_policy_says_which_plans_wait(policy: Any, complexity: str, asks: bool) -> None:
+    """C01: what is approved by policy is shown all the same, and the receipt says who approved it."""
+    plan = submit_plan([step("s1")], complexity=complexity)
+    model = scripted(plan, None if asks else {"s1": [said("s1")]}, () if asks else say_done)
+    agent = Agent(model, storage="memory:", settings={"confirm": policy})
+    events = [event async for event in agent.stream("do it", thread_id="t")]
+    assert [event["plan"]["steps"][0]["id"] for event in events if event["type"] == "plan"] == ["s1"]
+    assert events[-1]["type"] == ("waiting" if asks else "outcome")
+    if not asks:
+        (row,) = (await agent.receipt("t") or {})["approvals"]
+        assert (row["kind"], row["decision"], row["by"]) == ("plan", "approve", "policy")
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "approve", "Yes please!", "y", "同意", True, {"type": "approve"}, '{"decisions": [{"type": "approve"}]}',
+        [{"type": "accept", "args": None}], {"approved": True}, {"resume": "ok"},
+    ],
+    ids=repr,
+)  # fmt: skip
+async def test_consent_in_every_shape(value: Any) -> None:
+    """C02: strings, booleans, dicts and JSON strings of all clients approve, and the receipt has who and what."""
+    model = one_step()
+    agent = Agent(model, storage="memory:")
+    waiting = await paused(agent)
+    run = await agent.resume(waiting.thread_id, value)
+    assert (run.status, run.answer) == ("completed", "done")
+    (row,) = (run.receipt or {})["approvals"]
+    assert (row["decision"], row["by"]) == ("approve", "user")
+    assert row["revision"] == row["approved_revision"] == waiting.pending[0]["revision"]
+    assert row["at"]
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize(
+    "value", ["cancel", "stop", "no", False, {"type": "reject"}, {"__agui_cancelled__": True}], ids=repr
+)
+async def test_cancel_executes_nothing(value: Any) -> None:
+    """C02: cancelling, or rejecting without a word of what should be different, delivers `cancelled`."""
+    model = scripted(submit_plan([step("s1")]), deliver=())
+    agent = Agent(model, storage="memory:")
+    run = await agent.resume((await paused(agent)).thread_id, value)
+    assert run.status == "cancelled"
+    assert [row["status"] for row in (run.receipt or {})["steps"]] == ["skipped"]
+    assert run.spent.get("rounds", 0) == 0
+    assert (run.receipt or {})["approvals"][0]["by"] == "user"
+    model.assert_exhausted()
+
+
+async def test_reject_with_words_plans_again() -> None:
+    """C02: the feedback and the rejected plan go into planning; the new plan waits under another id."""
+    plans = [submit_plan([step("s1", "Send it by mail")]), submit_plan([step("s1", "Send it by fax")])]
+    model = scripted(plans, {"s1": [said("s1")]})
+    agent = Agent(model, storage="memory:")
+    first = await paused(agent)
+    second = await agent.resume(first.thread_id, "no way, use the fax")
+    assert second.status == "waiting"
+    assert second.pending[0]["id"] != first.pending[0]["id"]
+    assert "no way, use the fax" in model.requests[1].text
+    assert "Send it by mail" in model.requests[1].text
+    await drawn(agent, second)
+    run = await agent.resume(first.thread_id, "yes")
+    assert [row["decision"] for row in (run.receipt or {})["approvals"]] == ["reject", "approve"]
+    assert (run.receipt or {})["steps"][0]["content"] == "Send it by fax"
+    model.assert_exhausted()
+
+
+async def test_the_same_plan_again_is_another_question() -> None:
+    """C04: an answer that comes late, for the plan rejected before, does not approve its identical successor."""
+    model = scripted([submit_plan([step("s1")]), submit_plan([step("s1")])], deliver=())
+    agent = Agent(model, storage="memory:")
+    first = await paused(agent)
+    id = first.pending[0]["id"]
+    second = await agent.resume(first.thread_id, {id: "think again"})
+    assert second.pending[0]["revision"] == first.pending[0]["revision"]
+    for late in ({id: "approve"}, {first.pending[0]["interrupt_id"]: "approve"}):
+        with pytest.raises(StaleAnswer):
+            await agent.resume(first.thread_id, late)
+    assert await agent.get(first.thread_id) == second
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, "", "?", "edit", 7, {}, {"foo": 1}, {"type": "frobnicate"}, {"decisions": []}, ["approve", "reject"],
+     2**70, pytest.param({"a": object()}, id="an-object"), {"a": float("nan")}, "\ud83d", b"yes",
+     {"type": "approve", "message": "but not step 2"}, {"approved": True, "rejected": True}, "{broken"],
+    ids=repr,
+)  # fmt: skip
+async def test_what_is_not_understood_keeps_the_pause(value: Any) -> None:
+    """C02: fail closed; the pause stays under its id, says why, costs no model call, and can be answered."""
+    model = one_step()
+    agent = Agent(model, storage="memory:")
+    waiting = await paused(agent)
+    run = await agent.resume(waiting.thread_id, value)
+    assert run.status == "waiting"
+    assert run.problem
+    assert run.pending[0]["id"] == waiting.pending[0]["id"]
+    assert (run.plan, run.steps) == (waiting.plan, {})
+    assert len(model.requests) == 1
+    await drawn(agent, run)
+    interrupt = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0]
+    assert run.problem in interrupt.value["action_requests"][0]["description"]
+    assert (await agent.resume(run.thread_id, "approve")).status == "completed"
+    model.assert_exhausted()
+
+
+def edited(plan: dict[str, Any], **step: Any) -> dict[str, Any]:
+    changed = json.loads(json.dumps(plan))
+    changed["steps"][0] |= step
+    del changed["revision"]
+    return changed
+
+
+async def test_an_edited_plan_is_what_runs() -> None:
+    """C02, C03: the person's plan is approved as edited, with its own revision and its own grants."""
+    outbox = Outbox()
+    model = sending(call("send", to="ann", text="hi"))
+    agent = Agent(model, [outbox.tool()], storage="memory:")
+    waiting = await paused(agent)
+    plan = edited(waiting.pending[0]["plan"], content="Write to Ann", tools=["send"])
+    run = await agent.resume(waiting.thread_id, {"type": "edit", "plan": plan})
+    assert run.status == "completed"
+    assert "Write to Ann" in next(r for r in model.requests if r.role == "execute").text
+    assert [sent["to"] for sent in outbox.sent] == ["ann"]  # the edit granted the tool: nobody was asked again
+    (row,) = (run.receipt or {})["approvals"]
+    assert row["decision"] == "edit"
+    assert row["approved_revision"] == (run.plan or {})["revision"] != row["revision"]
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize(
+    ("change", "said_why"),
+    [
+        ({"content": "  "}, "blank"),
+        ({"depends_on": ["s9"]}, "s9"),
+        ({"depends_on": ["s1"]}, "itself"),
+        ({"tools": ["sned"]}, "did you mean send"),
+        ({"executor": "nobody"}, "nobody"),
+        ({"done_when": [{"text": "x", "check": {"tool": "send", "arguments": {}}}]}, "not read-only"),
+    ],
+    ids=repr,
+)
+async def test_an_invalid_edit_keeps_plan_and_pause(change: dict[str, Any], said_why: str) -> None:
+    """C03: the rules of P07–P09 hold for people too; the reason is said, and the plan stays as it was."""
+    model = scripted(submit_plan([step("s1")]), deliver=())
+    agent = Agent(model, [Outbox().tool()], storage="memory:")
+    waiting = await paused(agent)
+    run = await agent.resume(waiting.thread_id, {"type": "edit", "plan": edited(waiting.plan or {}, **change)})
+    assert run.status == "waiting"
+    assert said_why in run.problem
+    assert run.plan == waiting.plan
+    assert run.pending[0]["plan"] == waiting.pending[0]["plan"]
+    assert (await values(agent, run.thread_id)).get("approval") is None
+    model.assert_exhausted()
+
+
+async def test_too_many_steps_are_not_cut() -> None:
+    """C03, P09: an edit with more steps than allowed is refused with the number."""
+    agent = Agent(scripted(submit_plan([step("s1")]), deliver=()), storage="memory:", settings=Settings(max_steps=2))
+    waiting = await paused(agent)
+    plan = {"title": "Long", "steps": [{"content": f"step {n}"} for n in range(3)]}
+    run = await agent.resume(waiting.thread_id, {"type": "edit", "plan": plan})
+    assert "at most 2" in run.problem
+
+
+@pytest.mark.parametrize("where", ["revision", "id", "interrupt", "agui"])
+async def test_a_stale_answer_changes_nothing(where: str) -> None:
+    """C04: an answer for another revision, question or interrupt is reported, and not one checkpoint is written."""
+    model = scripted(submit_plan([step("s1")]), deliver=())
+    agent = Agent(model, storage="memory:")
+    waiting = await paused(agent)
+    late: dict[str, Any] = {
+        "revision": {"type": "approve", "revision": "0123456789abcdef"},
+        "id": {"confirm.0123456789abcdef": "approve"},
+        "interrupt": {"0" * 32: "approve"},
+        "agui": {"approved": True, "interrupt_id": "0" * 32},
+    }[where]
+    before = await agent.graph.aget_state(config(waiting.thread_id))
+    with pytest.raises(StaleAnswer) as caught:
+        await agent.resume(waiting.thread_id, late)
+    assert caught.value.pending == [waiting.pending[0]["id"]]
+    assert (await agent.graph.aget_state(config(waiting.thread_id))).config == before.config
+    assert await agent.get(waiting.thread_id) == waiting
+
+
+async def test_an_answer_needs_no_plan() -> None:
+    """P02, C01: what needs no plan asks for no consent."""
+    agent = Agent(scripted(answer("Four."), deliver=()), storage="memory:")
+    run = await agent.start("What is two and two?")
+    assert (run.status, run.answer, run.pending) == ("completed", "Four.", ())
+
+
+def test_finish_step_is_scripted_with_evidence() -> None:
+    """The scripts of this file prove what they claim."""
+    assert said("s1") == finish_step("done", evidence="s1.result")

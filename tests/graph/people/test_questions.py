@@ -1,0 +1,246 @@
+"""Where nobody answers a question: at once or after its time the policy does, in whichever process; it is said."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from donewhen import Agent, Settings, build_graph
+from donewhen.agent.cli.result import Exit
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from tests.kit.flows import last_told, one_step, play, steps
+from tests.kit.runs import asking, config, paused, said, scripted, step
+from tests.kit.screens.shell import scripted as provided
+from tests.kit.screens.shell import user_in
+
+ALONE = Settings(confirm="never")
+
+
+@pytest.mark.parametrize(
+    ("settings", "status", "said_to_model"),
+    [
+        ({"on_question": "default", "default_answer": "blue"}, "completed", "blue"),
+        ({"on_question": "default"}, "completed", "assume"),
+        ({"on_question": "assume"}, "completed", "assume"),
+        ({"on_question": "abort"}, "cancelled", None),
+    ],
+)
+@pytest.mark.parametrize("later", [False, True])
+async def test_where_nobody_answers_the_policy_does(
+    settings: dict[str, Any], status: str, said_to_model: str | None, later: bool
+) -> None:
+    """X16: at once without a time given, else when the run is resumed after it; the receipt says who answered."""
+    rounds = [ask_user("Which colour?"), *([said("s1")] if said_to_model else [])]
+    model = scripted(submit_plan([step("s1")]), {"s1": rounds})
+    extra = {"question_seconds": 0} if later else {}
+    agent = Agent(model, storage="memory:", settings={"confirm": "never", **settings, **extra})
+    run = await agent.start("do it")
+    if later:
+        assert run.status == "waiting"
+        run = await agent.resume(run.thread_id)
+    assert run.status == status
+    if said_to_model:
+        assert said_to_model in model.requests[2].messages[-1].text
+        assert (run.receipt or {})["questions"][0]["by"] == "policy"
+    else:
+        assert (run.outcome or {})["code"] == "unanswered"
+        assert (run.receipt or {})["approvals"][-1]["by"] == "policy"
+    model.assert_exhausted()
+
+
+async def test_all_overdue_questions_are_answered_at_once() -> None:
+    """X16, C07: the planner's, and those of steps side by side, each by the policy."""
+    plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[])])
+    model = ScriptedModel(
+        roles={
+            "triage": [ask_user("Which file?"), plan],
+            "execute": {id: [ask_user(f"Which {id}?"), said(id)] for id in ("s1", "s2")},
+            "deliver": lambda *_: "Done.",
+        }
+    )
+    agent = Agent(model, storage="memory:", settings=ALONE)
+    soon = Settings(confirm="never", on_question="assume", question_seconds=0)
+    run = await agent.start("do it")
+    assert [pause["id"] for pause in run.pending] == ["plan.q1"]
+    run = await agent.resume(run.thread_id, settings=soon)
+    assert [pause["id"] for pause in run.pending] == ["s1.q1", "s2.q1"]
+    run = await agent.resume(run.thread_id, settings=soon)
+    assert run.status == "completed"
+    assert [asked["by"] for asked in (run.receipt or {})["questions"]] == ["policy"] * 3
+    model.assert_exhausted()
+
+
+async def test_on_the_graph_itself_a_client_says_that_it_is_overdue() -> None:
+    """X16: a server's cron job resumes with a word of its own; who answered is recorded all the same."""
+    model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1", "the first")]})
+    settings = Settings(confirm="never", on_question="assume", question_seconds=0)
+    graph = build_graph(model).compile(checkpointer=InMemorySaver())
+    await graph.ainvoke({"messages": [HumanMessage("do it")]}, config("t"), context=settings)
+    ended = await graph.ainvoke(Command(resume={"overdue": True}), config("t"), context=settings)
+    assert ended["messages"][-1].text.endswith("- Assumed, since nobody answered: Which? — the first")
+    assert ended["outcome"]["receipt"]["questions"][0]["by"] == "policy"
+
+
+async def test_a_question_that_is_not_overdue_waits() -> None:
+    """X16: before its time, resuming changes nothing; a person's answer counts at any time."""
+    agent = Agent(
+        asking(), storage="memory:", settings={"confirm": "never", "on_question": "abort", "question_seconds": 3600}
+    )
+    run = await paused(agent)
+    assert run.pending[0]["asked_at"]
+    assert await agent.resume(run.thread_id) == run
+    hurried = Settings(confirm="never", on_question="abort", question_seconds=0)
+    ended = await agent.resume(run.thread_id, "blue", settings=hurried)
+    assert ended.status == "completed"
+    assert (ended.receipt or {})["questions"][0]["by"] == "user"
+
+
+@pytest.mark.parametrize("settings", [{}, {"on_question": "default", "default_answer": "x", "question_seconds": 0}])
+async def test_nobody_but_the_policy_says_overdue(settings: dict[str, Any]) -> None:
+    """C02: the policy answers questions only, and only where there is one; plans stay for people."""
+    agent = Agent(scripted(submit_plan([step("s1")]), deliver=()), storage="memory:", settings=settings)
+    run = await agent.start("do it")
+    assert (await agent.resume(run.thread_id)).pending == run.pending
+    again = await agent.resume(run.thread_id, {"overdue": True})
+    assert (again.status, again.pending[0]["kind"]) == ("waiting", "plan")
+    assert again.problem
+
+
+ASSUMING = {"confirm": "never", "on_question": "assume"}
+NOBODY = "Nobody answers; assume what is most likely"
+
+
+async def test_what_was_assumed_stands_in_answer_and_receipt() -> None:
+    """X16, D03: with the words in which the step says it; the user reads it whatever the model writes."""
+    model = one_step([ask_user("Which colour?"), finish_step("Painted blue, as nobody said.", "s1.result")])
+    flow = await play(model, settings=ASSUMING)
+    model.assert_exhausted()
+    assert f"{NOBODY}, and say in the result what was assumed." in last_told(model)
+    assert flow.run.receipt is not None
+    (row,) = flow.run.receipt["questions"]
+    assert (row["by"], row["assumed"], row["assumption"]) == ("policy", True, "Painted blue, as nobody said.")
+    assert flow.run.answer.splitlines() == [
+        "Painted blue, as nobody said.",
+        "",
+        "- Assumed, since nobody answered: Which colour? — Painted blue, as nobody said.",
+    ]
+
+
+async def test_what_the_planner_assumed_is_said_too() -> None:
+    """X16: in the words with which it gave the plan."""
+    plan = submit_plan(["total it"], speak="I take the year 2023.")
+    model = ScriptedModel(
+        roles={
+            "triage": [ask_user("Which year?"), plan],
+            "execute": [finish_step("7", "s1.result")],
+            "deliver": lambda *_: "It is 7.",
+        }
+    )
+    flow = await play(model, settings=ASSUMING)
+    model.assert_exhausted()
+    assert f"{NOBODY}, and say in `speak` what was assumed." in model.requests[1].messages[-1].text
+    assert flow.run.answer.endswith("- Assumed, since nobody answered: Which year? — I take the year 2023.")
+
+
+async def test_a_default_answer_is_told_from_a_persons() -> None:
+    """X16: in answer and receipt; also where the answer is written by code."""
+    model = one_step([ask_user("Which colour?"), finish_step("blue", "s1.1")], deliver=[ValueError("down")])
+    settings = {"confirm": "never", "on_question": "default", "default_answer": "blue"}
+    flow = await play(model, settings=settings)
+    assert flow.run.receipt is not None
+    (row,) = flow.run.receipt["questions"]
+    assert (row["by"], row["assumed"], row["assumption"], row["answer"]) == ("policy", False, "", "blue")
+    assert "- Answered by default, not by you: Which colour? — blue" in flow.run.answer
+
+
+async def test_a_persons_answer_needs_no_such_line() -> None:
+    model = one_step([ask_user("Which colour?"), finish_step("blue", "s1.1")])
+    flow = await play(model, answers=["blue"])
+    assert flow.run.answer == "blue"
+    assert [row["assumed"] for row in (flow.run.receipt or {})["questions"]] == [False]
+
+
+async def test_the_same_question_elsewhere_is_assumed_once() -> None:
+    """X11: an assumption is recorded like an answer; nobody is asked again, and no question is spent."""
+    finish = [finish_step("ok", f"{id}.result") for id in ("s1", "s2")]
+    model = steps(["one", "two"], {"s1": [ask_user("Which?"), finish[0]], "s2": [ask_user("which"), finish[1]]})
+    flow = await play(model, settings=ASSUMING)
+    model.assert_exhausted()
+    assert flow.run.spent["questions"] == 1
+    assert "You asked this before" in last_told(model, "s2")
+    assert len((flow.run.receipt or {})["questions"]) == 1
+
+
+IDLE = {**ASSUMING, "limits": {"rounds": 1}}
+
+
+async def test_where_nobody_answers_a_reached_limit_delivers() -> None:
+    """D03: who answers no questions is not asked for more either, unless the settings say so."""
+    model = steps(["one", "two"], {"s1": [finish_step("ONE", "s1.result")]}, deliver=["One."])
+    flow = await play(model, settings=IDLE)
+    model.assert_exhausted()
+    assert (flow.status, flow.pauses) == ("exhausted", [])
+    assert flow.run.answer.startswith("One.")
+    asked = await play(one_step(["Hm."], deliver=[]), settings={**IDLE, "on_exhausted": "ask"})
+    assert (asked.status, asked.run.pending[0]["kind"]) == ("waiting", "budget")
+
+
+async def test_an_overdue_budget_delivers_what_there_is() -> None:
+    """D03: when the run is resumed after its time; before, it waits for a person."""
+    model = steps(["one", "two"], {"s1": [finish_step("ONE", "s1.result")]}, deliver=["One."])
+    agent = Agent(model, storage="memory:", settings={**IDLE, "question_seconds": 3600})
+    run = await agent.start("do it")
+    assert (run.status, run.pending[0]["kind"]) == ("waiting", "budget")
+    assert (await agent.resume(run.thread_id)).status == "waiting"
+    run = await agent.resume(run.thread_id, settings={**IDLE, "question_seconds": 0})
+    model.assert_exhausted()
+    assert (run.status, (run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
+    (row,) = [row for row in (run.receipt or {})["approvals"] if row["kind"] == "budget"]
+    assert (row["by"], row["decision"]) == ("policy", "deliver")
+
+
+COUNTED = {"content": "Count the files", "done_when": ["there is a count"], "tools": ["list_files"]}
+KIND = {"triage": [submit_plan([COUNTED])], "execute": [ask_user("Which kind?")]}
+
+
+def counting(result: str) -> dict[str, Any]:
+    """A run of the command with one question."""
+    rounds = [*KIND["execute"], call("list_files"), finish_step(result, "s1.2")]
+    return {**KIND, "execute": rounds}
+
+
+def test_days_later_the_command_goes_on_without_an_answer(tmp_path: Path) -> None:
+    """X16, C06: in another process, as a cron job resumes it; what was assumed is shown."""
+    shell = user_in(tmp_path)
+    with provided(shell, **counting("3 files, assuming all kinds")):
+        words = ("--yes", "--on-question", "assume", "--question-seconds", "0", "--thread", "mine")
+        assert shell.run(*words).exit_code == Exit.WAITING
+        resumed = shell("resume", "mine")
+    assert resumed.exit_code == Exit.COMPLETED
+    line = "- Assumed, since nobody answered: Which kind? — 3 files, assuming all kinds"
+    assert resumed.stdout == f"3 files, assuming all kinds\n\n{line}\n"
+    shown = shell("show", "mine").stdout
+    assert "? Which kind?  (nobody answered; assumed: 3 files, assuming all kinds)" in shown
+
+
+def test_before_its_time_the_command_leaves_the_question_open(tmp_path: Path) -> None:
+    """X16: resuming changes nothing and says what is asked."""
+    shell = user_in(tmp_path)
+    with provided(shell, **KIND):
+        words = ("--yes", "--on-question", "abort", "--question-seconds", "3600", "--thread", "mine")
+        assert shell.run(*words).exit_code == Exit.WAITING
+        resumed = shell("resume", "mine")
+    assert resumed.exit_code == Exit.WAITING
+    assert "Which kind?" in resumed.stderr
+
+
+def test_a_default_answer_needs_no_other_option(tmp_path: Path) -> None:
+    """X16: at once, where no time is given for a person; `show` tells it from a person's."""
+    shell = user_in(tmp_path)
+    with provided(shell, **counting("3 text files")):
+        done = shell.run("--yes", "--default-answer", "text", "--thread", "mine")
+    assert done.exit_code == Exit.COMPLETED
+    assert "? Which kind?  text  (by default)" in shell("show", "mine").stdout

@@ -1,0 +1,195 @@
+"""One ledger: every model call of every role is charged, and what was spent survives pauses, crashes and processes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, Limits, Settings
+from donewhen.testing import (
+    ScriptedModel,
+    WireServer,
+    ask_user,
+    call,
+    fault,
+    finish_step,
+    give_up,
+    reply,
+    submit_plan,
+)
+from tests.kit.wired import wired
+
+UNIT = {"triage": 1, "plan": 10, "execute": 100, "judge": 1000, "deliver": 10_000}
+"""Input tokens of one call, by role: each digit of the sum counts the calls of a role."""
+
+
+def charged(role: str, *calls: Any, text: str = "") -> Any:
+    return reply(text, calls, usage={"input_tokens": UNIT[role], "output_tokens": 1})
+
+
+def model() -> ScriptedModel:
+    """Two triage calls, two of planning (one a replan), six rounds, one judge, one delivery."""
+    verdict = call("verdict", met=True, reason="it shows")
+    sketch = submit_plan(["a"], need_thinking=True)
+    first = submit_plan([{"content": "look", "done_when": [{"text": "seen", "judge": True}]}, "write"])
+    second = submit_plan([{"content": "tell", "id": "s3"}])
+    look, seen = call("look"), finish_step("seen", "s1.1")
+    return ScriptedModel(
+        roles={
+            "triage": [charged("triage", ask_user("Which?")), charged("triage", sketch)],
+            "plan": [charged("plan", first), charged("plan", second)],
+            "execute": {
+                "s1": [charged("execute", text="Looking."), charged("execute", look), charged("execute", seen)],
+                "s2": [charged("execute", ask_user("How?")), charged("execute", give_up("cannot"))],
+                "s3": [charged("execute", finish_step("told", "s3.result"))],
+            },
+            "judge": [charged("judge", verdict)],
+            "deliver": [charged("deliver", text="Told.")],
+        }
+    )
+
+
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+async def test_every_call_is_charged_and_survives(tmp_path: Path) -> None:
+    """R05, P12: the counters live in the checkpoint: after every pause another agent goes on, on the same file, and in
+    the end triage, planning, rounds, judge and delivery all stand in one ledger."""
+    scripted, storage = model(), f"sqlite:///{tmp_path}/runs.db"
+
+    def fresh() -> Agent:
+        return Agent(scripted, [look], storage=storage, effects={"look": "read"}, settings=Settings())
+
+    run = await fresh().start("go", thread_id="t")
+    for answer, tokens in (("this", 1), ("approve", 12), ("so", 1412), ("approve", 1522)):
+        assert (await fresh().get("t")).spent["input_tokens"] == tokens == run.spent["input_tokens"]
+        run = await fresh().resume("t", answer)
+    scripted.assert_exhausted()
+    assert run.status == "completed"
+    assert run.spent["input_tokens"] == 2 * 1 + 2 * 10 + 6 * 100 + 1 * 1000 + 1 * 10_000
+    assert run.spent["model_calls"] == run.spent["output_tokens"] == 12
+    assert (run.spent["rounds"], run.spent["tool_calls"]) == (6, 1)
+    assert (run.spent["questions"], run.spent["replans"]) == (2, 1)
+    assert run.receipt is not None
+    assert run.receipt["spent"] == run.spent
+
+
+@pytest.mark.parametrize("limit", range(1, 13))
+async def test_no_limit_of_calls_is_ever_exceeded(limit: int) -> None:
+    """R05, D03: whatever the limit of model calls, wherever it is met, no more are made, and the run ends honestly."""
+    scripted = model()
+    settings = Settings(limits=Limits(model_calls=limit, rounds=100), on_exhausted="deliver", confirm="never")
+    agent = Agent(scripted, [look], storage="memory:", effects={"look": "read"}, settings=settings)
+    run = await agent.start("go")
+    while run.status == "waiting":
+        run = await agent.resume(run.thread_id, "this")
+    assert len(scripted.requests) == run.spent["model_calls"] <= limit
+    assert scripted.failures == []
+    assert run.status == ("completed" if limit == 12 else "exhausted")
+    assert run.answer
+
+
+def working() -> ScriptedModel:
+    """One step, answered by what is seen, however often and in whichever branch it is asked."""
+
+    def execute(messages: list[Any], tools: list[Any]) -> Any:
+        seen = any(message.text.startswith("[") for message in messages)
+        return charged("execute", finish_step("seen", "s1.1") if seen else call("look"))
+
+    plan = submit_plan([{"content": "look", "tools": ["look"]}])
+    told: dict[str, Any] = {"triage": lambda *_: charged("triage", plan), "execute": execute}
+    return ScriptedModel(roles={**told, "deliver": lambda *_: charged("deliver", text="Seen.")})
+
+
+async def test_a_fork_counts_from_where_it_forked() -> None:
+    """R05: what the other branch spent since is not this one's; both keep their own books."""
+    agent = Agent(working(), [look], storage="memory:", effects={"look": "read"})
+    run = await agent.start("go", thread_id="t")
+    run = await agent.resume("t", "approve")
+    assert run.spent["input_tokens"] == 1 + 2 * 100
+    history = [state async for state in agent.graph.aget_state_history({"configurable": {"thread_id": "t"}})]
+    paused = next(state for state in history if state.next == ("confirm",))
+    await agent.graph.ainvoke(None, paused.config)
+    assert (await agent.get("t")).spent["input_tokens"] == 1
+    again = await agent.resume("t", "approve")
+    assert again.spent["input_tokens"] == run.spent["input_tokens"]
+    ended = await agent.graph.aget_state(history[0].config)
+    assert ended.values["spent"] == run.spent
+
+
+async def test_what_was_granted_is_not_granted_to_the_next_request() -> None:
+    """D04: fresh budgets: the limits are those of the settings again, and nothing is spent yet."""
+    settings = Settings(limits=Limits(rounds=1), confirm="never")
+    agent = Agent(working(), [look], storage="memory:", effects={"look": "read"}, settings=settings)
+    for _ in range(2):
+        run = await agent.start("go", thread_id="t")
+        assert (run.status, run.pending[0]["kind"]) == ("waiting", "budget")
+        assert (run.spent["rounds"], run.limits["rounds"]) == (1, 1)
+        run = await agent.resume("t", "extend rounds 5")
+        assert (run.status, run.limits["rounds"]) == ("completed", 6)
+
+
+async def test_repeated_requests_count_against_the_limit_of_calls() -> None:
+    """R05, X08: every one that reaches the provider is a call, and none is made beyond the limit."""
+    busy = fault(status=503, headers={"retry-after": "0"})
+    with WireServer([busy, busy, busy]) as server:
+        settings = Settings(limits=Limits(model_calls=3), on_exhausted="deliver")
+        run = await Agent(wired(server), storage="memory:", settings=settings).start("go")
+        assert len(server.requests) == run.spent["model_calls"] == 3
+    assert (run.status, (run.outcome or {})["code"]) == ("exhausted", "out_of_budget")
+    assert run.answer
+
+
+@pytest.mark.parametrize(
+    ("limits", "rounds"),
+    [
+        ({"limits": {"model_calls": 4}}, 2),  # triage, two rounds, and one kept for a delivery
+        ({"limits": {"rounds": 2}}, 2),
+        ({"step_limits": {"model_calls": 2}}, 2),
+        ({"step_limits": {"rounds": 2}}, 2),
+        ({"limits": {"questions": 2}}, 4),
+    ],
+)
+async def test_answers_of_people_reset_no_limit(limits: dict[str, Any], rounds: int, tmp_path: Path) -> None:
+    """R05, X08: two is two, however often a person answers and whichever agent goes on."""
+
+    def asks(messages: list[Any], tools: list[Any]) -> Any:
+        if "No question was asked" in messages[-1].text:
+            return give_up("nobody answers any more")
+        return ask_user(f"Question {len(messages)}?")
+
+    plan = {"content": "ask", "done_when": ["asked"]}
+    scripted = ScriptedModel(roles={"triage": [submit_plan([plan])], "execute": asks, "deliver": lambda *_: "So."})
+    settings = {"confirm": "never", "on_exhausted": "deliver", "on_failure": "deliver", **limits}
+    storage, answers = f"sqlite:///{tmp_path}/runs.db", 0
+    run = await Agent(scripted, storage=storage, settings=settings).start("go", thread_id="t")
+    while run.status == "waiting" and answers < 10:
+        answers += 1
+        run = await Agent(scripted, storage=storage).resume("t", f"answer {answers}")
+    assert answers == 2
+    assert run.status in ("exhausted", "failed")
+    assert len([request for request in scripted.requests if request.role == "execute"]) <= rounds
+    assert run.spent["model_calls"] == len(scripted.requests)
+
+
+async def test_ten_approvals_let_no_more_calls_through_than_the_limit(tmp_path: Path) -> None:
+    """R05, X15: calls that wait for consent one by one are counted over all their answers."""
+    sent: list[str] = []
+
+    def send(to: str) -> str:
+        """Send."""
+        sent.append(to)
+        return "sent"
+
+    calls = [call("send", to=f"number {n}") for n in range(10)]
+    plan = {"content": "send", "done_when": ["sent"], "tools": []}
+    scripted = ScriptedModel(roles={"triage": [submit_plan([plan])], "execute": [calls]})
+    settings = {"confirm": "never", "on_exhausted": "deliver", "step_limits": {"tool_calls": 2}}
+    storage = f"sqlite:///{tmp_path}/runs.db"
+    run = await Agent(scripted, [send], storage=storage, settings=settings).start("go", thread_id="t")
+    while run.status == "waiting":
+        run = await Agent(scripted, [send], storage=storage).resume(run, "approve")
+    scripted.assert_exhausted()
+    assert (run.status, len(sent), run.spent["tool_calls"]) == ("exhausted", 2, 2)

@@ -1,0 +1,84 @@
+"""Runs that nobody watches: at a limit they deliver what there is, or stop; an answer is written whatever is left."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen.agent.cli.result import Exit
+from donewhen.state.errors import ModelError
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.flows import FREE, play, steps
+from tests.kit.screens.shell import one_object, scripted, user_in
+
+FIRST = {"s1": [finish_step("ONE", "s1.result")]}
+COUNTING = {
+    "triage": [submit_plan([{"content": "Count the files", "tools": ["list_files"]}, "Write it down"])],
+    "execute": [call("list_files"), finish_step("3 files", "s1.1")],
+}
+
+
+@pytest.mark.parametrize(
+    ("policy", "words", "code"), [("deliver", ["One is done."], "out_of_budget"), ("stop", [], "stopped")]
+)
+@pytest.mark.parametrize("limit", [{"rounds": 1}, {"model_calls": 3}])
+async def test_at_a_limit_it_delivers_or_stops(policy: str, words: list[str], code: str, limit: dict[str, int]) -> None:
+    """D03: nobody is asked. `deliver` spends the call kept in reserve on the words; `stop` calls nobody any more."""
+    model = steps(["one", "two"], FIRST, deliver=words)
+    flow = await play(model, settings={**FREE, "limits": limit, "on_exhausted": policy})
+    model.assert_exhausted()
+    assert (flow.status, (flow.run.outcome or {})["code"], flow.pauses) == ("exhausted", code, [])
+    assert flow.run.spent["model_calls"] == 2 + len(words)
+    assert flow.run.answer.startswith(words[0] if words else "Stopped at the budget: the limit")
+    assert "- Not done (exhausted): two — the limit of" in flow.run.answer
+
+
+BUSY = ModelError("busy", code="overloaded", retryable=True, retry_after=0)
+
+
+async def test_when_even_the_reserve_is_gone_code_writes_the_answer() -> None:
+    """D03, D02: the one call left for the words fails; no other is bought, and nothing that was done is lost."""
+    model = steps(["one", "two"], {**FIRST, "s2": [finish_step("TWO", "s2.result")]}, deliver=[BUSY])
+    flow = await play(model, settings={**FREE, "limits": {"model_calls": 4}})
+    model.assert_exhausted()
+    assert flow.run.spent["model_calls"] == len(model.requests) == 4
+    assert (flow.status, flow.run.answer) == ("completed", "2 of 2 steps done.\n- Done: one — ONE\n- Done: two — TWO")
+
+
+async def test_what_planning_used_up_is_said_by_code() -> None:
+    """D03: with nothing left, and nothing done, no call is made for words."""
+    model = ScriptedModel(roles={"triage": [submit_plan(["one"])]})
+    flow = await play(model, settings={**FREE, "limits": {"model_calls": 1}, "on_exhausted": "deliver"})
+    model.assert_exhausted()
+    assert flow.status == "exhausted"
+    assert flow.run.answer.startswith("The budget is used up: the limit of model_calls for the run was reached")
+
+
+@pytest.mark.parametrize("words", [("--yes",), ("--confirm", "never")], ids=" ".join)
+def test_the_command_delivers_where_nobody_can_be_asked(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """D03: without a terminal, with the plan approved beforehand; a person comes only if --on-exhausted says ask."""
+    shell = user_in(tmp_path)
+    with scripted(shell, **COUNTING, deliver=["There are 3."]):
+        done = shell.run(*words, "--limit", "rounds=2", "--limit", "questions=0", "--json")
+    told: dict[str, Any] = one_object(done)
+    assert (done.exit_code, told["status"]) == (Exit.PARTIAL, "exhausted")
+    assert told["answer"].startswith("There are 3.\n\n- Not done (exhausted): Write it down")
+
+
+def test_the_command_keeps_a_limit_of_money(tmp_path: Path) -> None:
+    """DESIGN 6: the price comes from the environment; when the money is used up, code writes the answer."""
+    shell = user_in(tmp_path)
+    with scripted(shell, triage=COUNTING["triage"]) as model:
+        done = shell.run("--yes", "--limit", "cost_usd=0.001", DONEWHEN_PRICES="gpt-5.4-mini=100/100")
+    assert done.exit_code == Exit.PARTIAL
+    assert len(model.requests) == 1
+    assert done.stdout.startswith("The budget is used up: the limit of cost_usd for the run was reached")
+
+
+def test_the_command_stops_at_the_deadline(tmp_path: Path) -> None:
+    """D03: nothing is asked after it."""
+    shell = user_in(tmp_path)
+    with scripted(shell):
+        done = shell.run("--yes", "--deadline", "2020-01-01T08:00+01:00")
+    assert done.exit_code == Exit.PARTIAL
+    assert "the deadline, 2020-01-01T08:00+01:00, has passed" in done.stdout

@@ -1,0 +1,267 @@
+"""Replanning: what the planner learns about the failure, what stays, what is asked, and how often it is tried."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from donewhen import Settings
+from donewhen.state.errors import ModelError
+from donewhen.testing import ScriptedModel, ask_user, call, decline, finish_step, give_up, observed, submit_plan
+from tests.kit.flows import play, requests, steps, unfenced
+
+
+def look(x: str = "") -> str:
+    """Look at something."""
+    return f"seen {x}"
+
+
+def fail() -> str:
+    """Fail."""
+    raise ValueError("the disk is full")
+
+
+TOOLS = [look, fail]
+EFFECTS = {"look": "read", "fail": "read"}
+FIRST = [{"content": "look", "tools": ["look"]}, {"content": "write", "depends_on": ["s1"]}]
+LOOKED = [call("look", x="there"), finish_step("it is there", "s1.1")]
+
+
+def replanned(*plans: Any, s2: Any = (), **execute: Any) -> ScriptedModel:
+    stuck = [call("fail"), give_up("no disk")]
+    return steps(FIRST, {"s1": LOOKED, "s2": [*stuck, *s2], **execute}, draft=list(plans))
+
+
+async def test_a_replan_sees_the_failure_and_its_evidence() -> None:
+    """P17: replanning takes the failure and the evidence as input, and the finished steps with their results."""
+    model = replanned(submit_plan([{"content": "print it", "id": "s3", "depends_on": ["s1"]}]), s3=[
+        finish_step("printed", "s3.result")])  # fmt: skip
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    (request,) = requests_of_planner(model)
+    failure = re.findall(r"<failure>\n(.*)\n</failure>", unfenced(request.text), re.DOTALL)[0]
+    assert "s2" in failure
+    assert "no disk" in failure
+    assert "the disk is full" in failure
+    finished = json.loads(re.findall(r"<finished>\n(.*)\n</finished>", unfenced(request.text))[0])
+    assert finished == {"s1": {"content": "look", "result": "it is there"}}
+    assert flow.status == "completed"
+    assert flow.run.outcome is not None
+    assert "no disk" not in flow.run.outcome["reason"]
+
+
+def requests_of_planner(model: ScriptedModel) -> list[Any]:
+    return [request for request in model.requests if request.role == "plan"]
+
+
+async def test_nothing_finished_runs_again() -> None:
+    """P17: finished steps are kept by id with their results, in front; new steps get ids of their own."""
+    plan = submit_plan(["tidy up", {"content": "print it", "id": "s4", "depends_on": ["s1"]}])
+    said = {id: [finish_step(id, f"{id}.result")] for id in ("s3", "s4")}
+    model = replanned(plan, **said)
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.run.plan is not None
+    assert [step["id"] for step in flow.run.plan["steps"]] == ["s1", "s3", "s4"]
+    assert flow.step("s1")["result"] == "it is there"
+    assert len(requests(model, "s1")) == 2
+    assert flow.run.spent["replans"] == 1
+
+
+async def test_finished_steps_named_again_stay_as_they_are() -> None:
+    """P17: a replan that lists a finished step keeps it; one that gives its id to other work is corrected."""
+    stolen = submit_plan([{"content": "format the disk", "id": "s1"}])
+    kept = submit_plan([{"content": "look", "id": "s1"}, {"content": "print", "id": "s3", "depends_on": ["s1"]}])
+    model = replanned(stolen, kept, s3=[finish_step("printed", "s3.result")])
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert "'s1' is the id of a finished step" in requests_of_planner(model)[1].text
+    assert flow.run.plan is not None
+    assert [(s["id"], s["content"]) for s in flow.run.plan["steps"]] == [("s1", "look"), ("s3", "print")]
+    assert flow.run.plan["steps"][0]["tools"] == ["look"]
+
+
+async def test_a_step_planned_again_under_its_id_starts_anew() -> None:
+    """P17: the same work may be tried again under its id; its observations count on, so no id is ever used twice."""
+    policy = lambda messages, _: finish_step("done", observed(messages)[-1])  # noqa: E731
+    again = submit_plan([{"content": "Write", "id": "s2", "tools": ["look"]}])
+    model = replanned(again, s2=[call("look", x="again"), policy])
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert [e["id"] for e in flow.journal if e["step"] == "s2" and e["source"] == "tool"] == ["s2.1", "s2.2"]
+    assert flow.status == "completed"
+
+
+async def test_other_work_never_gets_the_id_of_a_step_that_was_begun() -> None:
+    """P17, M3: another step under the failed one's id is renamed, and so is it where others depend on it."""
+    other = submit_plan([{"content": "print it", "id": "s2"}, {"content": "tell", "id": "s3", "depends_on": ["s2"]}])
+    model = replanned(other, s2b=[finish_step("printed", "s2b.result")], s3=[finish_step("told", "s3.result")])
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.run.plan is not None
+    assert [(s["id"], s["depends_on"]) for s in flow.run.plan["steps"]][1:] == [("s2b", None), ("s3", ["s2b"])]
+    assert flow.status == "completed"
+
+
+async def test_new_steps_cite_what_the_failed_one_saw() -> None:
+    """M7: what a failed step observed is listed to the planner and to new steps, and proves their criteria."""
+    first = [call("look", x="the disk"), give_up("the disk is slow")]
+    new = submit_plan([{"content": "tell", "id": "s3", "done_when": ["the disk was seen"], "tools": ["look"]}])
+    model = steps(
+        FIRST, {"s1": LOOKED, "s2": first, "s3": [finish_step("seen", [("s2.1", "seen the disk")])]}, draft=[new]
+    )
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert "[s2.1] look" in requests_of_planner(model)[0].text
+    assert "[s2.1] look" in requests(model, "s3")[0].text
+    assert flow.step("s3")["verdicts"][0]["verdict"] == "supported"
+
+
+YEAR = [
+    {"content": "find the total of the year", "tools": ["look"]},
+    {"content": "write the report", "depends_on": ["s1"], "tools": ["send"]},
+    {"content": "read the style guide", "depends_on": [], "tools": ["look"]},
+    {"content": "check it with the user", "depends_on": ["s2", "s3"]},
+]
+
+
+def send(text: str) -> str:
+    """Send something."""
+    return f"sent {text}"
+
+
+def corrected_year(*drafts: Any, **execute: Any) -> ScriptedModel:
+    """The user says 2024 at first, and corrects it when the last step asks."""
+    asked = [ask_user("Which year?"), call("look", x="2024"), lambda m, _: finish_step("10", observed(m)[-1])]
+    checks = [ask_user("Is 2024 right?"), give_up("the user corrected the year", "replan"), *execute.pop("s4", ())]
+    first = [call("send", text="report"), finish_step("sent", "s2.1"), *execute.pop("s2", ())]
+    guide = [call("look", x="style"), finish_step("short", "s3.1")]
+    return steps(YEAR, {"s1": asked, "s2": first, "s3": guide, "s4": checks, **execute}, draft=list(drafts))
+
+
+async def test_an_answer_that_corrects_an_earlier_one_reopens_what_was_built_on_it() -> None:
+    """M3, P17: s1 is done again as s1b; s2, built on it, is done again as it was planned, and s3, which was not, stays.
+    A write that it makes again goes to a person first, and all of it is accounted for."""
+    redo = submit_plan([
+        {"id": "s1b", "content": "find the total of 2025", "depends_on": [], "tools": ["look"], "replaces": ["s1"]},
+        {"id": "s4", "content": "check it with the user", "depends_on": ["s1", "s2", "s3"]},
+    ])  # fmt: skip
+    s1b = [call("look", x="2025"), finish_step("20", "s1b.1")]
+    s2 = [call("send", text="report"), lambda m, _: finish_step("sent again", observed(m)[-1])]
+    model = corrected_year(redo, s1b=s1b, s2=s2, s4=[finish_step("right", "s4.result")])
+    tools, effects = [look, send], {"look": "read", "send": "write"}
+    flow = await play(model, tools, effects=effects, answers=["2024", "No, 2025!", "it did not happen"])
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["question", "question", "effect"]
+    assert flow.run.plan is not None
+    order = [(step["id"], step["depends_on"]) for step in flow.run.plan["steps"]]
+    assert order == [("s3", []), ("s1b", []), ("s2", ["s1b"]), ("s4", ["s1b", "s2", "s3"])]
+    assert flow.status == "completed"
+    assert (flow.step("s1")["status"], flow.step("s1")["result"]) == ("stale", "10")
+    assert [entry["id"] for entry in flow.journal if entry["tool"] == "send"] == ["s2.1", "s2.2"]
+    assert (flow.step("s2")["attempt"], flow.step("s3")["attempt"]) == (2, 1)
+    assert "20" in requests(model, "s2")[-1].text
+    assert flow.run.receipt is not None
+    assert [(row["id"], row["status"], row["instead"]) for row in flow.run.receipt["replaced"]] == [
+        ("s1", "stale", ["s1b", "s2", "s4"])
+    ]
+    assert [row["tool"] for row in flow.run.receipt["effects"]] == ["send", "send"]
+
+
+async def test_a_step_named_after_a_finished_one_says_whether_it_takes_its_place() -> None:
+    """M3: s1b beside a finished s1 is a correction that says what to write; other ids are nobody's business."""
+    vague = submit_plan([{"id": "s1b", "content": "find the total of 2025"}])
+    plain = submit_plan([{"id": "t1", "content": "find the total of 2025"}])
+    model = corrected_year(vague, plain, t1=[finish_step("20", "t1.result")])
+    flow = await play(model, [look, send], effects={"look": "read", "send": "write"}, answers=["2024", "No, 2025!"])
+    model.assert_exhausted()
+    assert "add `replaces: ['s1']`" in requests_of_planner(model)[1].text
+    assert flow.step("s2")["status"] == "done"
+
+
+AGAIN = submit_plan([{"id": "s7", "content": "Write", "depends_on": ["s1"]}])
+OTHER = submit_plan([{"id": "s3", "content": "print it", "depends_on": ["s1"]}])
+
+
+async def test_the_plan_that_failed_is_noticed_when_it_comes_again() -> None:
+    """M7: the same work under other ids is pointed out to the planner; one that finds another way is let go."""
+    model = replanned(AGAIN, OTHER, s3=[finish_step("printed", "s3.result")])
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert "this is, step for step, what failed already" in requests_of_planner(model)[1].text
+    assert flow.status == "completed"
+
+
+async def test_a_plan_proposed_again_and_again_goes_to_a_person() -> None:
+    """M7: told once, the planner proposes it again: a person says how to go on, and what they say holds."""
+    model = replanned(AGAIN, AGAIN, AGAIN, s7=[finish_step("written", "s7.result")])
+    flow = await play(model, TOOLS, effects=EFFECTS, answers=["the disk is there now, try it"])
+    model.assert_exhausted()
+    assert "proposes again what failed already: Write" in flow.pauses[0]["question"]
+    assert "the disk is there now" in requests_of_planner(model)[2].text
+    assert flow.status == "completed"
+
+
+async def test_back_and_forth_between_two_plans_ends_where_nobody_is_asked() -> None:
+    """M7: a plan that failed two plans ago is noticed like the last one; without a person the run ends honestly."""
+    model = replanned(OTHER, AGAIN, AGAIN, s3=[give_up("no printer")])
+    flow = await play(model, TOOLS, effects=EFFECTS, settings={"confirm": "never", "on_question": "assume"})
+    model.assert_exhausted()
+    assert flow.status == "partial"
+    assert flow.run.outcome is not None
+    assert "what failed already was planned again" in flow.run.outcome["reason"]
+
+
+async def test_replanning_is_capped() -> None:
+    """P17, X10: after so many replans the run ends with what it has, honestly."""
+    again = lambda number: submit_plan([{"content": f"way {number}", "id": f"w{number}"}])  # noqa: E731
+    model = replanned(again(1), again(2), w1=[give_up("no")], w2=[give_up("no again")])
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    model.assert_exhausted()
+    assert flow.run.spent["replans"] == 2
+    assert flow.status == "partial"
+
+
+REFUSALS = {
+    "declined": [decline("no disk left", "I need more disk.")],
+    "unusable": ["hm", "hm", "hm"],
+    "error": [ModelError("the key is wrong", code="auth")],
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+async def test_a_failed_replan_keeps_what_was_done(kind: str) -> None:
+    """P17, D02: when no new plan comes out, the finished steps are still delivered, as a partial result."""
+    model = steps(
+        FIRST, {"s1": LOOKED, "s2": [give_up("no disk")]}, draft=REFUSALS[kind], deliver=lambda *_: "It is there."
+    )
+    flow = await play(model, TOOLS, effects=EFFECTS)
+    assert flow.status == "partial"
+    assert flow.run.receipt is not None
+    assert [(row["id"], row["status"]) for row in flow.run.receipt["steps"]] == [("s1", "done"), ("s2", "failed")]
+    assert "it is there" in flow.run.answer.lower()
+    assert "write" in flow.run.answer
+    if kind == "declined":
+        assert flow.run.answer.startswith("I need more disk.")
+
+
+async def test_only_the_difference_of_a_replan_asks() -> None:
+    """C04, P17: a replan that adds a step waits for consent to the difference."""
+    model = replanned(submit_plan([{"content": "print it", "id": "s3"}]), s3=[finish_step("printed", "s3.result")])
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(), answers=["approve", "approve"])
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["plan", "plan"]
+    assert flow.pauses[1]["changes"] == ["new step s3: print it", "step s2 is dropped: write"]
+    assert flow.status == "completed"
+
+
+async def test_a_refused_replan_is_not_what_is_fallen_back_on() -> None:
+    """P04: after "no" to a new plan, a draft that fails does not bring it again; what was done is delivered."""
+    model = replanned(submit_plan([{"content": "sell the disk", "id": "s3"}]), "hm", "hm", "hm")
+    answers = ["approve", "reject: never sell it"]
+    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(), answers=answers)
+    model.assert_exhausted()
+    assert "never sell it" in requests_of_planner(model)[1].text
+    assert flow.status == "partial"
+    assert "sell the disk" not in flow.run.answer

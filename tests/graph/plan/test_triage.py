@@ -1,0 +1,495 @@
+"""Phase 1 of planning: one quick call that answers, asks, declines or plans; and what becomes of unusable replies."""
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import HumanMessage
+from langchain_core.tools import StructuredTool
+
+from donewhen import Agent, Executor, Limits, Profile, Settings
+from donewhen.graph.context import Deps
+from donewhen.graph.models.briefs import planning_brief
+from donewhen.graph.models.offering import Offer
+from donewhen.testing import (
+    ScriptedModel,
+    answer,
+    ask_user,
+    call,
+    decline,
+    finish_step,
+    observed,
+    reply,
+    submit_plan,
+)
+from tests.kit.flows import Flow, play, requests, steps
+
+LEGAL = ["answer", "ask_user", "submit_plan", "decline"]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers. A long explanation follows that the triage never sees: carry the one."""
+    return a + b
+
+
+def tools(count: int) -> list[StructuredTool]:
+    """Tools that differ in name and description."""
+    made = []
+    for number in range(count):
+        text = f"Do thing number {number} with great care. More words about it."
+        made.append(StructuredTool.from_function(lambda x: x, name=f"thing_{number}", description=text, args_schema=XS))
+    return made
+
+
+XS = {"type": "object", "properties": {"x": {"type": "string", "description": "long " * 50}}, "required": ["x"]}
+
+
+def planning(*triage: Any, **roles: Any) -> ScriptedModel:
+    return ScriptedModel(roles={"triage": list(triage), **roles})
+
+
+async def test_a_question_costs_one_call() -> None:
+    """P02: a trivial question costs one model call: no plan, no pause, and the answer is the run's."""
+    model = planning(answer("Paris."))
+    flow = await play(model, [add], settings=Settings(), goal="What is the capital of France?")
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer, flow.run.plan, flow.pauses) == ("completed", "Paris.", None, [])
+    assert flow.run.spent["model_calls"] == 1
+    assert flow.values["messages"][-1].text == "Paris."
+
+
+async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
+    """P02: a simple task with one tool costs 1 + rounds calls; its result is the answer, D05."""
+    rounds = [call("add", a=2, b=3), finish_step("5", "s1.1")]
+    model = steps([{"content": "add", "tools": ["add"]}], {"s1": rounds})
+    flow = await play(model, [add])
+    model.assert_exhausted()
+    assert flow.run.spent["model_calls"] == 1 + len(rounds)
+    assert flow.run.answer == "5"
+
+
+async def test_triage_sees_little() -> None:
+    """P01: triage sees goal, conversation, tool names and one line of each description, its own four decisions; not
+    the schemas of tools, and all of it in few bytes."""
+    model = planning(answer("no"))
+    await play(model, [add, *tools(23)], settings=Settings(), goal="Say no")
+    (request,) = model.requests
+    assert request.role == "triage"
+    assert request.tool_names == LEGAL
+    assert "- add (write): Add two numbers.\n" in request.text
+    assert "carry the one" not in request.text
+    assert "long long" not in request.text
+    size = len(json.dumps(request.tools).encode()) + len(request.text.encode())
+    assert size < 9_500
+
+
+async def test_triage_does_not_think_and_the_draft_does() -> None:
+    """P01, P03: each phase asks for its own model, which is how thinking is off in one and on in the other."""
+    asked: list[str] = []
+    model = ScriptedModel(roles={"triage": [submit_plan(["a"], need_thinking=True)], "plan": [decline("no", "Sorry.")]})
+
+    def source(role: str, name: str | None) -> ScriptedModel:
+        asked.append(role)
+        return model
+
+    from donewhen import build_graph
+
+    await build_graph(source).compile().ainvoke({"messages": [HumanMessage("go")]})
+    assert asked == ["triage", "plan"]
+
+
+async def test_triage_asks_and_goes_on() -> None:
+    """P02: triage may ask; the answer is the result of that very call, and the next round extends the last."""
+    model = planning(ask_user("Which year?", ["2022", "2023"]), answer("Then it is 2023."))
+    flow = await play(model, settings=Settings(), answers=["2023"])
+    model.assert_exhausted()
+    assert flow.pauses[0]["question"] == "Which year?"
+    assert flow.pauses[0]["options"] == ["2022", "2023"]
+    first, second = model.requests
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.messages[-1].text.startswith("[plan.1] user ok\n2023")
+    assert flow.run.receipt is not None
+    assert flow.run.receipt["questions"][0]["answer"] == "2023"
+
+
+async def test_the_same_question_is_answered_from_the_record() -> None:
+    """X11: what the user answered is not asked again; the planner gets the recorded answer."""
+    model = planning(ask_user("Which year?"), ask_user("Which year?!"), answer("2023."))
+    flow = await play(model, settings=Settings(), answers=["2023"])
+    model.assert_exhausted()
+    assert len(flow.pauses) == 1
+    assert "You asked this before" in model.requests[2].text
+
+
+async def test_without_questions_left_the_planner_goes_on() -> None:
+    """P12: a limit of questions holds for planning too."""
+    model = planning(ask_user("Which year?"), answer("The latest."))
+    flow = await play(model, settings=Settings(limits=Limits(questions=0), on_exhausted="deliver"))
+    model.assert_exhausted()
+    assert flow.pauses == []
+    assert "the limit of questions is reached" in model.requests[1].text
+
+
+async def test_a_goal_that_cannot_be_planned_says_what_it_needs() -> None:
+    """P15: a refusal has two fields: the user reads the guidance, the log the reason."""
+    model = planning(decline("no tool can send mail", "I would need a tool that sends mail."))
+    flow = await play(model, settings=Settings())
+    assert flow.run.outcome is not None
+    assert (flow.status, flow.run.outcome["code"]) == ("failed", "declined")
+    assert flow.run.answer == "I would need a tool that sends mail."
+    assert flow.run.outcome["reason"] == "no tool can send mail"
+    assert "".join(e["text"] for e in flow.told("speech")) == flow.run.answer
+
+
+async def test_an_unknown_complexity_is_corrected() -> None:
+    """P05: in a run too, an unknown complexity is a correction and a missing one is moderate."""
+    wrong, missing = submit_plan(["a"], complexity="giant"), submit_plan(["a"], complexity=None)
+    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=[wrong, missing])
+    flow = await play(model)
+    model.assert_exhausted()
+    assert "complexity" in flow.told("correction")[0]["text"]
+    assert flow.run.plan is not None
+    assert flow.run.plan["complexity"] == "moderate"
+
+
+def heard(flow: Flow) -> str:
+    """What the user was told as it came, without what was taken back."""
+    said: list[str] = []
+    for event in flow.events:
+        if event["type"] == "speech_restarted":
+            said.clear()
+        if event["type"] == "speech":
+            said.append(event["text"])
+    return "".join(said)
+
+
+@pytest.mark.parametrize(
+    "text", ["Hello! How can I help you?", "1. Boil water.\n2. Add tea.\n\n[1] any cookbook", "见面时说“你好”。"]
+)
+async def test_a_text_alone_is_the_answer(text: str) -> None:
+    """P02, M4, M13, P10: a reply without a call is the answer of the triage, said once; prose is never made a plan."""
+    model = planning(text)
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer, flow.run.plan) == ("completed", text, None)
+    assert heard(flow) == text
+
+
+@pytest.mark.parametrize(
+    "announced", ["I will look at the files first:", "Let me see…", reply("It was", finish_reason="length")]
+)
+async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
+    """P02, S02: a text that breaks off decides nothing, and is taken back when the answer comes."""
+    model = planning(announced, answer("Paris."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert heard(flow) == flow.run.answer == "Paris."
+
+
+async def test_a_text_alone_is_no_answer_where_a_plan_was_asked_for() -> None:
+    """P21: with a mode that leaves no answer, a text is corrected like anything else."""
+    model = steps([], {"s1": [finish_step("x", "s1.result")]}, triage=["Sure.", submit_plan(["a"])])
+    flow = await play(model, settings=Settings(mode="plan", confirm="never"))
+    model.assert_exhausted()
+    assert flow.status == "completed"
+
+
+@pytest.mark.parametrize("goes_on", ['{"action": "continue", "speak": "Thinking about it."}', '{"action": "speak"}'])
+async def test_a_planner_may_say_something_and_go_on(goes_on: str) -> None:
+    """M13, P12: `continue` is a round like any other: no answer, no correction, and not free."""
+    model = planning(goes_on, answer("Paris."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.answer == "Paris."
+    assert flow.told("correction") == []
+    assert flow.run.spent["model_calls"] == 2
+
+
+@pytest.mark.parametrize("decision", [
+    call("answer", text="Paris.", speak="Easy."), call("decline", reason="r", guidance="Paris.", speak="Easy."),
+    '{"action": "answer", "arguments": {"text": "Paris.", "speak": "Easy."}}',
+])  # fmt: skip
+async def test_something_may_be_said_with_every_decision(decision: Any) -> None:
+    """M13: `speak` is an argument of every decision, said to the user beside it."""
+    model = planning(decision)
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.answer.startswith("Paris.")
+    assert "Easy." in heard(flow)
+
+
+WRITTEN = {
+    "a bare array": '[{"content": "look at it", "tools": ["look"]}]',
+    "title and steps": '{"title": "Look", "steps": [{"content": "look at it", "tools": ["look"]}]}',
+    "steps as texts": '{"title": "Look", "steps": ["look at it"]}',
+    "plan_steps": '{"plan_steps": [{"content": "look at it"}], "title": "Look"}',
+    "within a plan": '{"plan": {"title": "Look", "steps": [{"description": "look at it"}]}}',
+    "a call with plan_steps": call("submit_plan", title="Look", plan_steps=[{"content": "look at it"}]),
+    "a call with a plan": call("submit_plan", plan={"title": "Look", "steps": [{"task": "look at it"}]}),
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+async def test_plans_are_read_as_models_write_them(written: str) -> None:
+    """M4, P10: the plan as it is meant, in whatever it is wrapped."""
+    work = [call("look"), lambda m, _: finish_step("seen", observed(m)[-1])]
+    model = steps([], {"s1": work}, triage=[WRITTEN[written]])
+    flow = await play(model, [look], effects={"look": "read"})
+    model.assert_exhausted()
+    assert flow.run.plan is not None
+    assert [step["content"] for step in flow.run.plan["steps"]] == ["look at it"]
+    assert flow.status == "completed"
+
+
+def look(at: str = "here") -> str:
+    """Look at something."""
+    return f"seen {at}"
+
+
+NO_PLANS = [
+    "[1]",
+    "[1, 2, 3]",
+    '["a", "b"]',
+    '{"steps": 3}',
+    '{"steps": []}',
+    '{"title": "Report", "rows": [{"a": 1}]}',
+]
+
+
+@pytest.mark.parametrize("value", NO_PLANS)
+async def test_data_is_never_a_plan(value: str) -> None:
+    """P10: lists and objects that stand apart in a text are part of the answer, however much they look like steps."""
+    text = f"The numbers are:\n\n{value}\n\nThat is all."
+    model = planning(text)
+    flow = await play(model, [look], settings=Settings())
+    model.assert_exhausted()
+    assert (flow.status, flow.run.plan) == ("completed", None)
+
+
+CALLS = [{"tool": "look", "args": {"at": "a"}}, {"name": "count", "arguments": {"to": "3"}}]
+
+
+@pytest.mark.parametrize("written", [json.dumps(CALLS), submit_plan(CALLS)], ids=["printed", "called"])
+async def test_concrete_calls_are_a_steps_first_calls(written: Any) -> None:
+    """M4: an array of calls is a plan whose steps begin with them, as they stand, before any model is asked."""
+
+    def count(to: int) -> str:
+        """Count."""
+        return f"counted to {to + 0}"
+
+    work = {id: [lambda m, _, id=id: finish_step(m[-1].text, f"{id}.1")] for id in ("s1", "s2")}
+    model = steps([], work, triage=[written])
+    flow = await play(model, [look, count], effects={"look": "read", "count": "write"}, settings=Settings(
+        approvals="plan"), answers=["approve"])  # fmt: skip
+    model.assert_exhausted()
+    assert 'count with {"to": 3}' in str(flow.pauses[0]["plan"]["steps"][1]) or "count" in flow.pauses[0]["writes"]
+    assert [(e["tool"], e["arguments"]) for e in flow.journal if e["source"] == "tool"] == [
+        ("look", {"at": "a"}),
+        ("count", {"to": 3}),
+    ]
+    assert flow.run.spent["rounds"] == 2
+    assert flow.status == "completed"
+
+
+async def test_a_step_may_list_the_calls_it_begins_with() -> None:
+    """M4: beside what to do; a person who rewrites the step has them dropped, wrong ones are a correction."""
+    step = {"content": "look around", "tools": [], "calls": [{"tool": "look", "args": {"at": "a"}}]}
+    wrong = submit_plan([{**step, "calls": [{"tool": "look", "args": {"where": "a"}}]}])
+    work = [lambda m, _: finish_step("seen", observed_in(m))]
+    model = steps([], {"s1": work}, triage=[wrong, submit_plan([step])])
+    flow = await play(model, [look], effects={"look": "read"})
+    model.assert_exhausted()
+    assert "its call of look" in flow.told("correction")[0]["text"]
+    assert flow.status == "completed"
+    work = [call("look", at="bed"), finish_step("rested", "s1.1")]
+    other = steps([], {"s1": work}, triage=[submit_plan([step])])
+    flow = await play(
+        other,
+        [look],
+        effects={"look": "read"},
+        settings=Settings(),
+        answers=["1. [s1] rest a little\n   - tools: look"],
+    )
+    assert flow.run.plan is not None
+    assert "calls" not in flow.run.plan["steps"][0]
+
+
+def observed_in(messages: Any) -> str:
+    return next(m.text.split("]")[0][1:] for m in reversed(messages) if m.text.startswith("["))
+
+
+async def test_the_last_try_shows_how_a_good_reply_looks() -> None:
+    """M13, P11: after unusable replies a correction that helps: an example."""
+    model = planning(reply(""), reply(""), answer("ok"))
+    await play(model, settings=Settings())
+    model.assert_exhausted()
+    first, last = (request.messages[-1].text for request in model.requests[1:])
+    assert "A good reply" not in first
+    assert "A good reply is one call" in last
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        call("ask_user", question="Which?", steps=[{"content": "a"}]),
+        call("answer", text="Here you are", plan_steps=[{"content": "a"}]),
+        '{"action": "ask_user", "speak": "Which?", "plan_steps": ["a"]}',
+        '{"action": "answer", "speak": "Done", "plan_steps": [{"content": "a"}]}',
+    ],
+)
+async def test_only_a_plan_carries_steps(wrong: Any) -> None:
+    """P06: a question or an answer that carries steps is a correction."""
+    model = planning(wrong, answer("Yes."))
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.answer == "Yes."
+    assert "only submit_plan carries steps" in model.requests[1].text
+
+
+UNREADABLE = [reply(""), '{"action": "submit_plan", "steps": [{"content": "a'
+              , [call("add", a=1, b=2)], [answer("a"), answer("b")]]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", UNREADABLE, ids=["nothing", "broken", "tool", "two"])
+async def test_three_unusable_replies_end_honestly(wrong: Any) -> None:
+    """P11: nothing usable three times in a row ends the run as failed with the reason; no plan is made up."""
+    model = planning(wrong, wrong, wrong)
+    flow = await play(model, [add], settings=Settings())
+    model.assert_exhausted()
+    assert flow.run.outcome is not None
+    assert (flow.status, flow.run.outcome["code"]) == ("failed", "no_plan")
+    assert "3 unusable replies in a row" in flow.run.outcome["reason"]
+    assert flow.run.plan is None
+    assert "No usable plan came out of planning: " in flow.run.answer
+    assert len(flow.told("correction")) == 3
+
+
+async def test_a_good_reply_starts_the_count_anew() -> None:
+    """P11: three in a row; a question in between was a decision."""
+    bad = reply("")
+    model = planning(bad, bad, ask_user("Which?"), bad, bad, answer("ok"))
+    flow = await play(model, settings=Settings(), answers=["this"])
+    model.assert_exhausted()
+    assert flow.run.answer == "ok"
+
+
+async def test_planning_has_its_own_rounds_and_all_are_charged() -> None:
+    """P12: planning ends when its rounds are used; each of its calls stands in the ledger. ✗ `continue` is not free."""
+    model = planning(ask_user("A?"), ask_user("B?"))
+    settings = Settings(plan_rounds=2, limits=Limits(rounds=0))
+    flow = await play(model, settings=settings, answers=["a", "b"])
+    model.assert_exhausted()
+    assert flow.run.outcome is not None
+    assert flow.run.outcome["reason"] == "planning used all its 2 rounds"
+    assert flow.run.spent["model_calls"] == 2
+    assert flow.run.spent.get("rounds", 0) == 0
+    assert flow.run.spent["input_tokens"] > 0
+
+
+async def test_the_tools_that_fit_the_goal_are_shown() -> None:
+    """P13: of many tools the planner sees the most relevant; the goal may be Chinese."""
+    weather = StructuredTool.from_function(lambda x: x, name="weather", description="查询天气预报。", args_schema=XS)
+    model = planning(answer("ok"), answer("ok"))
+    settings = Settings(tool_selection=5)
+    agent = Agent(model, [*tools(60), weather], storage="memory:", settings=settings)
+    await agent.start("明天北京天气怎么样")
+    await agent.start("do thing number 42")
+    chinese, english = (request.text for request in model.requests)
+    assert "- weather" in chinese
+    assert "- thing_42 " in english
+    assert chinese.count("\n- thing_") == 2
+    assert english.count("\n- thing_") == 3
+    assert "(58 more tools" in english
+
+
+async def test_a_tool_that_was_not_shown_may_be_planned() -> None:
+    """P13: a tool outside of the selection that the model names anyway and that exists is valid."""
+    rounds = [call("thing_59", x="y"), finish_step("y", "s1.1")]
+    model = steps([{"content": "do", "tools": ["thing_59"]}], {"s1": rounds})
+    flow = await play(model, tools(60), settings=Settings(confirm="never", tool_selection=3))
+    model.assert_exhausted()
+    assert "thing_59" not in model.requests[0].text
+    assert flow.status == "completed"
+
+
+async def test_a_passthrough_executor_gets_the_goal_unchanged() -> None:
+    """P16: one step, the goal word for word however long, and no call of the planner."""
+    goal = "Translate this:\n\n  " + "字 and words. " * 800
+    model = ScriptedModel(roles={"execute": [finish_step("done", "s1.result")], "deliver": lambda *_: "Done."})
+    executors = {"translator": Executor(description="translates", passthrough=True)}
+    flow = await play(
+        model, settings=Settings(executor="translator"), executors=executors, goal=goal, answers=["approve"]
+    )
+    model.assert_exhausted()
+    assert flow.run.plan is not None
+    (step,) = flow.run.plan["steps"]
+    assert (step["content"], step["executor"]) == (goal.strip(), "translator")
+    assert f'<step id="s1">\n{goal.strip()}\n</step>' in requests(model, "s1")[0].text
+
+
+async def test_an_unknown_executor_for_the_goal_is_said() -> None:
+    """P16: a name that no executor has ends the run at once, with the names there are."""
+    flow = await play(ScriptedModel(), settings=Settings(executor="nobody"), executors={"writer": Executor()})
+    assert flow.status == "failed"
+    assert flow.run.answer == "There is no executor 'nobody'; there are: writer."
+
+
+async def test_out_of_budget_while_planning_asks_for_more() -> None:
+    """D03, P12: a limit reached in planning is a question like any other; extended, planning goes on where it was."""
+    model = planning(reply(""), answer("ok"))
+    settings = Settings(limits=Limits(model_calls=1))
+    flow = await play(model, settings=settings, answers=["extend 1"])
+    model.assert_exhausted()
+    assert [pause["kind"] for pause in flow.pauses] == ["budget"]
+    assert model.requests[1].messages[: len(model.requests[0].messages)] == model.requests[0].messages
+    assert "Correction:" in model.requests[1].messages[-1].text
+    assert flow.run.answer == "ok"
+
+
+async def test_out_of_budget_while_planning_ends_honestly() -> None:
+    """D03: where nobody is to be asked, the run ends as exhausted and says so."""
+    model = planning(reply(""))
+    settings = Settings(limits=Limits(model_calls=1), on_exhausted="deliver")
+    flow = await play(model, settings=settings)
+    model.assert_exhausted()
+    assert flow.status == "exhausted"
+    assert "the limit of model_calls was reached while planning" in flow.run.answer
+
+
+def test_what_stays_the_same_comes_first() -> None:
+    """P01: the brief begins with what is the same for the next goal, so that caches hit; the goal is last."""
+    deps, settings = Deps(lambda *_: ScriptedModel()), Settings(language="en", profile=Profile())
+    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, Offer(), full=False)
+    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, Offer(), full=False)
+    assert first.removesuffix("<goal>\none\n</goal>") == other.removesuffix("<goal>\ntwo\n</goal>")
+
+
+async def test_planning_looks_and_answers_with_what_it_saw() -> None:
+    """P20, K5: a goal that reading settles is answered by the triage, with citations and without a plan."""
+    reads = [call("stock", item="lamp"), call("stock", item="desk")]
+    proof = [{"observation": "p.1", "quote": "3"}, {"observation": "p.2"}]
+    model = planning(reads, call("answer", text="3 lamps, no desk.", evidence=proof))
+    flow = await play(
+        model, [stock, add], effects={"stock": "read"}, settings=Settings(), goal="How many lamps, desks?"
+    )
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer, flow.pauses) == ("completed", "3 lamps, no desk.", [])
+    assert [(e["id"], e["text"]) for e in flow.journal] == [("p.1", "3"), ("p.2", "0")]
+    assert flow.run.spent["tool_calls"] == 2
+    assert "add" not in model.requests[0].tool_names, "planning only reads"
+
+
+async def test_steps_cite_what_planning_saw() -> None:
+    """P20, K4: a step is told what was seen before it, and may cite it instead of looking again."""
+    model = steps(
+        [{"content": "say how many lamps"}], {"s1": [finish_step("3", ("p.1", "3"))]},
+        triage=[call("stock", item="lamp"), submit_plan([{"content": "say how many lamps", "done_when": ["known"]}])],
+    )  # fmt: skip
+    flow = await play(model, [stock], effects={"stock": "read"}, goal="Say how many lamps")
+    assert flow.status == "completed"
+    assert '[p.1] stock {"item": "lamp"} ok: 3' in model.requests[-1].text
+
+
+def stock(item: str) -> int:
+    """How many of an item are in stock."""
+    return {"lamp": 3}.get(item, 0)

@@ -1,0 +1,90 @@
+"""Secrets in arguments and errors: the tool gets them, whoever approves the call sees them, nobody else does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, StorageError
+from donewhen.testing import Crash, call, crashing, submit_plan
+from tests.kit.flows import play
+from tests.kit.runs import Outbox, last_seen, scripted, sending, step
+
+SECRET = "sk-live-1234567890abcdefghij"
+LOGIN = {"password": SECRET, "note": f"Authorization: Bearer {SECRET}"}
+WITH_SECRET = call("send", to="ann", text="hello", extra=LOGIN)
+
+
+def told(events: list[dict[str, Any]]) -> str:
+    """All that was said while a run worked, but for what a person is asked to approve as it will run."""
+    return json.dumps([event for event in events if event["type"] not in ("waiting", "outcome")], default=str)
+
+
+async def test_the_record_of_an_approved_call_holds_no_secret() -> None:
+    """F8, X15: it runs byte for byte as approved; events, approvals and effects in the receipt have it redacted."""
+    outbox = Outbox()
+    flow = await play(sending(WITH_SECRET), [outbox.tool()], answers=["approve"])
+    assert outbox.sent == [{"to": "ann", "text": "hello", "extra": LOGIN}]
+    (pause,) = flow.pauses
+    assert pause["arguments"]["extra"] == LOGIN, "who approves must see what will run"
+    assert flow.status == "completed"
+    assert SECRET not in json.dumps(flow.run.receipt)
+    assert [row["arguments"]["to"] for row in (flow.run.receipt or {})["effects"]] == ["ann"]
+    assert SECRET not in told(flow.events)
+    assert "tool_started" in told(flow.events)
+
+
+async def test_a_call_in_doubt_is_shown_without_its_secrets() -> None:
+    """F8, R03: the question whether it happened needs none, and the answer is about the call as it was."""
+    outbox, crash = Outbox(), Crash(None, only=["store"])
+
+    async def send(**arguments: Any) -> str:
+        outbox.sent.append(arguments)
+        if crash.at is None:
+            crash.at = len(crash.trace) + 1
+        return "sent"
+
+    tool = outbox.tool().model_copy(update={"coroutine": send})
+    model = sending(WITH_SECRET, tools=["send"])
+    agent = Agent(model, [tool], storage=crashing("memory:", crash), settings={"confirm": "never"})
+    with pytest.raises(StorageError):
+        await agent.start("do it", thread_id="t")
+    run = await agent.resume("t")
+    (pause,) = run.pending
+    assert pause["kind"] == "effect"
+    assert SECRET not in json.dumps(pause)
+    run = await agent.resume("t", "it did not")
+    assert run.status == "completed"
+    assert outbox.sent == [{"to": "ann", "text": "hello", "extra": LOGIN}] * 2
+    assert SECRET not in json.dumps(run.receipt)
+
+
+@pytest.mark.parametrize("wrong", [{"to": "x", "text": [f"password={SECRET}"]}, {"to": 5, "text": "x", SECRET: "y"}])
+async def test_a_correction_repeats_no_secret(wrong: dict[str, Any]) -> None:
+    """F8, X06: what was wrong with the arguments is told to people without them; so is why the step failed."""
+    model = scripted(submit_plan([step("s1", tools=["send"])]), {"s1": [call("send", **wrong)] * 3})
+    flow = await play(model, [Outbox().tool()], settings={"confirm": "never", "on_failure": "deliver"})
+    assert flow.status != "completed"
+    assert SECRET not in told(flow.events)
+    assert SECRET not in json.dumps(flow.run.receipt)
+    assert SECRET not in flow.step("s1")["reason"]
+
+
+async def test_an_exception_is_stored_without_its_secret() -> None:
+    """F8: neither the journal nor the model has what a tool let slip when it failed."""
+
+    async def send(to: str, text: str) -> str:
+        """Send."""
+        raise RuntimeError(f"401 for https://me:{SECRET}@mail.test/ with token={SECRET}")
+
+    def gone_on(messages: Any, _: Any) -> Any:
+        assert SECRET not in str(messages)
+        return call("look") if last_seen(messages) == "s1.1" else "done"
+
+    model = scripted(
+        submit_plan([step("s1", tools=["send"])]),
+        {"s1": [call("send", to="ann", text="hi"), *[gone_on] * 3]},
+    )
+    flow = await play(model, [send], settings={"confirm": "never", "limits": {"rounds": 3}, "on_exhausted": "deliver"})
+    assert SECRET not in json.dumps(flow.values, default=str)
+    assert not model.failures

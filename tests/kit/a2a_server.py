@@ -1,0 +1,103 @@
+"""An A2A agent of its own process, made with the protocol's SDK, for tests: `python -m tests.kit.a2a_server PORT LOG`.
+
+It does what a word in the request says: asks, wants credentials, fails, takes its time. LOG gets the id of every
+message that arrives.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import uvicorn
+from a2a.helpers import new_task_from_user_message, new_text_part
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp
+
+
+class Librarian(AgentExecutor):
+    """Counts the requests of each conversation, and does what the word says."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._heard: dict[str, int] = {}
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        text, message = context.get_user_input(), context.message
+        assert message is not None
+        with self._log.open("a") as log:
+            log.write(f"{message.message_id}\n")
+        if context.current_task is None:
+            await event_queue.enqueue_event(new_task_from_user_message(message))
+            self._heard[message.context_id] = self._heard.get(message.context_id, 0) + 1
+        updater = TaskUpdater(event_queue, message.task_id, message.context_id)
+
+        def says(words: str):  # type: ignore[no-untyped-def]
+            return updater.new_agent_message([new_text_part(words)])
+
+        await updater.start_work(says("Looking at the shelves."))
+        if "slowly" in text:
+            await asyncio.sleep(0.5)
+        if context.current_task is not None:
+            await updater.add_artifact([new_text_part(f"three papers on {text}")])
+            await updater.complete()
+        elif "ask" in text:
+            await updater.requires_input(says("Which field?"))
+        elif "secret" in text:
+            await updater.requires_auth(says("the archive is locked"))
+        elif "fail" in text:
+            await updater.failed(says("the library burnt down"))
+        elif "refuse" in text:
+            await updater.reject(says("not my field"))
+        else:
+            await updater.add_artifact([new_text_part(f"three papers, request {self._heard[message.context_id]}")])
+            await updater.complete()
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        raise NotImplementedError
+
+
+def app(port: int, log: Path) -> Starlette:
+    """The server."""
+    card = AgentCard(
+        name="Librarian",
+        description="Finds papers.",
+        version="1.0",
+        supported_interfaces=[
+            AgentInterface(url=f"http://127.0.0.1:{port}/", protocol_binding="JSONRPC", protocol_version="1.0")
+        ],
+        capabilities=AgentCapabilities(streaming=True),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[AgentSkill(id="find", name="find", description="finds papers by <field>", tags=["papers"])],
+    )
+    handler = DefaultRequestHandler(Librarian(log), InMemoryTaskStore(), card)
+    routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")]
+    return Starlette(routes=routes, middleware=[Middleware(Guard, locked=log.with_suffix(".locked"))])
+
+
+class Guard(BaseHTTPMiddleware):
+    """While the file `locked` is there, only who has the key is answered."""
+
+    def __init__(self, app: ASGIApp, locked: Path) -> None:
+        super().__init__(app)
+        self._locked = locked
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        if self._locked.exists() and request.headers.get("authorization") != "Bearer key":
+            return JSONResponse({"error": "who are you?"}, 401)
+        return await call_next(request)
+
+
+if __name__ == "__main__":
+    port, log = int(sys.argv[1]), Path(sys.argv[2])
+    uvicorn.run(app(port, log), host="127.0.0.1", port=port, log_level="warning")

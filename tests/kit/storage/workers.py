@@ -1,0 +1,62 @@
+"""Real processes that work on a thread, for tests that kill, freeze and race them."""
+
+import asyncio
+import multiprocessing
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+
+from donewhen.agent.storage import open_storage
+from donewhen.state.errors import ThreadBusy
+
+# A fork server imports the libraries once; plain fork would copy this process with its threads and loops.
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(
+    ["tests.kit.storage.workers", "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres"]
+)
+
+Worker = tuple[BaseProcess, Connection]
+
+
+@contextmanager
+def working(url: str, thread_id: str, count: int = 1) -> Iterator[list[Worker]]:
+    """`count` processes that try to work on the thread as soon as told "go", all killed at the end.
+
+    Each answers "ready", then "works" (until told to stop, then "left") or "busy".
+    """
+    workers: list[Worker] = []
+    try:
+        for _ in range(count):
+            ours, theirs = _processes.Pipe()
+            process = _processes.Process(target=_run, args=(url, thread_id, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            workers.append((process, ours))
+        for _, pipe in workers:
+            assert pipe.recv() == "ready"
+        yield workers
+    finally:
+        for process, pipe in workers:
+            process.kill()
+            process.join()
+            process.close()
+            pipe.close()
+
+
+def _run(url: str, thread_id: str, pipe: Connection) -> None:
+    asyncio.run(_work(url, thread_id, pipe))
+
+
+async def _work(url: str, thread_id: str, pipe: Connection) -> None:
+    storage = open_storage(url)
+    pipe.send("ready")
+    pipe.recv()
+    try:
+        async with storage.session(thread_id) as (_, store):
+            await store.aput(("worker",), "last", {"thread": thread_id})
+            pipe.send("works")
+            pipe.recv()
+        pipe.send("left")
+    except ThreadBusy:
+        pipe.send("busy")
