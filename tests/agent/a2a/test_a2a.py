@@ -12,7 +12,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph
+from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph, wait
 from donewhen.agent.cli.result import Exit
 from donewhen.graph.executors.leg import Leg
 from donewhen.state.settings import Settings
@@ -266,3 +266,30 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
         assert "Which field?" in asked.stderr
         done = shell("resume", "--answer", "physics", **named)
     assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")
+
+
+VICTIM = """
+import asyncio, sys
+from donewhen import Agent, Executor, RemoteAgent
+from donewhen.testing import ScriptedModel
+async def main(url, file):
+    executors = {"lib": Executor(remote=RemoteAgent(url, poll=0.05), passthrough=True)}
+    settings = {"confirm": "never", "executor": "lib"}
+    await Agent(ScriptedModel([]), executors=executors, storage=file, settings=settings).start("slowly", thread_id="t")
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_a_killed_process_leaves_its_task_to_the_next(library: Library, tmp_path: Path) -> None:
+    """M5, R02: SIGKILL while the remote agent works; another process gets what came of it, and it arrives once."""
+    file = f"{tmp_path}/runs.db"
+    victim = subprocess.Popen([sys.executable, "-c", VICTIM, library.url, file], cwd=ROOT)
+    while not library.log.read_text():
+        assert victim.poll() is None, "it ended before it was killed"
+        time.sleep(0.01)
+    victim.kill()
+    victim.wait(10)
+    agent = Agent(ScriptedModel([]), executors={"lib": library.executor(passthrough=True)}, storage=file)
+    run = wait(agent.resume("t"))
+    assert (run.status, run.answer) == ("completed", "three papers, request 1")
+    assert len(library.messages) == 1
