@@ -115,7 +115,8 @@ def _ended(records: Json, ending: Json) -> Json:
 
 def _as_step(values: Json, settings: Settings) -> Step:
     """The delivery as calls and proofs see it: a step that writes text, with all that the run has seen."""
-    plan, journal = values.get("plan") or {}, list(values.get("journal") or ())
+    plan: Json = values.get("plan") or {}
+    journal: list[Json] = list(values.get("journal") or ())
     return {
         "step": {"id": GOAL, "content": values.get("goal", ""), "done_when": plan.get("done_when") or [], "tools": []},
         "goal": values.get("goal", ""),
@@ -162,7 +163,8 @@ async def _asked(delivery: Delivery) -> str:
     It is sent back once (D06).
     """
     site, question = delivery.site, _question(delivery)
-    settings, goal = settings_of(site.runtime), list((delivery.values.get("plan") or {}).get("done_when") or ())
+    settings, plan = settings_of(site.runtime), delivery.values.get("plan") or {}
+    goal: list[Json] = list(plan.get("done_when") or ())
     answer = ""
     for again in (True, False):
         reply = await ask(site.deps, settings, replace(question, allowance=site.left()))
