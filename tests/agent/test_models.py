@@ -228,6 +228,8 @@ def test_other_providers_are_made_by_langchain(tmp_path: Path, monkeypatch: pyte
         "        raise ValueError('api_key=secret123 is wrong')\n"
         "    return FakeListChatModel(responses=[model_provider, name])\n"
     )
+    for name in [name for name in sys.modules if name.partition(".")[0] == "langchain"]:
+        monkeypatch.delitem(sys.modules, name)  # of the tests' own dependencies
     monkeypatch.syspath_prepend(tmp_path)
     model = ModelSource("cohere:command-x")("plan")
     monkeypatch.delitem(sys.modules, "langchain.chat_models")
