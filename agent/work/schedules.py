@@ -187,7 +187,8 @@ class Schedules:
         """Submit the run of a moment, then write down that it was. Cut off in between, it is submitted again: once."""
         at = _iso(moment)
         thread_id = f"{row['id']}-{moment.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-        said = f"{row['goal']}\n\n(This is the run of {moments_text([at])}. That it is repeated is taken care of.)"
+        when = moments_text([moment.isoformat(timespec="minutes")])
+        said = f"{row['goal']}\n\n(This is the run of {when}. That it is repeated is taken care of.)"
         plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
         metadata = {**row["metadata"], "schedule": row["id"]}
         settings = stored_settings(row["settings"])

@@ -1,6 +1,7 @@
 """The public names as a user writes them. mypy and pyright read this file (`make typecheck`); nobody runs it."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import assert_type
 
 from langchain_core.tools import tool
@@ -15,6 +16,7 @@ from donewhen import (
     Outcome,
     Pause,
     PlanJson,
+    PlanStore,
     Profile,
     Receipt,
     RemoteAgent,
@@ -23,6 +25,7 @@ from donewhen import (
     StaleAnswer,
     ThreadInfo,
     build_graph,
+    plan_tools,
     wait,
 )
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
@@ -85,3 +88,20 @@ def executors() -> None:
     agent.executors["late"] = Executor(passthrough=True)
     agent.executors.enable("far", enabled=False)
     del agent.executors["late"]
+
+
+async def in_the_background() -> None:
+    store = PlanStore("sqlite:///runs.db")
+    async with Agent("openai:x", plan_tools(store), storage="sqlite:///runs.db", queue="reports") as agent:
+        thread = await agent.submit("report", owner="ann")
+        assert_type(thread, str)
+        async with agent.worker(concurrency=2):
+            async for event, cursor in agent.watch(thread):
+                print(event["type"], cursor)
+        run = await agent.start(template="report", parameters={"year": 2026}, tools=[look])
+        run = await agent.cancel(run.thread_id)
+        for schedule in await agent.schedules.list():
+            print(schedule.next_runs, (await agent.schedules.pause(schedule.id)).status)
+        await agent.templates.save(run, "report", {"year": "2026"})
+        print(await agent.pending(owner="ann"), await agent.prune(timedelta(days=30)))
+        print((await store.mark_step(1, "completed")).text)
