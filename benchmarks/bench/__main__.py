@@ -5,7 +5,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,9 @@ def _help() -> dict[str, float]:
     return {"ms": 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)}
 
 
-def runs() -> Iterator[tuple[tuple[str, str, int], dict[str, float]]]:
+def runs(chosen: Sequence[str]) -> Iterator[tuple[tuple[str, str, int], dict[str, float]]]:
     """All peers take turns, so that what else the machine does falls on all of them alike."""
-    for scenario, n in SCENARIOS:
+    for scenario, n in [each for each in SCENARIOS if not chosen or each[0] in chosen]:
         for _ in range(1 if scenario in ("prompts", "steps", "memory") else TIMES):
             for peer in PEERS:
                 if found := measured(peer, scenario, n):
@@ -80,14 +80,18 @@ def runs() -> Iterator[tuple[tuple[str, str, int], dict[str, float]]]:
 
 
 def main() -> None:
-    """Measure, and write the page."""
+    """Measure all, or the scenarios that are named, and write the page; of the others it keeps what it has."""
     installed()
+    kept, chosen = VENVS / "measured.json", sys.argv[1:]
     best: Measured = {}
-    for key, found in runs():
+    if kept.exists():
+        best = {(peer, name, n): row for peer, name, n, row in json.loads(kept.read_text()) if name not in chosen}
+    best = best if chosen else {}
+    for key, found in runs(chosen):
         before: dict[str, Any] = best.get(key, {})
         best[key] = {name: min(value, before.get(name, value)) for name, value in found.items()}
         print(*key, {name: round(value, 3) for name, value in found.items()}, flush=True)
-    (VENVS / "measured.json").write_text(json.dumps([[*key, row] for key, row in best.items()]))
+    kept.write_text(json.dumps([[*key, row] for key, row in best.items()]))
     written(best, list(PEERS), TIMES)
 
 

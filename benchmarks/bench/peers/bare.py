@@ -13,8 +13,6 @@ OFFERED: Any = [{"type": "function", "function": {"name": name, "parameters": SC
 
 
 def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
-    if file:
-        raise SystemExit("{}")
     left = [n]
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -50,4 +48,4 @@ def counted(n: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main({**rounds(worked), "prompts": counted})
+    main({**rounds(worked, stores=False), "prompts": counted})

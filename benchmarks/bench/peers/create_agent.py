@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from common import GOAL, Prompts, in_folder, look, main, put, rounds, stored
+from common import GOAL, Prompts, in_folder, look, main, put, rounds, settled, stored
 from fake_chat import FakeChat, loop
 from langchain.agents import create_agent
 from langchain_core.tools import tool
@@ -65,6 +65,7 @@ def resumed(n: int) -> dict[str, Any]:
         file, found = f"{folder}/x.db", list[float]()
         with suppress(IndexError):
             asyncio.run(go(file, loop(n + 1, "look")[:-1], {"messages": [("user", GOAL)]}))
+        settled()
         started = time.process_time()
         done = [(None, "done")]
         asyncio.run(go(file, done, None, lambda: found.append(time.process_time())))

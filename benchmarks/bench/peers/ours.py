@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from common import GOAL, Prompts, cpu, in_folder, look, main, put, rounds, stored
+from common import GOAL, Prompts, cpu, in_folder, look, main, put, rounds, settled, stored
 from fake_chat import FakeChat
 
 from donewhen import Agent, Limits, Settings
@@ -124,6 +124,7 @@ def resumed(n: int) -> dict[str, Any]:
 
         with suppress(BaseException):
             asyncio.run(begin())
+        settled()
         started = time.process_time()
         asyncio.run(go_on())
         return {"ms": 1000 * (found[0] - started)}

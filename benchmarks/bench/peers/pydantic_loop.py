@@ -10,8 +10,6 @@ from pydantic_ai.usage import UsageLimits
 
 
 def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) -> None:
-    if file:
-        raise SystemExit("{}")
     left = [n]
 
     def reply(messages: Any, info: Any) -> ModelResponse:
@@ -33,4 +31,4 @@ def counted(n: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main({**rounds(worked), "prompts": counted})
+    main({**rounds(worked, stores=False), "prompts": counted})
