@@ -28,10 +28,10 @@ from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.models.output import Form
 from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.state.given_settings import SettingsLike, merged
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings
+from donewhen.state.settings.given import SettingsLike, merged
 
 
 class Agent(Standing):

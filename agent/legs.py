@@ -34,9 +34,9 @@ from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
 from donewhen.state.errors import ConfigError, StaleAnswer
-from donewhen.state.given_settings import SettingsLike, merged, stored_settings
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings
+from donewhen.state.settings.given import SettingsLike, merged, stored_settings
 from donewhen.state.values import whole
 
 MISSING: Any = object()

@@ -30,7 +30,7 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors
 from donewhen.state.errors import ConfigError
-from donewhen.state.given_settings import confined, merged, read_settings
+from donewhen.state.settings.given import confined, merged, read_settings
 
 _config = read_config()
 set_up(_config.log)
@@ -70,12 +70,12 @@ def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]
 
 graph: Any = _graph_for if _config.tokens else _of_nobody
 auth = Auth()
-Handler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
+AuthHandler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
 
 
-def _on(action: Any) -> Callable[[Handler], Handler]:
+def _on(action: Any) -> Callable[[AuthHandler], AuthHandler]:
     """A decorator of `auth.on`, whose types want a handler of its own for every action."""
-    return cast(Callable[[Handler], Handler], action)
+    return cast(Callable[[AuthHandler], AuthHandler], action)
 
 
 @auth.authenticate

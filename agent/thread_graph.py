@@ -22,7 +22,7 @@ from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import last_answered, note_thread, thread_settings
 from donewhen.graph.sync import opened, wait
 from donewhen.state.settings import Settings
-from donewhen.state.studio import without_blanks
+from donewhen.state.settings.studio import without_blanks
 from donewhen.state.versions import migrated
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]

@@ -41,13 +41,13 @@ def results(brief: str) -> list[tuple[str, str]]:
     return [(each[2], each[3]) for each in found]
 
 
-class Decided(Exception):
+class Deferred(Exception):
     """The work goes no further in this round: a call has to be made first, or it cannot be done."""
 
 
-def stuck(reason: str) -> Decided:
+def stuck(reason: str) -> Deferred:
     """The step is given up."""
-    return Decided(call("give_up", reason=reason, kind="failed"))
+    return Deferred(call("give_up", reason=reason, kind="failed"))
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Notebook:
         return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]
 
     def call(self, name: str, **arguments: Any) -> ToolReply:
-        """What a tool returned. Raises Decided where it was not called yet, or failed."""
+        """What a tool returned. Raises Deferred where it was not called yet, or failed."""
         if name not in self.tools:
             raise stuck(f"The tool {name} is not offered here.")
         for made, text in self.replies(name):
@@ -91,10 +91,10 @@ class Notebook:
                 if not head or head["status"] != "ok":
                     raise stuck(_body(text).strip().split("\n")[0][:500])
                 return ToolReply(head["id"], _body(text))
-        raise Decided(call(name, **arguments))
+        raise Deferred(call(name, **arguments))
 
     def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[ToolReply, str, list[dict[str, str]]]:
-        """What a tool that lists found: how many in all, and those that it lists. Raises Decided if it saw not all."""
+        """What a tool that lists found: how many in all, and those that it lists. Raises Deferred if it saw not all."""
         seen = self.call(name, limit=MOST_LINES, **arguments)
         try:
             found = json.loads(seen.text, parse_float=str, parse_int=str)
@@ -135,7 +135,7 @@ def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessag
         if len(re.findall(r"^\d+\. ", asked, re.MULTILINE)) != len(wanted) or any(text not in asked for text in wanted):
             raise stuck(notes.say("The demo model can only prove its own criteria.", "演示模型只能证明自己写的条件。"))
         result, *proofs = _WORK[task.kind](task, notes)
-    except Decided as decided:
+    except Deferred as decided:
         return cast(AIMessage, decided.args[0])
     checked = [{"criterion": n, "met": True, "evidence": proof} for n, proof in enumerate(proofs, 1)]
     return call("finish_step", result=result, goal_check=checked)
@@ -235,7 +235,7 @@ def _column(word: str, known: list[str], task: Task, notes: Notebook) -> str:
     question = notes.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
     told = [reply for made, reply in notes.replies("ask_user") if made.get("question") == question]
     if not told:
-        raise Decided(call("ask_user", question=question, options=known[:20]))
+        raise Deferred(call("ask_user", question=question, options=known[:20]))
     answer = _folded(_body(told[0]))
     found = [column for column in known if _folded(column) == answer]
     if not found:

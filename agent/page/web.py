@@ -38,7 +38,7 @@ HEARTBEAT = 15.0
 MOST = 1_000_000
 """Bytes of a request's body."""
 Numbered = tuple[int, dict[str, Any]]
-Handler = Callable[[Request], Awaitable[Response]]
+PageHandler = Callable[[Request], Awaitable[Response]]
 
 
 def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Starlette:
@@ -90,7 +90,7 @@ class Guard:
         return ""
 
 
-def static(name: str) -> Handler:
+def static(name: str) -> PageHandler:
     """A file of the page."""
 
     async def give(_: Request) -> Response:
@@ -100,7 +100,7 @@ def static(name: str) -> Handler:
     return give
 
 
-def answered(handler: Handler) -> Handler:
+def answered(handler: PageHandler) -> PageHandler:
     """The handler, errors of ours as JSON: `{"error": {"kind", "text"}}`."""
 
     async def handle(request: Request) -> Response:

@@ -19,11 +19,11 @@ from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.engine import OPEN, QUEUE, Engine, Start
 from donewhen.agent.work.threads import note_end, read_row
 from donewhen.state.errors import ScheduleError, ThreadBusy
-from donewhen.state.given_settings import stored_settings
 from donewhen.state.graph_state import Json
 from donewhen.state.plan.plan import revision
 from donewhen.state.plan.schedule import occurrences
 from donewhen.state.plan.text import moments_text, schedule_text
+from donewhen.state.settings.given import stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)

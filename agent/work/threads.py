@@ -11,10 +11,10 @@ from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.graph.people.answering import BY_POLICY
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import UnknownThread
-from donewhen.state.given_settings import stored_settings
 from donewhen.state.graph_state import Json
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
+from donewhen.state.settings.given import stored_settings
 
 GOAL_CHARS = 500
 QUESTION_CHARS = 300

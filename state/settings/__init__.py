@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from donewhen.state.ledger import Limits
-from donewhen.state.studio import with_nodes, with_prompts, without_blanks
+from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
 from donewhen.state.values import check_zone
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
