@@ -42,7 +42,7 @@ async def test_when_even_the_reserve_is_gone_code_writes_the_answer() -> None:
     flow = await play(model, settings={**FREE, "limits": {"model_calls": 4}})
     model.assert_exhausted()
     assert flow.run.spent["model_calls"] == len(model.requests) == 4
-    assert (flow.status, flow.run.answer) == ("completed", "2 of 2 steps done.\n- Done: one — ONE\n- Done: two — TWO")
+    assert (flow.status, flow.run.answer) == ("completed", "2 of 2 steps done.\n\n- Done: one — ONE\n- Done: two — TWO")
 
 
 async def test_what_planning_used_up_is_said_by_code() -> None:
