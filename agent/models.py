@@ -85,7 +85,7 @@ class ModelSource:
         return made
 
     def check(self, names: Iterable[str]) -> None:
-        """ConfigError for a name whose provider nobody knows."""
+        """ConfigError for a name of an unknown provider."""
         for name in names:
             check_name(name, bool(self._connection and self._connection.base_url))
 

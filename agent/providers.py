@@ -75,7 +75,7 @@ def is_provider(name: str) -> bool:
 
 
 def check_name(name: str, has_base_url: bool = False) -> None:
-    """ConfigError, with a near match, for a name whose provider nobody knows."""
+    """ConfigError, with a near match, for a name of an unknown provider."""
     _split(name, has_base_url)
 
 

@@ -36,11 +36,11 @@ class MeterRow(TypedDict):
 
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
 ALWAYS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
-"""Amounts that nobody can know before they are spent; when they are used up, only the call in flight ends."""
+"""Amounts known only after they are spent; when they are used up, the call in flight still ends."""
 ESTIMATED = "estimated_calls"
 """How many model calls had their tokens estimated, because the provider reported none."""
 UNPRICED = "unpriced_calls"
-"""How many model calls cost nobody knows what, because the price of the model is unknown; their tokens count."""
+"""Model calls of unknown cost, because their model has no known price; their tokens count."""
 
 
 def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> Amounts:
@@ -99,7 +99,7 @@ def _less(amount: float, reserve: float) -> float:
 
 
 def flying(spent: Mapping[str, float] | None, calls: int) -> Amounts:
-    """What so many model calls in flight may come to, of what nobody can know before; {} while none was made.
+    """Estimate of what so many model calls in flight will use of amounts known only afterwards; {} before the first.
 
     Conversations grow, so their last calls are about twice as large as their calls on average.
     """

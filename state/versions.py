@@ -1,4 +1,4 @@
-"""Versions of the stored state: an older thread is migrated when it is read or goes on; one nobody can read is refused.
+"""Versions of the stored state: an older thread is migrated when it is read or goes on, or is refused.
 
 A migration takes the values of a run (or of one step or planning that is under way) from its version to the next.
 Where no Agent stands before the graph, LangGraph takes a new message into the thread before any node can refuse it:

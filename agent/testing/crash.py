@@ -22,7 +22,7 @@ from donewhen.agent.tools import as_tools
 CrashMode = Literal["raise", "kill", "freeze"]
 ToolPhase = Literal["before", "inside", "after"]
 STORAGE = ("open", "put", "put.done", "put_writes", "put_writes.done", "store", "store.done", "close")
-"""Boundaries of a storage; `.done` is right after the operation, when nobody was told of it yet."""
+"""Boundaries of a storage; `.done` is right after the operation and before the caller gets its result."""
 WRITTEN = ("put.done", "put_writes.done", "store.done")
 
 _midway: ContextVar[Callable[[], None] | None] = ContextVar("midway", default=None)

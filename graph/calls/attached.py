@@ -129,7 +129,7 @@ def _written(block: Json) -> str | None:
 
 
 def _takes(model: BaseChatModel, block: Mapping[str, Any]) -> bool:
-    """Whether the model takes it, as far as its profile says; what nobody knows is tried."""
+    """Whether the model takes it, as far as its profile says; without a profile it is tried."""
     about: Mapping[str, Any] = getattr(model, "profile", None) or {}
     pdf = "pdf" in str(block.get("mime_type") or block.get("media_type") or "")
     name = _INPUTS.get(str(block["type"])) or ("pdf_inputs" if pdf else "attachment")

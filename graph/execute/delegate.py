@@ -119,7 +119,7 @@ class ExecutorTools:
         )
 
     def effect(self, name: str) -> EffectKind:
-        """What finds again what it began may be called again; of any other nobody knows what it did."""
+        """`idempotent` for an executor that finds again what it began; else `write`: a repetition could do it twice."""
         executor = self.executor
         finds = executor.remote or (executor.graph and nested.remembers(executor.graph, self.leg.saver))
         return "idempotent" if finds else "write"

@@ -7,7 +7,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 
-from donewhen.graph.models.control import CALLS_CHARS
+from donewhen.graph.models.reading import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
 from donewhen.state.proof.journal import canonical, made

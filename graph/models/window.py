@@ -27,7 +27,7 @@ _ID = re.compile(r"\[([^\]\s]+)\] ")
 
 
 def window_of(model: BaseChatModel, settings: Settings) -> int | None:
-    """The most tokens of a request to this model: as it says itself and as the settings say; None if nobody knows."""
+    """The most tokens of a request to this model: as it says itself and as the settings say; None if neither does."""
     own = (getattr(model, "profile", None) or {}).get("max_input_tokens")
     known = [most for most in (own, settings.context_tokens) if isinstance(most, int) and most > 0]
     return min(known, default=None)

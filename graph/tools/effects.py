@@ -26,7 +26,7 @@ NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
 """Seconds that a call which changes something has to end after its run was cancelled."""
 UNSURE = ("timeout", "cancelled", "TimeoutError", "ReadTimeout")
-"""Errors after which nobody knows what a tool did."""
+"""Errors after which it is unknown what a tool did."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Doubt:
     attempt: str
     """Which attempt of the call it is about; "it did not happen" is true of this one, and of no later one."""
     done: bool
-    """Whether it was made; else it was cut off, or did not answer in time, and nobody knows."""
+    """Whether it was made; else it was cut off or timed out, and its outcome is unknown."""
     step: str = ""
     """Which step made it."""
 
@@ -101,7 +101,7 @@ class EffectLog:
             await self.read(effect.key)
 
     async def unaccounted(self, effect: "Effect") -> list[tuple[str, Json]]:
-        """Writes of the same tool and arguments that nobody can account for, those of this dispatch first.
+        """Writes of the same tool and arguments that no step has accounted for, those of this dispatch first.
 
         What another step of the same dispatch does at this moment is its own; and what failed for certain elsewhere
         was not made.

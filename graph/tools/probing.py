@@ -1,4 +1,4 @@
-"""A tool's probe: asked whether a call that was cut off took effect. What it does not clearly say, nobody knows."""
+"""A tool's probe: asked whether a call that was cut off took effect. An unclear answer counts as unknown."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ HAPPENED = "The call took effect before an interruption."
 async def ask_probe(
     tool: BaseTool, arguments: Mapping[str, Any], key: str, seconds: float = PROBE_SECONDS
 ) -> CallResult | Literal[False] | None:
-    """What the tool's probe says of a call: its result if it took effect, False if not, None if nobody knows.
+    """What the tool's probe says of a call: its result if it took effect, False if not, None if that is unknown.
 
     A probe is `tool.metadata["probe"]`, a function, synchronous or not, of the arguments (and `idempotency_key`, if it
     takes one) that returns True or the call's output, False, or None. One that raises, takes too long or gives back

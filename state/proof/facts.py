@@ -93,7 +93,7 @@ class Sources:
 
 
 def is_fact(token: str) -> bool:
-    """Whether a token states something that nobody can guess: a number beyond the small ones, a date, an id."""
+    """Whether a token states something that cannot be guessed: a number beyond the small ones, a date, an id."""
     if _NUMBER.fullmatch(token):
         return "." in token or abs(int(token)) > SMALL
     digits = sum(map(str.isdigit, token))

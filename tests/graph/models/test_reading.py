@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
 
-from donewhen.graph.models.control import CALLS_CHARS, QUESTION
-from donewhen.graph.models.reading import Decision, Unusable, read
+from donewhen.graph.models.reading import CALLS_CHARS, QUESTION, Decision, Unusable, read
 from donewhen.graph.models.transcript import TEXT_CHARS, kept, respond
 from donewhen.graph.providers.joining import joined
 from donewhen.graph.tools.toolbox import Toolbox
