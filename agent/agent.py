@@ -31,7 +31,7 @@ from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings
-from donewhen.state.settings.given import SettingsLike, merged
+from donewhen.state.settings.merging import SettingsLike, merged
 
 
 class Agent(Standing):

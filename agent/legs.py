@@ -36,7 +36,7 @@ from donewhen.graph.receive import given_space
 from donewhen.state.errors import ConfigError, StaleAnswer
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings
-from donewhen.state.settings.given import SettingsLike, merged, stored_settings
+from donewhen.state.settings.merging import SettingsLike, merged, stored_settings
 from donewhen.state.values import whole
 
 MISSING: Any = object()

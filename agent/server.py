@@ -30,7 +30,7 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings.given import confined, merged, read_settings
+from donewhen.state.settings.merging import confined, merged, read_settings
 
 _config = read_config()
 set_up(_config.log)

@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from langchain_core.messages import AIMessage
 
-from donewhen.agent.a2a.tasks import (
+from donewhen.agent.a2a.remote_tasks import (
     absorb,
     asks_in,
     found_task,

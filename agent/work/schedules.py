@@ -23,7 +23,7 @@ from donewhen.state.graph_state import Json
 from donewhen.state.plan.plan import revision
 from donewhen.state.plan.schedule import occurrences
 from donewhen.state.plan.text import moments_text, schedule_text
-from donewhen.state.settings.given import stored_settings
+from donewhen.state.settings.merging import stored_settings
 
 SPACE = ("donewhen_schedules",)
 GRACE = timedelta(minutes=5)

@@ -26,7 +26,7 @@ from donewhen.graph.models.output import Form
 from donewhen.graph.people.told import tell
 from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
-from donewhen.state.settings.given import SettingsLike
+from donewhen.state.settings.merging import SettingsLike
 
 PATIENCE = 90.0
 """Seconds that a run at work has to come to a clean point, when it is cancelled."""

@@ -14,7 +14,7 @@ from donewhen.state.errors import UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
-from donewhen.state.settings.given import stored_settings
+from donewhen.state.settings.merging import stored_settings
 
 GOAL_CHARS = 500
 QUESTION_CHARS = 300

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from donewhen import Agent, ConfigError, Profile, Settings
 from donewhen.agent.config import read_config, read_profile
-from donewhen.state.settings.given import merged
+from donewhen.state.settings.merging import merged
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, submit_plan
 from tests.kit.flows import one_step, play, requests, steps, unfenced
 

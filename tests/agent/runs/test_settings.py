@@ -4,7 +4,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings
-from donewhen.state.settings.given import confined, merged, read_settings
+from donewhen.state.settings.merging import confined, merged, read_settings
 from donewhen.testing import ScriptedModel, answer, call
 from tests.kit.runs import Outbox, one_step, sending
 
