@@ -11,7 +11,9 @@ from fake_chat import FakeChat
 from donewhen import Agent, Limits, Settings
 
 FREE = Limits(rounds=None, model_calls=None, tool_calls=None, active_seconds=None)
-SETTINGS = Settings(confirm="never", approvals="never", limits=FREE, step_limits=FREE, max_steps=200, mode="plan")
+SETTINGS = Settings(
+    confirm="never", approvals="never", limits=FREE, step_limits=FREE, max_steps=200, max_parallel=16, mode="plan"
+)
 EFFECTS: Any = {"look": "read", "put": "write"}
 
 
