@@ -22,12 +22,12 @@ from donewhen.agent.thread_graph import Compiled, found, on_saver
 from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, requested, with_plan
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import (
-    asked_to_cancel,
     forget_cancel,
     last_answered,
     note_thread,
     read_row,
     thread_settings,
+    until_cancelled,
 )
 from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import PRESENT, Form
@@ -41,8 +41,6 @@ from donewhen.state.values import whole
 
 MISSING: Any = object()
 _TRIES = 3
-CANCEL_POLL = 1.0
-"""Seconds between two looks whether somebody else wants the run to end."""
 _PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
@@ -265,7 +263,7 @@ class Legs:
         """Run the graph to its next pause or end and pass its events on; to its end, if somebody cancels it."""
         thread_id = session.thread_id
         modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync", "control": session.control}
-        listening = asyncio.create_task(_until_cancelled(store, session))
+        listening = asyncio.create_task(until_cancelled(store, thread_id, session.drain))
         try:
             for _ in range(_TRIES):
                 stream: Any = graph.astream(given, config, context=settings, **modes)
@@ -288,15 +286,6 @@ class Legs:
         run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings, self.form)
         await ended(store, run)
         return run
-
-
-async def _until_cancelled(store: ThreadStore, session: Session) -> str:
-    """Ask the session to stop when somebody, anywhere, cancels its run; gives the reason."""
-    while True:
-        await asyncio.sleep(CANCEL_POLL)
-        if (reason := await asked_to_cancel(store, session.thread_id)) is not None:
-            session.drain()
-            return reason
 
 
 def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | None = None) -> RunnableConfig:

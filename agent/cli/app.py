@@ -1,12 +1,28 @@
 """The commands and their options. What they do is loaded when one is run, so that `--help` is quick."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from donewhen.agent.cli.background import add_commands
-from donewhen.agent.cli.flags import AsJson, Detach, StorageUrl, Thread, end
+from donewhen.agent.cli.flags import (
+    AsJson,
+    Confirm,
+    Detach,
+    Events,
+    Exhausted,
+    ModeOption,
+    Once,
+    Proof,
+    Quiet,
+    StorageUrl,
+    Thread,
+    Unanswered,
+    WhenBusy,
+    Yes,
+    end,
+)
 
 app = typer.Typer(
     name="donewhen",
@@ -20,32 +36,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Yes = Annotated[
-    bool,
-    typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
-]
-Events = Annotated[
-    bool,
-    typer.Option("--stream-json", help="One JSON object a line on stdout for every event; the last is the result."),
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer, and what you are asked.")]
-Once = Annotated[
-    bool,
-    typer.Option(
-        "--non-interactive",
-        "-n",
-        "--print",
-        "-p",
-        help="Ask nothing: print the answer, or stop where a person is needed.",
-    ),
-]
-Confirm = Literal["always", "complex", "never"]
-Exhausted = Literal["ask", "deliver", "stop"]
-Unanswered = Literal["wait", "default", "assume", "abort"]
-WhenBusy = Literal["refuse", "next_round"]
-ModeOption = Literal["auto", "answer", "step", "plan"]
-Proof = Literal["claimed", "grounded", "judged"]
 
 
 @app.command()

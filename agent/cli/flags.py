@@ -1,7 +1,7 @@
 """Options that several commands have, and how a command ends."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,6 +14,31 @@ StorageUrl = Annotated[
 ]
 Thread = Annotated[str, typer.Argument(metavar="THREAD", help="The thread id, or its beginning.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Leave it to `donewhen worker`, and print the thread's id.")]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Approve plans, and calls that cannot leave the folder; questions stay open."),
+]
+Events = Annotated[
+    bool,
+    typer.Option("--stream-json", help="One JSON object a line on stdout for every event; the last is the result."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the answer, and what you are asked.")]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--non-interactive",
+        "-n",
+        "--print",
+        "-p",
+        help="Ask nothing: print the answer, or stop where a person is needed.",
+    ),
+]
+Confirm = Literal["always", "complex", "never"]
+Exhausted = Literal["ask", "deliver", "stop"]
+Unanswered = Literal["wait", "default", "assume", "abort"]
+WhenBusy = Literal["refuse", "next_round"]
+ModeOption = Literal["auto", "answer", "step", "plan"]
+Proof = Literal["claimed", "grounded", "judged"]
 
 
 def end(command: Callable[[], int], json: bool) -> None:

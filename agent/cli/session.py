@@ -162,7 +162,7 @@ def serve_page(request: RunOptions, *, storage: str | None, port: int, browser: 
 
 def serve_mcp(request: RunOptions, *, storage: str | None) -> int:
     """Serve over stdin and stdout until the host hangs up."""
-    from donewhen.agent.mcp_server import mcp_server
+    from donewhen.agent.mcp.server import mcp_server
 
     config = configured(storage)
     choices = chosen(request, config, unattended=False)
@@ -231,7 +231,7 @@ async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) ->
     tools = workspace_tools(choices.dir, commands=choices.allow_commands)
     confined = frozenset(tool.name for tool in tools if tool.name != "run_command")
     if choices.mcp is not None:
-        from donewhen.agent.mcp import McpServers
+        from donewhen.agent.mcp.client import McpServers
 
         names = [tool.name for tool in tools]
         servers = McpServers(choices.mcp, environment=config.variables, reserved=names)

@@ -1,6 +1,7 @@
 """What is known of threads beside their checkpoints: whose they are, how they stand, what they were started with."""
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -15,6 +16,9 @@ from donewhen.state.graph_state import Json
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import stored_settings
+
+CANCEL_POLL = 1.0
+"""Seconds between two looks whether somebody else wants the run to end."""
 
 GOAL_CHARS = 500
 QUESTION_CHARS = 300
@@ -111,6 +115,15 @@ def _cancel_space(thread_id: str) -> tuple[str, ...]:
 async def ask_to_cancel(store: ThreadStore, thread_id: str, reason: str) -> None:
     """Tell whoever works on a thread that its run is to end."""
     await store.aput(_cancel_space(thread_id), "asked", {"reason": reason}, index=False)
+
+
+async def until_cancelled(store: ThreadStore, thread_id: str, drain: Callable[[], None]) -> str:
+    """Wait until somebody, anywhere, cancels the run, and ask it to stop; gives the reason."""
+    while True:
+        await asyncio.sleep(CANCEL_POLL)
+        if (reason := await asked_to_cancel(store, thread_id)) is not None:
+            drain()
+            return reason
 
 
 async def asked_to_cancel(store: ThreadStore, thread_id: str) -> str | None:

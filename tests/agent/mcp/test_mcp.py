@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from donewhen.agent.config import read_servers
-from donewhen.agent.mcp import McpServers
+from donewhen.agent.mcp.client import McpServers
 from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError

@@ -9,7 +9,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_connected_server_and_client_session
 
 from donewhen import Agent
-from donewhen.agent.mcp_server import mcp_server
+from donewhen.agent.mcp.server import mcp_server
 from donewhen.testing import ScriptedModel, ask_user, finish_step, submit_plan
 
 
