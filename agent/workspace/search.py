@@ -118,7 +118,7 @@ def _lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:
 
 def _cut(line: str, query: str) -> str:
     start = max(0, line.casefold().find(query.casefold()) - SHOWN_CHARS // 2) if len(line) > SHOWN_CHARS else 0
-    return line[start : start + SHOWN_CHARS].strip()
+    return line[start : start + SHOWN_CHARS].rstrip()
 
 
 def _result(found: dict[str, Any], walk: Walk, *, truncated: bool) -> str:

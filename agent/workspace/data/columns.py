@@ -6,8 +6,12 @@ DuckDB's own guesses (floats for decimals, a day for a month) are settled here b
 from dataclasses import dataclass
 from typing import Any
 
-MARKS = r"[$€£¥₹%\s]|[A-Z]{3}"
-"""What people write beside a number: signs of currencies, per cent, blanks, codes such as EUR."""
+CODES = (
+    "AED|AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RMB|RON|RUB|SAR|SEK|"
+    "SGD|THB|TRY|TWD|UAH|USD|VND|ZAR"
+)
+MARKS = rf"[$€£¥₹%\s]|{CODES}"
+"""What people write beside a number: signs of currencies, per cent, blanks, codes of currencies."""
 CORE = f"regexp_replace(trim({{c}}), '{MARKS}', '', 'g')"
 POINT = r"regexp_full_match({v}, '[-+]?(\d+|[1-9]\d{0,2}([,'']\d{3})+)([.]\d+)?')"
 COMMA = r"regexp_full_match({v}, '[-+]?(\d+|[1-9]\d{0,2}([.'']\d{3})+)(,\d+)?')"

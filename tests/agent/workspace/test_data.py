@@ -95,6 +95,13 @@ def test_what_is_said_of_a_table(tmp_path: Path, describe: Ask, content: str, sa
         assert part in told
 
 
+def test_ids_are_no_amounts(tmp_path: Path, describe: Ask) -> None:
+    """D1: letters before a number are not always a currency; those of a currency are pointed out."""
+    (tmp_path / "a.csv").write_text("id,v\nINV-1000,EUR 5\nINV-1001,EUR 7\n")
+    told = describe("a.csv").splitlines()
+    assert [line[:5] for line in told if "looks like numbers" in line] == ['- "v"']
+
+
 def test_types_come_from_all_rows(tmp_path: Path, describe: Ask, query: Ask) -> None:
     """D1: decimals in the last of many rows; sums are exact."""
     (tmp_path / "a.csv").write_text("id,v\n" + "".join(f"{n},1\n" for n in range(60_000)) + "x,0.1\ny,0.2\n")

@@ -168,3 +168,9 @@ def test_a_path_matches_itself_and_with_stars_put_in(names: list[str], at: int) 
     assert path_matcher("/" + "/".join(["**", *names[min(at, len(names) - 1) :]]))(parts)
     assert not path_matcher(exact + "/c")(parts)
     assert not path_matcher("c" + exact)(parts)
+
+
+def test_a_line_keeps_its_indentation(tmp_path: Path, tools: Tools) -> None:
+    """H8: who edits a line that was found needs its blanks."""
+    (tmp_path / "a.py").write_text("def f():\n    return 1  \n")
+    assert found(tools["find_text"], query="return")["matches"][0]["text"] == "    return 1"
