@@ -104,19 +104,12 @@ class RunState(TypedDict, total=False):
     files: Files
 
 
-class PlanningStored(TypedDict, total=False):
-    """What `plan` itself keeps in checkpoints while it is at work."""
+class PlanningOutput(TypedDict, total=False):
+    """What `plan` leaves in the run."""
 
-    id: str
-    """Of the planning: the key of its rounds."""
-    version: int
+    messages: Messages
     planning: Json
     approval: Json | None
-    transcript: Transcript
-    """The rounds since it was sent off."""
-    kept: int
-    """Of threads of version 1: how many messages of the transcript the run has already."""
-    messages: Messages
     plan: Json | None
     pending: Pause | None
     ending: Json | None
@@ -124,6 +117,18 @@ class PlanningStored(TypedDict, total=False):
     transcripts: Transcripts
     journal: Entries
     modes: Entries
+
+
+class PlanningStored(PlanningOutput, total=False):
+    """What `plan` itself keeps in checkpoints while it is at work."""
+
+    id: str
+    """Of the planning: the key of its rounds."""
+    version: int
+    transcript: Transcript
+    """The rounds since it was sent off."""
+    kept: int
+    """Of threads of version 1: how many messages of the transcript the run has already."""
 
 
 class Planning(PlanningStored, total=False):
@@ -146,22 +151,21 @@ class Planning(PlanningStored, total=False):
     """Its rounds before it was sent off again."""
 
 
-class PlanningOutput(TypedDict, total=False):
-    """What `plan` leaves in the run."""
+class StepOutput(TypedDict, total=False):
+    """What `execute` leaves in the run."""
 
+    claims: Claims
+    """Left when the step is done."""
     messages: Messages
-    planning: Json
-    approval: Json | None
-    plan: Json | None
-    pending: Pause | None
-    ending: Json | None
-    spent: Annotated[Amounts, add]
-    transcripts: Transcripts
+    """What the step said to people."""
     journal: Entries
-    modes: Entries
+    spent: Annotated[Amounts, add]
+    steps: StepRecords
+    transcripts: Transcripts
+    files: Files
 
 
-class StepStored(TypedDict, total=False):
+class StepStored(StepOutput, total=False):
     """What `execute` itself keeps in checkpoints while a step is at work."""
 
     id: str
@@ -175,15 +179,6 @@ class StepStored(TypedDict, total=False):
     """What the last reply decided and nobody acted on yet."""
     wrote: Claims
     """Of the writes that the step has made since it was sent off, and whose outcome is known."""
-    claims: Claims
-    """What it leaves in the run when it is done."""
-    messages: Messages
-    """What the step said to people."""
-    journal: Entries
-    spent: Annotated[Amounts, add]
-    steps: StepRecords
-    transcripts: Transcripts
-    files: Files
 
 
 class Step(StepStored, total=False):
@@ -222,18 +217,6 @@ class Step(StepStored, total=False):
     made: Any
     """What is worked out once of the transcript, and of what may be cited, while the step is at work."""
     allowance: Amounts
-
-
-class StepOutput(TypedDict, total=False):
-    """What `execute` leaves in the run."""
-
-    claims: Claims
-    messages: Messages
-    journal: Entries
-    spent: Annotated[Amounts, add]
-    steps: StepRecords
-    transcripts: Transcripts
-    files: Files
 
 
 def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:

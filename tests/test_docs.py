@@ -18,3 +18,12 @@ def test_every_attack_that_the_security_page_names_is_a_test() -> None:
         named = re.findall(r"`(test_\w+)`", row.rpartition(" | ")[2])
         assert named, row
         assert set(named) <= there, set(named) - there
+
+
+def test_what_make_brings_along_is_installed_by_it() -> None:
+    """L14: an extra of which the README says that `make install` brings it along; no other is promised."""
+    readme, makefile = ((ROOT / name).read_text() for name in ("README.md", "Makefile"))
+    promised = re.findall(r"pip install 'donewhen\[(\w+)\]'`; `make install` brings it along", readme)
+    installed = re.search(r"-e '\.\[([\w,]+)\]'", makefile)
+    assert installed is not None
+    assert sorted(promised) == sorted(installed[1].split(",")) == ["mcp", "ui"]

@@ -11,16 +11,17 @@ import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
+from langgraph_sdk import get_client
 
 from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph, wait
 from donewhen.agent.cli.result import Exit
 from donewhen.graph.executors.leg import Leg
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, WireServer, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
 from tests.kit.places import ROOT
 from tests.kit.screens.shell import scripted, user_in
-from tests.kit.serving import free_port
+from tests.kit.serving import free_port, started, stopped
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
 
@@ -266,6 +267,30 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
         assert "Which field?" in asked.stderr
         done = shell("resume", "--answer", "physics", **named)
     assert (done.exit_code, done.stdout) == (Exit.COMPLETED, "three papers on physics\n")
+
+
+async def test_a_server_works_with_it(library: Library, tmp_path: Path) -> None:
+    """M5, P21: `langgraph dev` with DONEWHEN_EXECUTORS; what the remote agent asks is a pause, answered there."""
+    plan = submit_plan(
+        [{"content": "ask it", "executor": "lib", "done_when": ["papers are found"]}], reason="one thing"
+    )
+    proof = finish_step("three papers on physics", ("s1.2", "physics"))
+    with WireServer(ScriptedModel(roles={"triage": [plan], "execute": [proof]})) as wire:
+        process, url = started(tmp_path, wire.base_url, DONEWHEN_EXECUTORS=f"lib=a2a:{library.url}")
+        try:
+            async with get_client(url=url) as client:
+                id = (await client.threads.create())["thread_id"]
+                await client.runs.wait(id, "agent", input={"messages": [{"role": "user", "content": "find papers"}]})
+                approve = {"resume": {"decisions": [{"type": "approve"}]}}
+                await client.runs.wait(id, "agent", command=approve)
+                (pause,) = (await client.threads.get_state(id))["interrupts"]
+                assert "Which field?" in pause["value"]["message"]
+                await client.runs.wait(id, "agent", command={"resume": "physics"})
+                values = (await client.threads.get_state(id))["values"]
+        finally:
+            stopped(process)
+    assert (values["outcome"]["status"], values["messages"][-1]["content"]) == ("completed", "three papers on physics")
+    assert [(row["mode"], row["by"], row["reason"]) for row in values["modes"]] == [("step", "triage", "one thing")]
 
 
 VICTIM = """
