@@ -10,7 +10,8 @@ from donewhen.graph.models.briefs import index_of, step_brief
 from donewhen.graph.models.transcript import Measured
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.plan.modes import promotable
-from donewhen.state.plan.plan import ancestors, step_of
+from donewhen.state.plan.order import ancestors
+from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.planning import planning_given
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import Made, visible_to

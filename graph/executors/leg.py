@@ -10,7 +10,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from donewhen.state.graph_state import Json
-from donewhen.state.plan.plan import ancestors, step_of
+from donewhen.state.plan.order import ancestors
+from donewhen.state.plan.plan import step_of
 
 ROWS, ROW_CHARS = 40, 500
 """Of a transcript: messages, the last ones, and characters of each."""

@@ -12,7 +12,7 @@ from donewhen.graph.models.offering import Offer
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.graph_state import PLANNING, SAID
-from donewhen.state.plan.plan import ancestors
+from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
 from donewhen.state.proof.claims import criteria_of

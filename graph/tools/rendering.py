@@ -1,31 +1,22 @@
 """Whatever a tool returns or raises, as text: JSON where it is data, in bounded work, never raising."""
 
-import dataclasses
-import datetime
-import decimal
-import enum
-import fractions
 import itertools
 import json
-import math
-import pathlib
 import re
 import unicodedata
-import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
+from typing import Any, Literal
 
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import ToolException
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 MOST_ITEMS = 200_000
-"""Values of a structure that are looked at; of larger ones only the beginning is shown."""
-DEEPEST = 60
-"""Levels of nesting that are shown."""
+"""Of an array; a larger one is shown as it prints itself."""
 
 _UNSAFE = re.compile("[\x00\ud800-\udfff]")
-_AS_STRING = (decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath, datetime.timedelta, complex)
+_BYTES_AS: tuple[Literal["utf8", "base64"], ...] = ("utf8", "base64")
 _JOINED = ("Mn", "Me", "Mc")
 _CARRIERS = ("base64", "data", "url", "image_url", "file_id", "source", "input_audio", "file")
 _BINARY = ("image", "image_url", "audio", "input_audio", "video", "file", "document")
@@ -43,18 +34,38 @@ def rendered(value: Any, limit: int) -> str:
         return capped(_of_bytes(value), limit)
     if isinstance(value, list) and (blocks := _block_texts(value)) is not None:
         return capped("\n".join(blocks), limit)
-    plain = _Plain(limit + 1)
-    shown = plain.of(value)
-    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    return capped(text, limit, exact=not plain.cut)
+    return capped(_of_data(value), limit)
 
 
-def capped(text: str, limit: int, exact: bool = True) -> str:
+def _of_data(value: Any) -> str:
+    """As JSON, in pydantic's reading of Python's types; what goes in a circle or cannot be read as it prints itself."""
+    for bytes_as in _BYTES_AS:
+        try:
+            plain = to_jsonable_python(value, bytes_mode=bytes_as, fallback=_as_data)
+            return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+        except UnicodeDecodeError:
+            continue
+        except BaseException:  # iterating foreign objects is foreign code
+            break
+    return printed(value)
+
+
+def _as_data(value: Any) -> Any:
+    """What pydantic does not know: other mappings and collections, arrays, exceptions; else its text."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if callable(getattr(value, "tolist", None)) and getattr(value, "size", 0) <= MOST_ITEMS:
+        return value.tolist()
+    if isinstance(value, (Sequence, Set, ValuesView)) and not isinstance(value, range):
+        return list(value)
+    return described(value) if isinstance(value, BaseException) else printed(value)
+
+
+def capped(text: str, limit: int) -> str:
     """The text, fit for every database; if it is longer than `limit`, its head with a note of its length."""
-    if len(text) <= limit and exact:
+    if len(text) <= limit:
         return cleaned(text)
-    length = f"{len(text):,} characters" if exact else f"more than {min(limit, len(text)):,} characters"
-    note = f"\n… the result had {length}; the rest was not kept"
+    note = f"\n… the result had {len(text):,} characters; the rest was not kept"
     return cleaned(text[: cut_before(text, max(limit - len(note), 0))]) + note
 
 
@@ -160,103 +171,3 @@ def _block_text(block: Any) -> str | None:
     is_link = "://" in carrier[:20]
     size = carrier[:200] if is_link else f"{len(carrier) * 3 // 4:,} bytes"
     return f"[{', '.join(each for each in (str(kind).removesuffix('_url'), str(mime), size) if each)}]"
-
-
-class _Plain:
-    """Turns a value into plain JSON data, until the budget of characters or items is used up."""
-
-    def __init__(self, characters: int) -> None:
-        self.characters = characters
-        self.items = MOST_ITEMS
-        self.cut = False
-        self.above: set[int] = set()
-
-    def of(self, value: Any, depth: int = 0) -> Any:
-        """The value as None, bool, int, float, str, list or dict."""
-        self.items -= 1
-        if isinstance(value, enum.Enum):
-            value = value.value
-        if value is None or isinstance(value, (bool, int, float)):
-            return self._number(value)
-        if isinstance(value, str):
-            return self._text(str.__str__(value))
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return self._text(_of_bytes(value))
-        if isinstance(value, (datetime.date, datetime.time)):
-            return self._text(value.isoformat())
-        if isinstance(value, (*_AS_STRING, type)):
-            return self._text(printed(value))
-        if isinstance(value, BaseException):
-            return self._text(described(value))
-        if id(value) in self.above:
-            return "(the same structure again)"
-        if depth >= DEEPEST:
-            self.cut = True
-            return "(nested too deeply)"
-        return self._structure(value, depth)
-
-    def _structure(self, value: Any, depth: int) -> Any:
-        self.above.add(id(value))
-        try:
-            return self._parts(value, depth)
-        except Exception as error:  # iterating foreign objects is foreign code
-            return self._text(f"<{type(value).__name__} that cannot be shown: {described(error, 200)}>")
-        finally:
-            self.above.discard(id(value))
-
-    def _parts(self, value: Any, depth: int) -> Any:
-        if dataclasses.is_dataclass(type(value)):
-            value = {field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}
-        elif isinstance(value, BaseModel):
-            value = dict(value)
-        elif callable(getattr(value, "_asdict", None)):
-            value = value._asdict()
-        elif callable(getattr(value, "tolist", None)) and getattr(value, "size", 0) <= MOST_ITEMS:
-            return self.of(value.tolist(), depth + 1)  # an array
-        if isinstance(value, Mapping):
-            return self._mapping(value, depth)
-        if isinstance(value, Set):
-            return sorted(self._list(value, depth), key=lambda item: json.dumps(item, ensure_ascii=False))
-        if isinstance(value, (Sequence, Iterator)) or hasattr(value, "popleft"):
-            return self._list(value, depth)
-        return self._text(printed(value))
-
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        shown: dict[str, Any] = {}
-        for key, below in self._while_room(value.items()):
-            name = self._key(key)
-            shown[name if name not in shown else f"{name} ({type(key).__name__})"] = self.of(below, depth + 1)
-        return shown
-
-    def _list(self, value: Iterable[Any], depth: int) -> list[Any]:
-        return [self.of(below, depth + 1) for below in self._while_room(value)]
-
-    def _while_room(self, values: Iterable[Any]) -> Iterator[Any]:
-        for value in values:
-            if self.items <= 0 or self.characters <= 0:
-                self.cut = True
-                return
-            yield value
-
-    def _key(self, key: Any) -> str:
-        plain = self.of(key) if not isinstance(key, tuple) else printed(key)
-        return str(self._text(plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)))
-
-    def _text(self, text: str) -> str:
-        if len(text) > self.characters:
-            self.cut = True
-            text = text[: max(self.characters, 0)]
-        self.characters -= len(text) + 4
-        return text
-
-    def _number(self, value: float | bool | None) -> Any:
-        self.characters -= 6
-        if isinstance(value, float):
-            return (
-                float(value)
-                if math.isfinite(value)
-                else {math.inf: "Infinity", -math.inf: "-Infinity"}.get(value, "NaN")
-            )
-        if isinstance(value, int) and not isinstance(value, bool):
-            return int(value) if value.bit_length() < 4_000 else f"(an integer of {value.bit_length():,} bits)"
-        return value

@@ -10,11 +10,12 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from typing_extensions import TypedDict
 
 from donewhen.state.errors import validation_problems
+from donewhen.state.plan.order import in_order
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, folded, only_executor, read_calls
 from donewhen.state.plan.rules import near as near
 from donewhen.state.plan.schedule import Schedule
-from donewhen.state.plan.written import ignored, in_order, plan_fields
+from donewhen.state.plan.written import ignored, plan_fields
 from donewhen.state.proof.expect import Check
 from donewhen.state.values import flaw
 
@@ -213,33 +214,6 @@ def _as_of_the_step(data: dict[str, Any]) -> None:
         known = [criterion["text"] for criterion in step["done_when"]]
         step["done_when"] += [criterion for criterion in data["done_when"] if criterion["text"] not in known]
         data["done_when"] = []
-
-
-def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Step id → ids it needs, in plan order: as declared, else every step before it."""
-    needs: dict[str, list[str]] = {}
-    for step in plan.get("steps", ()):
-        declared = step.get("depends_on")
-        needs[step["id"]] = list(needs) if declared is None else list(declared)
-    return needs
-
-
-def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
-    """All steps the step builds on, directly or not, in plan order."""
-    steps = plan["steps"]
-    places = {step["id"]: place for place, step in enumerate(steps)}
-    found: set[str] = set()
-    stack, all_before = [step_id], 0
-    while stack:
-        if (place := places.get(stack.pop())) is None:
-            continue
-        if (needed := steps[place].get("depends_on")) is None:
-            needed = [step["id"] for step in steps[all_before:place]]
-            all_before = max(all_before, place)
-        new = [id for id in needed if id not in found]
-        found.update(new)
-        stack += new
-    return [step["id"] for step in steps if step["id"] in found]
 
 
 def step_of(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:

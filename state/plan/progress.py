@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.ledger import Amounts, add, exhausted, flying, remaining, share, tightest
-from donewhen.state.plan.plan import needs_of
+from donewhen.state.plan.order import needs_of
 from donewhen.state.plan.steps import next_needs
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import StepRecord

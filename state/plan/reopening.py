@@ -2,28 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from donewhen.state.graph_state import Json
-from donewhen.state.plan.plan import needs_of, revision
-from donewhen.state.plan.rules import circle_of, folded
-
-
-def built_on(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
-    """The steps that build on any of these, directly or not, in plan order; not the steps themselves."""
-    given = set(ids)
-    users: dict[str, list[str]] = {}
-    for id, needed in needs_of(plan).items():
-        for need in needed:
-            users.setdefault(need, []).append(id)
-    found: set[str] = set()
-    stack = list(given)
-    while stack:
-        more = [user for user in users.get(stack.pop(), ()) if user not in found]
-        found.update(more)
-        stack += more
-    return [step["id"] for step in plan.get("steps", ()) if step["id"] in found - given]
+from donewhen.state.plan.order import built_on, circle_of
+from donewhen.state.plan.plan import revision
+from donewhen.state.plan.rules import folded
 
 
 def joined(

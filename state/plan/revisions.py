@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from donewhen.state.language.texts import say
-from donewhen.state.plan.plan import needs_of
+from donewhen.state.plan.order import needs_of
 from donewhen.state.proof.claims import criteria_of
 
 Speak = Callable[..., str]

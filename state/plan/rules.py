@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
+from donewhen.state.plan.order import circle_of
 from donewhen.state.values import similar
 
 MOST_PROBLEMS = 20
@@ -191,36 +192,3 @@ def near(name: str, names: Collection[str]) -> str:
     if matches := similar(name, names, 0.5):
         return f"; did you mean {', '.join(matches)}?"
     return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
-
-
-def circle_of(steps: Sequence[PlannedStep]) -> list[str]:
-    """The ids of one circle of dependencies, first and last the same; [] if there is none."""
-    needs: dict[str, list[str]] = {}
-    for step in steps:
-        declared = step["depends_on"]
-        needs[step["id"]] = list(needs) if declared is None else list(declared)
-    open_needs = {id: len([other for other in others if other in needs]) for id, others in needs.items()}
-    waiting: dict[str, list[str]] = {id: [] for id in needs}
-    for id, others in needs.items():
-        for other in others:
-            if other in waiting:
-                waiting[other].append(id)
-    free = [id for id, count in open_needs.items() if not count]
-    while free:
-        done = free.pop()
-        del open_needs[done]
-        for id in waiting[done]:
-            open_needs[id] -= 1
-            if not open_needs[id]:
-                free.append(id)
-    return _walk(needs, open_needs)
-
-
-def _walk(needs: Mapping[str, Sequence[str]], stuck: Collection[str]) -> list[str]:
-    """Every stuck step needs a stuck one, so walking along the needs comes back to where it was."""
-    path: list[str] = []
-    current = next(iter(stuck), None)
-    while current is not None and current not in path:
-        path.append(current)
-        current = next(other for other in needs[current] if other in stuck)
-    return [] if current is None else [*path[path.index(current) :], current]

@@ -5,7 +5,7 @@ Nothing is dropped that was meant: what a plan has no place for is a problem, or
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -177,31 +177,3 @@ def _title(fields: Mapping[str, Any]) -> Any:
     if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
         return first["content"].strip().partition("\n")[0][:80]
     return title[:TITLE_CHARS] if isinstance(title, str) else title
-
-
-def in_order(steps: Sequence[dict[str, Any]]) -> None:
-    """Let no step that declares nothing wait for an earlier one that waits for it (in place).
-
-    Who declares nothing comes after all earlier steps. Where one of these names a later step, that would be a circle
-    which nobody wrote, so the later one declares what it can wait for.
-    """
-    place = {step["id"]: number for number, step in enumerate(steps)}
-    needs = {step["id"]: list(step["depends_on"] or ()) for step in steps}
-    if all(place.get(need, -1) < place[id] for id, named in needs.items() for need in named):
-        return
-    for number, step in enumerate(steps):
-        if step["depends_on"] is None:
-            earlier = [other["id"] for other in steps[:number]]
-            needs[step["id"]] = [id for id in earlier if not _leads(id, step["id"], needs)]
-            if len(needs[step["id"]]) < len(earlier):
-                step["depends_on"] = needs[step["id"]]
-
-
-def _leads(start: str, end: str, needs: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a step needs another, directly or not."""
-    found, stack = {start}, [start]
-    while stack:
-        more = [id for id in needs.get(stack.pop(), ()) if id not in found]
-        found.update(more)
-        stack += more
-    return end in found

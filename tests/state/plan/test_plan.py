@@ -11,7 +11,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen import Settings
-from donewhen.state.plan.plan import ancestors, left_out, needs_of, read_plan, revision, step_of
+from donewhen.state.plan.order import ancestors, needs_of
+from donewhen.state.plan.plan import left_out, read_plan, revision, step_of
 from donewhen.state.plan.progress import settle
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import finish_step, submit_plan

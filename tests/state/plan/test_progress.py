@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.state.ledger import Limits, add, exhausted, remaining
-from donewhen.state.plan.plan import needs_of
+from donewhen.state.plan.order import needs_of
 from donewhen.state.plan.progress import RESERVE, next_move, settle
 from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
 from donewhen.state.proof.outcome import FINAL

@@ -5,9 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.plan.plan import needs_of
-from donewhen.state.plan.reopening import built_on, joined, work_of
-from donewhen.state.plan.rules import circle_of
+from donewhen.state.plan.order import built_on, circle_of, needs_of
+from donewhen.state.plan.reopening import joined, work_of
 from donewhen.state.plan.steps import fresh_records
 
 
