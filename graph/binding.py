@@ -85,7 +85,7 @@ def _with_given(state: Json, config: RunnableConfig | None) -> Json:
     return {**given, **{key: value for key, value in state.items() if value or key not in given}}
 
 
-class Route(RunnableLambda[Any, Any]):
+class Route(Runnable[Any, Any]):
     """A route that LangGraph calls without suspending in between; in a subgraph it sees what that was given, too.
 
     A run that is cancelled between a node's update and the route after it is stored without a next step, and would
@@ -93,7 +93,7 @@ class Route(RunnableLambda[Any, Any]):
     """
 
     def __init__(self, route: Callable[..., Any], labels: Mapping[str, str], *, inside: bool = False) -> None:
-        super().__init__(route, name=route.__name__)
+        self.name = route.__name__
         self._route = route
         self._labels = labels
         self._inside = inside

@@ -138,7 +138,8 @@ def token(_: int) -> dict[str, Any]:
     """How long after the model a piece of its words is there, in ms: of a text, and of an argument of a call."""
     words = " ".join(f"word{k}" for k in range(40))
 
-    async def delay(reply: Any) -> float:
+    async def delay(reply: Any, before: int = 0) -> float:
+        """`before`: how many characters the model writes before the words."""
         given: list[Any] = []
         seen: list[tuple[str, float]] = []
         model = FakeChat(replies=[reply], pieces=60, moments=given)
@@ -148,7 +149,7 @@ def token(_: int) -> dict[str, Any]:
                     async for event in stream:
                         if event["type"] == "speech" and event["text"]:
                             seen.append((event["text"], time.perf_counter()))
-        said, there = 0, list[float]()
+        said, there = before, list[float]()
         for text, moment in seen[: len(given)]:
             said += len(text)
             total = 0
@@ -161,7 +162,7 @@ def token(_: int) -> dict[str, Any]:
 
     return {
         "plain": asyncio.run(delay((None, words))),
-        "argument": asyncio.run(delay(("answer", {"text": words}))),
+        "argument": asyncio.run(delay(("answer", {"text": words}), len('{"text": "'))),
     }
 
 

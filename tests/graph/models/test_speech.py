@@ -143,6 +143,17 @@ def test_a_text_inside_of_arguments_is_said_as_it_is_written(text: str, size: in
     assert len(heard) == count
 
 
+def test_a_word_inside_of_an_argument_is_said_with_the_piece_that_carries_it() -> None:
+    """T (first token): nothing is held back; while a piece is fed, all that it brings of the text is said."""
+    heard: list[str] = []
+    speech = SpeechStream(lambda text, argument="": heard.append(text))
+    words = ["The", " file", " has", " seven", " li", "nes."]
+    speech.feed_call({"index": 0, "name": "finish_step", "args": '{"result": "'})
+    for count, word in enumerate(words, 1):
+        speech.feed_call({"index": 0, "name": None, "args": word})
+        assert heard == words[:count]
+
+
 def test_what_was_said_of_a_call_that_was_not_taken_is_void() -> None:
     """S05: retracted as the argument it was; prose beside it stands."""
     heard: list[tuple[str, str]] = []
