@@ -1,7 +1,7 @@
 """The commands and their options. What they do is loaded when one is run, so that `--help` is quick."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ from donewhen.agent.cli.flags import (
     Detach,
     Events,
     Exhausted,
+    Lazy,
     ModeOption,
     Once,
     Proof,
@@ -21,8 +22,15 @@ from donewhen.agent.cli.flags import (
     Unanswered,
     WhenBusy,
     Yes,
+    at,
     end,
 )
+
+if TYPE_CHECKING:
+    from donewhen.agent.cli import options, session, showing
+    from donewhen.agent.cli.archive import Archive
+else:
+    options, session, showing = Lazy("options"), Lazy("session"), Lazy("showing")
 
 app = typer.Typer(
     name="donewhen",
@@ -114,32 +122,29 @@ def run(
     ] = None,
 ) -> None:
     """Work on a goal: plan it, let you confirm, carry it out, prove it."""
+    settings = {
+        "confirm": confirm,
+        "mode": mode,
+        "when_busy": when_busy,
+        "verification": verification,
+        "limits": [*(limit or []), *([f"rounds={max_rounds}"] if max_rounds else [])],
+        "on_exhausted": on_exhausted,
+        "on_question": on_question,
+        "question_seconds": question_seconds,
+        "default_answer": default_answer,
+        "deadline": deadline,
+        "timezone": timezone,
+    }
 
-    def command() -> int:
-        from dataclasses import replace
-
-        from donewhen.agent.cli.options import RunOptions, read_values
-        from donewhen.agent.cli.session import OutputOptions, run_goal
-
-        settings = {
-            "confirm": confirm,
-            "mode": mode,
-            "when_busy": when_busy,
-            "verification": verification,
-            "limits": [*(limit or []), *([f"rounds={max_rounds}"] if max_rounds else [])],
-            "on_exhausted": on_exhausted,
-            "on_question": on_question,
-            "question_seconds": question_seconds,
-            "default_answer": default_answer,
-            "deadline": deadline,
-            "timezone": timezone,
-        }
+    def command(archive: "Archive") -> int:
+        values = options.read_values(set or [])
         files = (mcp, output_schema, image or [], profile)
-        request = RunOptions(goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files, detach)
-        request = replace(request, template=template, parameters=read_values(set or []))
-        return run_goal(request, OutputOptions(storage, yes, json, events, quiet, once))
+        request = options.RunOptions(
+            goal, dir, model, thread, allow_command or [], stdin, settings, latest, *files, detach, template, values
+        )
+        return session.run_goal(request, options.OutputOptions(archive, yes, events, quiet, once))
 
-    end(command, json or events)
+    at(storage, json or events, command)
 
 
 @app.command()
@@ -159,6 +164,9 @@ def resume(
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the run.")] = False,
     answer_file: Annotated[Path | None, typer.Option(help="A file with the answer; “-” is stdin.")] = None,
     id: Annotated[str | None, typer.Option(metavar="ID", help="The question to answer; default: the first.")] = None,
+    steer: Annotated[
+        str, typer.Option(metavar="TEXT", help="Plan a stopped run anew by these words; what is finished stays.")
+    ] = "",
     model: Annotated[str | None, typer.Option(help="Another provider:model than it was started with.")] = None,
     dir: Annotated[Path | None, typer.Option("--dir", "-d", help="Another folder, where it was moved.")] = None,
     storage: StorageUrl = None,
@@ -171,15 +179,12 @@ def resume(
 ) -> None:
     """Answer what a run waits for, or go on with one that was interrupted."""
 
-    def command() -> int:
-        from donewhen.agent.cli.options import AnswerOptions
-        from donewhen.agent.cli.session import OutputOptions, resume_thread
+    def command(archive: "Archive") -> int:
+        reply = options.AnswerOptions(answer, approve, reject, cancel, answer_file, id, steer)
+        output = options.OutputOptions(archive, yes, events, quiet, once)
+        return session.resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
 
-        reply = AnswerOptions(answer, approve, reject, cancel, answer_file, id)
-        output = OutputOptions(storage, yes, json, events, quiet, once)
-        return resume_thread(thread, reply, output, model=model, dir=dir, detach=detach)
-
-    end(command, json or events)
+    at(storage, json or events, command)
 
 
 @app.command()
@@ -199,14 +204,12 @@ def chat(
 ) -> None:
     """Open a page of its own on this machine; Ctrl-C ends it, what was done is kept."""
 
-    def command() -> int:
-        from donewhen.agent.cli.options import RunOptions
-        from donewhen.agent.cli.session import serve_page
+    def command(archive: "Archive") -> int:
+        settings = {"limits": limit or []}
+        request = options.RunOptions("", dir, model, None, allow_command or [], False, settings, mcp=mcp)
+        return session.serve_page(archive, request, port=port, browser=browser)
 
-        request = RunOptions("", dir, model, None, allow_command or [], False, {"limits": limit or []}, mcp=mcp)
-        return serve_page(request, storage=storage, port=port, browser=browser)
-
-    end(command, json=False)
+    at(storage, False, command)
 
 
 @app.command("mcp")
@@ -217,13 +220,10 @@ def serve_as_mcp(
 ) -> None:
     """Be an MCP server on stdin and stdout: run, resume with the user's answer, show."""
 
-    def command() -> int:
-        from donewhen.agent.cli.options import RunOptions
-        from donewhen.agent.cli.session import serve_mcp
+    def command(archive: "Archive") -> int:
+        return session.serve_mcp(archive, options.RunOptions("", dir, model, None, [], False, {}))
 
-        return serve_mcp(RunOptions("", dir, model, None, [], False, {}), storage=storage)
-
-    end(command, json=False)
+    at(storage, False, command)
 
 
 @app.command()
@@ -236,64 +236,31 @@ def threads(
     json: AsJson = False,
 ) -> None:
     """List the runs, the latest first."""
-
-    def command() -> int:
-        from donewhen.agent.cli.showing import list_threads
-
-        return list_threads(owner, status or (), storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: showing.list_runs(archive, owner, status or ()))
 
 
 @app.command()
 def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
-
-    def command() -> int:
-        from donewhen.agent.cli.showing import show_thread
-
-        return show_thread(thread, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: showing.show_thread(archive, thread))
 
 
 @app.command()
 def graph() -> None:
     """Print the graph as Mermaid."""
-
-    def command() -> int:
-        from donewhen.agent.cli.showing import print_graph
-
-        return print_graph()
-
-    end(command, json=False)
+    end(lambda: showing.print_graph())
 
 
 @app.command()
 def events() -> None:
     """Print the JSON schema of the events that a run tells."""
-
-    def command() -> int:
-        import json
-
-        from donewhen.state.events import event_schema
-
-        typer.echo(json.dumps(event_schema(), indent=2))
-        return 0
-
-    end(command, json=False)
+    end(lambda: showing.print_events())
 
 
 @app.command()
 def doctor(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Say what is installed, configured and reachable; exit 1 if something is broken."""
-
-    def command() -> int:
-        from donewhen.agent.cli.showing import run_doctor
-
-        return run_doctor(storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: showing.run_doctor(archive))
 
 
 add_commands(app)

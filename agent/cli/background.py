@@ -1,10 +1,15 @@
 """Commands for work that nobody waits for: workers, schedules, plans kept, and what there is to do over all threads."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from donewhen.agent.cli.flags import AsJson, StorageUrl, Thread, end
+from donewhen.agent.cli.flags import AsJson, Lazy, StorageUrl, Thread, at
+
+if TYPE_CHECKING:
+    from donewhen.agent.cli import jobs
+else:
+    jobs = Lazy("jobs")
 
 schedules = typer.Typer(help="What is repeated: look at it, stop it, go on with it.", no_args_is_help=True)
 plans = typer.Typer(
@@ -27,24 +32,12 @@ def worker(
     concurrency: Annotated[int, typer.Option(min=1, max=12, help="Runs at once; for more, start more workers.")] = 4,
 ) -> None:
     """Carry out schedules and detached runs on a storage, until it is stopped; several may share one storage."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import run_worker
-
-        return run_worker(storage=storage, concurrency=concurrency)
-
-    end(command, json=False)
+    at(storage, False, lambda archive: jobs.run_worker(archive, concurrency=concurrency))
 
 
 def status(storage: StorageUrl = None, json: AsJson = False) -> None:
     """Say what waits, what runs, which workers there are, and what is oldest."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import show_status
-
-        return show_status(storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, jobs.show_status)
 
 
 def pending(
@@ -53,13 +46,7 @@ def pending(
     json: AsJson = False,
 ) -> None:
     """List the open questions of all threads, asked longest ago first."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import show_pending
-
-        return show_pending(owner, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.show_pending(archive, owner))
 
 
 def watch(
@@ -69,24 +56,12 @@ def watch(
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line: event and cursor.")] = False,
 ) -> None:
     """Follow a run that a worker carries out, until it waits for you or ends."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import watch_thread
-
-        return watch_thread(thread, cursor, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.watch_thread(archive, thread, cursor))
 
 
 def cancel(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """End a run that waits, works or is queued, wherever it works; what was done stays done."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import cancel_thread
-
-        return cancel_thread(thread, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.cancel_thread(archive, thread))
 
 
 def tell(
@@ -96,13 +71,7 @@ def tell(
     json: AsJson = False,
 ) -> None:
     """Say something to a run while it works, if its settings let it: run it with --when-busy next_round."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import tell_thread
-
-        return tell_thread(thread, text, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.tell_thread(archive, thread, text))
 
 
 def prune(
@@ -111,13 +80,7 @@ def prune(
     json: AsJson = False,
 ) -> None:
     """Delete ended threads with all that belongs to them: checkpoints, observations, intents."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import prune_threads
-
-        return prune_threads(older, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.prune_threads(archive, older))
 
 
 @schedules.command("list")
@@ -157,12 +120,7 @@ def delete_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJs
 
 
 def _of_schedules(verb: str, id: str, storage: str | None, json: bool) -> None:
-    def command() -> int:
-        from donewhen.agent.cli.jobs import on_schedule
-
-        return on_schedule(verb, id, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.on_schedule(archive, verb, id))
 
 
 @plans.command("list")
@@ -249,13 +207,7 @@ def save_template(
     json: AsJson = False,
 ) -> None:
     """Save the plan of a completed run as a template: `donewhen run --template NAME --set KEY=VALUE`."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import save_template
-
-        return save_template(thread, name, set or [], storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.save_template(archive, thread, name, set or []))
 
 
 @plans.command("forget")
@@ -265,19 +217,8 @@ def forget_template(
     json: AsJson = False,
 ) -> None:
     """Forget a template."""
-
-    def command() -> int:
-        from donewhen.agent.cli.jobs import forget_template
-
-        return forget_template(name, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.forget_template(archive, name))
 
 
 def _of_plans(verb: str, given: dict[str, object], storage: str | None, json: bool) -> None:
-    def command() -> int:
-        from donewhen.agent.cli.jobs import on_plan
-
-        return on_plan(verb, given, storage=storage, json=json)
-
-    end(command, json)
+    at(storage, json, lambda archive: jobs.on_plan(archive, verb, given))

@@ -1,9 +1,13 @@
 """Options that several commands have, and how a command ends."""
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from donewhen.agent.cli.archive import Archive
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 StorageUrl = Annotated[
@@ -41,8 +45,29 @@ ModeOption = Literal["auto", "answer", "step", "plan"]
 Proof = Literal["claimed", "grounded", "judged"]
 
 
-def end(command: Callable[[], int], json: bool) -> None:
+class Lazy:
+    """A module of the command, loaded when something of it is used, so that `--help` is quick."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(f"donewhen.agent.cli.{self._name}"), name)
+
+
+def end(command: Callable[[], int], json: bool = False) -> None:
     """Leave with the code of a command."""
     from donewhen.agent.cli.result import guarded
 
     raise typer.Exit(guarded(command, json=json))
+
+
+def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> None:
+    """Leave with the code of a command that is about what a storage holds."""
+
+    def opened() -> int:
+        from donewhen.agent.cli.archive import Archive
+
+        return command(Archive(storage, json))
+
+    end(opened, json)

@@ -9,6 +9,7 @@ from json import loads
 from pathlib import Path
 from typing import Any
 
+from donewhen.agent.cli.archive import Archive
 from donewhen.agent.config import DEMO, Config, read_profile
 from donewhen.graph.models.output import Form
 from donewhen.state.errors import ConfigError
@@ -70,6 +71,8 @@ class AnswerOptions:
     cancel: bool = False
     file: Path | None = None
     id: str | None = None
+    steer: str = ""
+    """No answer: what a run that was stopped is planned anew by."""
 
     def value(self) -> Any:
         """The answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
@@ -80,13 +83,27 @@ class AnswerOptions:
             *([{"type": "cancel"}] if self.cancel else []),
             *([_file_text(self.file)] if self.file is not None else []),
         ]
-        if len(given) > 1:
-            raise ConfigError("give one answer: --answer, --approve, --reject, --cancel or --answer-file")
+        if len(given) + bool(self.steer) > 1:
+            raise ConfigError("give one: --answer, --approve, --reject, --cancel, --answer-file or --steer")
         if not given and self.id is not None:
             raise ConfigError("--id says which question is answered; give the answer too")
         if not given:
             return NO_ANSWER
         return given[0] if self.id is None else {self.id: given[0]}
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What a command writes, and whether it asks."""
+
+    archive: Archive
+    yes: bool = False
+    events: bool = False
+    """One JSON object a line for every event, the result last."""
+    quiet: bool = False
+    """Only the answer, and what a person is asked."""
+    once: bool = False
+    """Nobody is asked anything; one request only."""
 
 
 def absolute(path: Path) -> str:

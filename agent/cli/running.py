@@ -14,11 +14,11 @@ from types import FrameType
 from typing import Any, Self, TypeVar
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json, report, resume_words
+from donewhen.agent.cli.options import OutputOptions
+from donewhen.agent.cli.result import Exit, print_json, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Terminal
 from donewhen.agent.cli.screen.views import Progress, View
-from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
 from donewhen.state import errors
@@ -45,15 +45,7 @@ class Desk:
     """Where a run's pauses and its end land: a person, `--yes`, or nobody."""
 
     terminal: Terminal
-    config: Config
-    json: bool = False
-    yes: bool = False
-    storage: str | None = None
-    """As given on the command line, for the commands that are printed."""
-    quiet: bool = False
-    """Only the answer, and what a person is asked."""
-    events: bool = False
-    """With `json`: one object a line for every event too."""
+    output: OutputOptions
     confined: Collection[str] = ()
     """Tools that cannot leave the root: `--yes` approves calls of these only."""
     again: Callable[[Agent, str, str], RunStream] | None = None
@@ -66,12 +58,14 @@ class Desk:
         """Answers by id to what the run waits for; None if nobody answers now."""
         if run.status != "waiting":
             return None
-        if self.yes and (agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if self._agreed(pause)}):
+        if self.output.yes and (
+            agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if self._agreed(pause)}
+        ):
             return agreed
         if not self.terminal.interactive:
             return None
         self.progress.plan = None  # the person sees it now
-        person = Person(self.terminal, self.terminal.read, self.config.editor, self.drafts)
+        person = Person(self.terminal, self.terminal.read, self.output.archive.config.editor, self.drafts)
         try:
             return {run.pending[0]["id"]: person.ask(run.pending[0])}
         except Later:
@@ -96,7 +90,7 @@ class Desk:
 
     def resume(self) -> str:
         """The command that goes on."""
-        return resume_words(self.progress.thread_id, self.storage)
+        return resume_words(self.progress.thread_id, self.output.archive.storage)
 
     def go_on(self) -> str:
         """How to go on, in words."""
@@ -111,6 +105,7 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
+    archive = desk.output.archive
     with asyncio.Runner() as runner, Stopping(lambda: desk.terminal.line(desk.terminal.say("stopping"))) as stopping:
         stack = AsyncExitStack()
         try:
@@ -122,7 +117,9 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
                 if stopping.asked and run.status == "running":
                     raise stopping.error()
                 shown = desk.progress.answer.whole
-                code = report(run, desk.terminal, desk.storage, json=desk.json, quiet=desk.quiet, shown=shown)
+                code = report(
+                    run, desk.terminal, archive.storage, json=archive.json, quiet=desk.output.quiet, shown=shown
+                )
                 if not (goal := desk.next_goal(run)):
                     return code
                 begin = partial(_again, desk, goal, run.thread_id)
@@ -154,8 +151,8 @@ def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[
 
 
 def _leg(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
-    with View(desk.terminal, desk.progress, quiet=desk.json or desk.quiet) as view:
-        carry(_follow(events, view, told=desk.events))
+    with View(desk.terminal, desk.progress, quiet=desk.output.archive.json or desk.output.quiet) as view:
+        carry(_follow(events, view, told=desk.output.events))
     end = desk.progress.end or {}
     if end.get("type") == "error":
         raise _error(end)
@@ -185,9 +182,7 @@ def _interrupted(desk: Desk, code: Exit) -> Exit:
         return code
     said = say("terminated" if code is Exit.TERMINATED else "interrupted")
     desk.terminal.line(f"{said} {desk.go_on()}", "yellow", whole=True)
-    if desk.json:
-        thread = {"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()}
-        print_json({"schema_version": SCHEMA_VERSION, **thread})
+    desk.output.archive.told({"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()})
     return code
 
 

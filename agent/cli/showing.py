@@ -3,31 +3,25 @@
 import asyncio
 import importlib.metadata
 import importlib.util
+import json
 import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.result import (
-    SCHEMA_VERSION,
-    Exit,
-    print_json,
-    receipt_lines,
-    resume_command,
-    run_object,
-    short_id,
-)
+from donewhen.agent.cli.archive import Archive
+from donewhen.agent.cli.result import Exit, receipt_lines, resume_command, run_object, short_id
 from donewhen.agent.cli.screen.drawing import pause_drawn
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress
-from donewhen.agent.cli.session import configured, reader, remembered, stored
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.threads import ThreadInfo
 from donewhen.state.errors import DoneWhenError
+from donewhen.state.events import event_schema
+from donewhen.state.language.scripts import spoken
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
@@ -40,41 +34,26 @@ TRY = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0,
 """The run by which `doctor` tries the model."""
 
 
-def list_threads(owner: str | None, status: Collection[str], *, storage: str | None, json: bool) -> int:
+def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> int:
     """One line per run, the latest first."""
-    config = configured(storage)
-
-    async def read() -> list[ThreadInfo]:
-        async with reader(config) as agent:
-            return await agent.threads(owner=owner, status=status)
-
-    infos = asyncio.run(read()) if stored(config, storage) else []
-    if json:
-        print_json({"schema_version": SCHEMA_VERSION, "threads": [asdict(info) for info in infos]})
-        return Exit.COMPLETED
+    infos = archive.look(lambda agent: agent.threads(owner=owner, status=status)) or []
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
-    for info in infos:
-        print(f"{names[info.thread_id]:{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}")
-    if not infos:
-        print("No runs yet.", file=sys.stderr)
-    return Exit.COMPLETED
+    lines = [
+        f"{names[info.thread_id]:{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}"
+        for info in infos
+    ]
+    return archive.told({"threads": [asdict(info) for info in infos]}, lines, "No runs yet.")
 
 
-def show_thread(thread: str, *, storage: str | None, json: bool) -> int:
+def show_thread(archive: Archive, thread: str) -> int:
     """A run with everything that proves it."""
-    config = configured(storage)
-    info = remembered(thread, config, storage)
-
-    async def read() -> Run:
-        async with reader(config) as agent:
-            return await agent.get(info.thread_id)
-
-    run = asyncio.run(read())
-    if json:
-        print_json(run_object(run, storage))
-    else:
-        _show(run, open_terminal(plain=config.plain, stream=sys.stdout), storage)
+    info = archive.thread(thread)
+    run = archive.ask(lambda agent: agent.get(info.thread_id))
+    if archive.json:
+        return archive.told(run_object(run, archive.storage))
+    terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=spoken(run.goal))
+    _show(run, terminal, archive.storage)
     return Exit.COMPLETED
 
 
@@ -125,6 +104,12 @@ def print_graph() -> int:
     return Exit.COMPLETED
 
 
+def print_events() -> int:
+    """The JSON schema of the events."""
+    print(json.dumps(event_schema(), indent=2))
+    return Exit.COMPLETED
+
+
 # --- doctor
 
 
@@ -137,25 +122,20 @@ class Finding:
     text: str
 
 
-def run_doctor(*, storage: str | None, json: bool) -> int:
+def run_doctor(archive: Archive) -> int:
     """Print the findings; FAILED if anything is broken."""
-    config = configured(storage)
 
     async def look() -> list[Finding]:
-        return [finding async for finding in _examine(config)]
+        return [finding async for finding in _examine(archive)]
 
     findings = asyncio.run(look())
     broken = any(finding.state == "broken" for finding in findings)
-    if json:
-        said = [asdict(each) for each in findings]
-        print_json({"schema_version": SCHEMA_VERSION, "ok": not broken, "findings": said})
-        return Exit.FAILED if broken else Exit.COMPLETED
-    for finding in findings:
-        print(f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}")
+    lines = [f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}" for finding in findings]
+    archive.told({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
     return Exit.FAILED if broken else Exit.COMPLETED
 
 
-async def _examine(config: Config) -> AsyncIterator[Finding]:
+async def _examine(archive: Archive) -> AsyncIterator[Finding]:
     """Look at everything, cheapest first."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     yield Finding("python", "ok" if sys.version_info >= (3, 11) else "broken", version)
@@ -165,8 +145,8 @@ async def _examine(config: Config) -> AsyncIterator[Finding]:
         found = importlib.util.find_spec(module) is not None
         hint = "installed" if found else f"not installed: pip install 'donewhen[{extra}]'"
         yield Finding(f"extra {extra}", "ok" if found else "note", f"{purpose}, {hint}")
-    yield await _storage(config)
-    yield await _model(config)
+    yield await _storage(archive)
+    yield await _model(archive.config)
 
 
 def _package(name: str) -> Finding:
@@ -178,10 +158,11 @@ def _package(name: str) -> Finding:
         return Finding(name, "broken", "not installed")
 
 
-async def _storage(config: Config) -> Finding:
+async def _storage(archive: Archive) -> Finding:
+    config = archive.config
     try:
         async with open_storage(config.storage, key=config.key) as storage:
-            if not stored(config, None):
+            if not archive.exists():
                 return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
             await storage.healthy()
             return Finding("storage", "ok", storage.url_for_display + (", encrypted" if config.key else ""))

@@ -109,6 +109,30 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
     assert gone_on.stdout == "3 files\n"
 
 
+def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
+    """U4: `resume --steer` plans anew by what is said and keeps what is finished; only of what was stopped."""
+    tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
+    plans = [submit_plan([COUNT, tell]), submit_plan(["Write it down"])]
+    rounds = {"s1": [[call("list_files")], COUNTED], "s2": [fault(hang=60.0)], "s3": [finish_step("3", "s1.1")]}
+    with scripted(tmp_path, triage=plans, execute=rounds, deliver=["Three."]) as env:
+        session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
+        session.asked()
+        early = piped("resume", "mine", "--steer", "only write it down", env=env, cwd=tmp_path)
+        assert (early.returncode, "was not stopped: it is waiting" in early.stderr) == (2, True)
+        session.type("y")
+        session.expect("◐ s2 Tell")
+        session.interrupt()
+        session.interrupt()
+        assert session.end() == (130, "")
+        both = piped("resume", "mine", "--steer", "x", "--approve", env=env, cwd=tmp_path)
+        assert (both.returncode, "--steer" in both.stderr) == (2, True)
+        steered = piped("resume", "mine", "--steer", "only write it down", "--yes", env=env, cwd=tmp_path)
+        shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
+    assert (steered.returncode, steered.stdout) == (0, "Three.\n"), steered.stderr
+    assert "☑ s1 Count" in shown
+    assert "☑ s3 Write it down" in shown
+
+
 def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     """The marks have ASCII forms, and an answer that cannot be written whole is written as well as it goes."""
     with scripted(

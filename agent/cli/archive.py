@@ -1,0 +1,91 @@
+"""The storage that a command names: what is in it, read by an agent that starts nothing, and how that is printed."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+from donewhen.agent.agent import Agent
+from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json
+from donewhen.agent.config import DEMO, Config, read_config
+from donewhen.agent.logs import set_up
+from donewhen.agent.storage import open_storage
+from donewhen.agent.storage.storage import parse_url
+from donewhen.agent.work.threads import ThreadInfo, list_threads
+from donewhen.state.errors import ConfigError, UnknownThread
+
+Told = TypeVar("Told")
+SEVERAL = 6
+"""Threads that are named where the beginning of an id fits them all."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """What `--storage` names, and whether its contents are wanted as `--json`."""
+
+    storage: str | None
+    """As given on the command line."""
+    json: bool = False
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration, with this storage."""
+        config = read_config()
+        set_up(config.log)
+        return replace(config, storage=self.storage) if self.storage else config
+
+    def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
+        """What an agent says that has no tools, and a model that is never asked."""
+
+        async def asked() -> Told:
+            async with Agent(DEMO, storage=self.config.storage, config=self.config) as agent:
+                return await ask(agent)
+
+        return asyncio.run(asked())
+
+    def look(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told | None:
+        """As `ask`; None where there is no database yet, for looking creates none."""
+        return self.ask(ask) if self.readable() else None
+
+    def exists(self) -> bool:
+        """Whether there is a database."""
+        location = parse_url(self.config.storage)
+        return location.kind != "sqlite" or location.path.exists()
+
+    def readable(self) -> bool:
+        """Whether there is anything to read. Raises ConfigError for a database that is missing, and was named."""
+        if self.storage and not self.exists():
+            raise ConfigError(f"there is no database {parse_url(self.storage).display}")
+        return self.exists()
+
+    def thread(self, thread: str, states: Collection[str] = ()) -> ThreadInfo:
+        """The thread that is meant: by its id or the beginning of it; without one the latest of these states."""
+
+        async def find() -> list[ThreadInfo]:
+            async with open_storage(self.config.storage, key=self.config.key) as opened:
+                return await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread)
+
+        if not self.readable():
+            named = f"there is no thread {thread!r}: " if thread else ""
+            raise UnknownThread(f"{named}nothing was run yet")
+        found = asyncio.run(find())
+        if exact := [info for info in found if info.thread_id == thread] or found[: not thread]:
+            return exact[0]
+        if len(found) > 1:
+            raise UnknownThread(f"several threads begin with {thread!r}: {', '.join(i.thread_id for i in found[:5])}")
+        if not found:
+            none = f"there is no thread {thread!r}" if thread else "no run waits or was cut off"
+            raise UnknownThread(f"{none}; `donewhen threads` lists all")
+        return found[0]
+
+    def told(self, said: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
+        """Print an object with `--json`, else the lines; where there are none, `nothing` on stderr."""
+        if self.json:
+            print_json({"schema_version": SCHEMA_VERSION, **said})
+        elif shown := list(lines):
+            print("\n".join(shown))
+        elif nothing:
+            print(nothing, file=sys.stderr)
+        return Exit.COMPLETED
