@@ -1,28 +1,25 @@
 """Questions with a yes or no, made for the checks of criteria: they fail by saying what was found instead."""
 
-import contextlib
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import jsonschema
-from jsonschema.validators import extend
 from langchain_core.tools import ToolException
 from pydantic import Field
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from donewhen.agent.workspace.files import FilePath, open_text
-from donewhen.agent.workspace.processes.matching import Pattern, pattern
 from donewhen.agent.workspace.root import Root
-from donewhen.graph.tools.arguments import unique_items
+from donewhen.graph.tools.arguments import checker, within
+from donewhen.state.proof.patterns import pattern_problem
 
 CHUNK_CHARS = 65_536
 MAX_JSON_BYTES = 20_000_000
 MAX_PROBLEMS = 5
-MAX_PATTERNS = 20
+PATTERN_GROUPS = 50
 SCHEMA_SECONDS = 10.0
 MAX_NESTING = 60
 SCHEMA_ARGUMENTS = {
@@ -65,12 +62,11 @@ def file_contains(
 
 def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
     """Succeeds when the JSON file is valid under the JSON Schema; fails naming what is not. For checks."""
-    if _uses(schema, "patternProperties"):
-        raise ToolException("patternProperties is not supported; use propertyNames with a pattern.")
+    _refuse_hostile(schema)
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
-        with contextlib.ExitStack() as children:
-            validator = _validator(children)(schema, registry=Registry())
+        validator = checker(jsonschema.Draft202012Validator)(schema, registry=Registry())
+        with within(SCHEMA_SECONDS):
             problems = sorted(validator.iter_errors(_json(root, path)), key=lambda error: error.json_path)
     except jsonschema.SchemaError as error:
         raise ToolException(f"The schema is not valid: {error.json_path}: {error.message[:300]}") from None
@@ -78,6 +74,8 @@ def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
         raise ToolException(f"The schema refers to {error.ref!r}, which is not inside it.") from None
     except RecursionError:
         raise ToolException(f"{path} or the schema is nested too deeply.") from None
+    except TimeoutError:
+        raise ToolException("The schema takes too long to check; write a simpler one.") from None
     if not problems:
         return f"{path} matches the schema"
     told = "; ".join(f"{error.json_path}: {error.message[:200]}" for error in problems[:MAX_PROBLEMS])
@@ -108,43 +106,15 @@ def _json(root: Root, path: str) -> Any:
         raise ToolException(f"{path} is not JSON: {error}.") from None
 
 
-def _uses(schema: Any, keyword: str, depth: int = 0) -> bool:
+def _refuse_hostile(schema: Any, depth: int = 0) -> None:
+    """ToolException for a schema that no clock stops: nested without end, or with a pattern that takes all memory."""
     if depth > MAX_NESTING:
         raise ToolException(f"The schema is nested more than {MAX_NESTING} deep.")
     if isinstance(schema, dict):
-        return keyword in schema or any(_uses(value, keyword, depth + 1) for value in schema.values())
-    return isinstance(schema, list) and any(_uses(value, keyword, depth + 1) for value in schema)
-
-
-def _validator(children: contextlib.ExitStack) -> Any:
-    """The usual validator with two dangers removed: patterns and references that never come to an end."""
-    running: dict[str, Pattern] = {}
-    until = time.monotonic() + SCHEMA_SECONDS
-
-    def in_time() -> None:
-        if time.monotonic() > until:
-            raise ToolException("The schema takes too long to check; write a simpler one.")
-
-    def matches(validator: Any, source: str, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
-        if not isinstance(instance, str):
-            return
-        in_time()
-        if source not in running:
-            if len(running) == MAX_PATTERNS:
-                raise ToolException(f"The schema has more than {MAX_PATTERNS} patterns.")
-            running[source] = children.enter_context(pattern(source))
-        if not running[source].found([instance])[0]:
-            yield jsonschema.ValidationError(f"{instance[:100]!r} does not match {source[:100]!r}")
-
-    def timed(keyword: str) -> Callable[..., Iterator[jsonschema.ValidationError]]:
-        follow = jsonschema.Draft202012Validator.VALIDATORS[keyword]
-
-        def refers(validator: Any, ref: Any, instance: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
-            in_time()
-            yield from follow(validator, ref, instance, schema)
-
-        return refers
-
-    keywords = {word: timed(word) for word in ("$ref", "$dynamicRef", "items", "properties")}
-    keywords |= {"pattern": matches, "uniqueItems": unique_items}
-    return extend(jsonschema.Draft202012Validator, keywords)  # type: ignore[no-untyped-call]  # so in its stubs
+        keyed = schema.get("patternProperties")
+        for source in [schema.get("pattern"), *(keyed if isinstance(keyed, dict) else ())]:
+            if isinstance(source, str) and (problem := pattern_problem(source, groups=PATTERN_GROUPS)):
+                raise ToolException(f"The schema is not valid: {problem}.")
+    if isinstance(schema, dict | list):
+        for value in schema.values() if isinstance(schema, dict) else schema:
+            _refuse_hostile(value, depth + 1)

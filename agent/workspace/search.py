@@ -1,30 +1,30 @@
 """Finding files by pattern and text by content. Both go through the tree once and say what they left out."""
 
-import contextlib
-import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
+import regex as regular
 from langchain_core.tools import ToolException
 from pydantic import Field
 
 from donewhen.agent.workspace.files import open_text
-from donewhen.agent.workspace.processes.matching import pattern as running_pattern
 from donewhen.agent.workspace.root import Root, shown
 from donewhen.agent.workspace.walk import FileEntry, Walk, path_matcher, walk_of
+from donewhen.state.proof.patterns import PATTERN_CHARS, pattern_problem
 
 SECONDS = 20.0
 LINE_CHARS = 10_000
 SHOWN_CHARS = 300
-BATCH = 500
+PATTERN_SECONDS = 2.0
+PATTERN_GROUPS = 50
 MAX_LINKS = 20
 
 Where = Annotated[str, Field(description="folder (or one file) to look in, relative to the workspace")]
 PathPattern = Annotated[str, Field(description="which files: '*.csv' by name at any depth, 'data/**/*.csv' by path")]
 Line = tuple[int, str]
-Search = Callable[[Sequence[str]], Sequence[bool]]
+Search = Callable[[str], bool]
 
 
 def list_files(
@@ -50,7 +50,7 @@ def list_files(
 
 def find_text(
     root: Root,
-    query: Annotated[str, Field(min_length=1, max_length=500, description="the text to look for")],
+    query: Annotated[str, Field(min_length=1, max_length=PATTERN_CHARS, description="the text to look for")],
     path: Where = ".",
     pattern: PathPattern = "*",
     regex: Annotated[bool, Field(description="whether query is a regular expression")] = False,
@@ -66,16 +66,19 @@ def find_text(
     paths: set[str] = set()
     total = 0
     until = time.monotonic() + SECONDS
-    with _search(query, regex, ignore_case) as search:
-        for entry in _matching(walk, pattern):
-            for number, line in _found_lines(_lines(root, entry, walk), search, until):
+    search = _search(query, regex, ignore_case)
+    for entry in _matching(walk, pattern):
+        for number, line in _lines(root, entry, walk):
+            if time.monotonic() > until:
+                break
+            if search(line):
                 total += 1
                 paths.add(entry.path)
                 if len(matches) < limit:
                     matches.append({"path": entry.path, "line": number, "text": _cut(line, query)})
-            if time.monotonic() > until:
-                walk.stopped = True
-                break
+        if time.monotonic() > until:
+            walk.stopped = True
+            break
     found = {"query": query, "files": len(paths), "matches_total": total, "matches": matches}
     return _result(found, walk, truncated=total > len(matches))
 
@@ -86,21 +89,22 @@ def _matching(walk: Walk, pattern: str) -> Iterator[FileEntry]:
     return (entry for entry in walk if wanted(entry.parts[depth:]))
 
 
-@contextlib.contextmanager
-def _search(query: str, regex: bool, ignore_case: bool) -> Iterator[Search]:
-    folded = query.casefold()
-    if regex:
-        with running_pattern(query, ignore_case=ignore_case) as running:
-            yield running.found
-    elif ignore_case:
-        yield lambda lines: [folded in line.casefold() for line in lines]
-    else:
-        yield lambda lines: [query in line for line in lines]
+def _search(query: str, is_regex: bool, ignore_case: bool) -> Search:
+    """Whether a line has the text, or fits the pattern; ToolException for one that takes too long."""
+    if not is_regex:
+        wanted = query.casefold() if ignore_case else query
+        return lambda line: wanted in (line.casefold() if ignore_case else line)
+    if problem := pattern_problem(query, groups=PATTERN_GROUPS):
+        raise ToolException(problem)
+    compiled = regular.compile(query, regular.IGNORECASE if ignore_case else 0)
 
+    def fits(line: str) -> bool:
+        try:
+            return compiled.search(line, timeout=PATTERN_SECONDS) is not None
+        except (TimeoutError, MemoryError):
+            raise ToolException(f"The pattern {query[:80]!r} takes too long; write a simpler one.") from None
 
-def _found_lines(lines: Iterator[Line], search: Search, until: float) -> Iterator[Line]:
-    while time.monotonic() < until and (batch := list(itertools.islice(lines, BATCH))):
-        yield from itertools.compress(batch, search([line for _, line in batch]))
+    return fits
 
 
 def _lines(root: Root, entry: FileEntry, walk: Walk) -> Iterator[Line]:

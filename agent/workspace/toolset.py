@@ -11,9 +11,9 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, create
 
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
+from donewhen.agent.workspace.commands import Programs, run_command
 from donewhen.agent.workspace.data.query import describe_data, query_data
 from donewhen.agent.workspace.files import append_file, delete_file, edit_file, move_file, read_file, write_file
-from donewhen.agent.workspace.processes.commands import Programs, run_command
 from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -47,7 +48,7 @@ class Arguments:
     def __init__(self, schema: Schema, *, closed: bool = True) -> None:
         base = validators.validator_for(schema, default=Draft202012Validator)
         self._schema = strict(schema) if closed else schema
-        self._validator: Validator = _checker(base)(self._schema, registry=Registry())
+        self._validator: Validator = checker(base)(self._schema, registry=Registry())
 
     def read(self, arguments: Any) -> tuple[Any, list[str]]:
         """The arguments as the schema wants them, as far as nothing is lost by that, and what is still wrong."""
@@ -56,13 +57,11 @@ class Arguments:
 
     def coerced(self, arguments: Any) -> Any:
         """The arguments as the schema wants them, as far as nothing is lost by that; what does not fit stays."""
-        token = _deadline.set(time.monotonic() + SECONDS)
         try:
-            return lossless(arguments, self._schema, self._schema, self._fits)
+            with within(SECONDS):
+                return lossless(arguments, self._schema, self._schema, self._fits)
         except Exception:  # a schema may be hostile; the check says what is wrong
             return arguments
-        finally:
-            _deadline.reset(token)
 
     def _fits(self, schema: Schema, value: Any) -> bool:
         return bool(self._validator.evolve(schema=schema).is_valid(value))
@@ -71,26 +70,34 @@ class Arguments:
         """What is wrong with the arguments, one line each, at most ten and a count; empty if nothing is."""
         if not isinstance(arguments, dict):
             return [f"the arguments must be a JSON object, got {_shown(arguments)}"]
-        token = _deadline.set(time.monotonic() + SECONDS)
         try:
-            errors = itertools.islice(self._validator.iter_errors(arguments), 100)
-            lines = list(dict.fromkeys(itertools.chain.from_iterable(_lines(error) for error in errors)))
+            with within(SECONDS):
+                errors = itertools.islice(self._validator.iter_errors(arguments), 100)
+                lines = list(dict.fromkeys(itertools.chain.from_iterable(_lines(error) for error in errors)))
         except TimeoutError:
             return ["the arguments took too long to check; send fewer or simpler values"]
         except RecursionError:
             return ["the arguments are nested too deeply; send a flatter structure"]
         except Exception as error:  # a schema may be hostile: what cannot be checked is refused
             return [f"the arguments cannot be checked against the tool's schema ({type(error).__name__})"]
-        finally:
-            _deadline.reset(token)
         more = len(lines) - MOST_PROBLEMS
         return [*lines[:MOST_PROBLEMS], f"and {more} more problems"] if more > 0 else lines
 
 
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """TimeoutError for a `checker` that takes longer inside."""
+    token = _deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
 @functools.lru_cache
-def _checker(base: Any) -> Any:
+def checker(base: Any) -> Any:
     """A validator class that keeps to the clock, compares in linear time, refuses NaN and slow patterns."""
-    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": unique_items}
+    ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
     ours["additionalProperties"] = _additional_properties
     checks = {keyword: _timed(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
     types = base.TYPE_CHECKER
@@ -123,7 +130,7 @@ def _matches(pattern: str, text: str) -> bool:
 
 def _pattern(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not _matches(value, instance):
-        yield ValidationError("does not match")
+        yield ValidationError(f"{instance[:100]!r} does not match {value[:100]!r}")
 
 
 def _pattern_properties(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -139,7 +146,7 @@ def _additional_properties(validator: Any, value: Any, instance: Any, schema: An
         for key in extra:
             yield from validator.descend(instance[key], value, path=key)
     elif not value and extra:
-        yield ValidationError("unknown keys")
+        yield ValidationError(f"unknown keys: {', '.join(extra[:MOST_PROBLEMS])}")
 
 
 def _unknown(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
@@ -148,7 +155,7 @@ def _unknown(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str
     return [key for key in instance if key not in known and not any(_matches(each, key) for each in patterns)]
 
 
-def unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """The check of `uniqueItems` in linear time; that of jsonschema compares objects each with each."""
     if value and isinstance(instance, list):
         seen: set[str] = set()

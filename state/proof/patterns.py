@@ -21,8 +21,11 @@ _VERBOSE = re.compile(r"\(\?[a-zA-Z0-9]*x")
 _GROUP = re.compile(r"\((?!\?)|\(\?P?<(?![=!])")
 
 
-def pattern_problem(pattern: str) -> str | None:
-    """Why this regular expression is not taken, in words for whoever wrote it; None if it is."""
+def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
+    """Why this regular expression is not taken, in words for whoever wrote it; None if it is.
+
+    `groups`: how many may capture; where texts are short, more do no harm.
+    """
     if _VERBOSE.search(pattern):
         return f"{pattern[:80]!r} has the flag x; write the pattern without it"
     if unfolded(pattern) > PATTERN_SIZE:
@@ -30,8 +33,8 @@ def pattern_problem(pattern: str) -> str | None:
             f"{pattern[:80]!r} repeats too much: with its counted repeats written out it has more than "
             f"{PATTERN_SIZE:,} elements; use smaller counts, or * and +"
         )
-    if len(_GROUP.findall(pattern)) > PATTERN_GROUPS:
-        return f"{pattern[:80]!r} has more than {PATTERN_GROUPS} groups that capture; write (?:…) where none is needed"
+    if len(_GROUP.findall(pattern)) > groups:
+        return f"{pattern[:80]!r} has more than {groups} groups that capture; write (?:…) where none is needed"
     try:
         regex.compile(pattern)
     except regex.error as error:

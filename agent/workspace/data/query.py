@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.processes.commands import run_process
+from donewhen.agent.workspace.commands import run_process
 from donewhen.agent.workspace.root import Root
 
 SECONDS = 50.0

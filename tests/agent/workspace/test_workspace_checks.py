@@ -81,7 +81,7 @@ def test_schemas(tools: Tools, tmp_path: Path) -> None:
         ({"pattern": "("}, "The schema is not valid"),
         ({"$ref": "#/missing"}, "which is not inside it"),
         ({"$ref": "http://127.0.0.1:9/schema"}, "which is not inside it"),
-        ({"properties": {"a": {"patternProperties": {}}}}, "patternProperties is not supported"),
+        ({"properties": {"a": {"patternProperties": {"((a{99}){99}){99}": {}}}}}, "repeats too much"),
         ({"$ref": "#"}, "nested too deeply"),
     ],
 )
@@ -103,7 +103,7 @@ def test_schemas_that_never_end_are_stopped(tools: Tools, tmp_path: Path) -> Non
     """F8, S8: neither a pattern, a web of references nor a comparison of each with each holds anything up."""
     (tmp_path / "a.json").write_text(json.dumps("a" * 5000 + "!"))
     began = time.monotonic()
-    assert "takes too long" in said(tools["matches_schema"], path="a.json", schema={"pattern": "^(a+)+$"})
+    assert "takes too long" in said(tools["matches_schema"], path="a.json", schema={"pattern": "^(a|aa)+$"})
     assert time.monotonic() - began < 60
     (tmp_path / "a.json").write_text(json.dumps([{"n": n} for n in range(200_000)] + [{"n": 7}]))
     began = time.monotonic()

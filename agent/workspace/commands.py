@@ -19,7 +19,7 @@ from typing import Annotated
 from langchain_core.tools import ToolException
 from pydantic import Field
 
-from donewhen.agent.workspace.processes import supervisor
+from donewhen.agent.workspace import supervisor
 from donewhen.agent.workspace.root import Root
 from donewhen.state.errors import ConfigError
 

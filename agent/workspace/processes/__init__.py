@@ -1,1 +1,0 @@
-"""Programs and searches that run in processes of their own, so that they can be ended."""
