@@ -5,7 +5,7 @@ import itertools
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -27,16 +27,6 @@ PATTERN_SECONDS = 0.2
 MOST_PROBLEMS = 10
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
-_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "list", dict: "object"}
-_RULES = {
-    "const": "exactly {}",
-    "minimum": "at least {}", "maximum": "at most {}",
-    "exclusiveMinimum": "more than {}", "exclusiveMaximum": "less than {}", "multipleOf": "a multiple of {}",
-    "minLength": "at least {} characters", "maxLength": "at most {} characters",
-    "minItems": "at least {} items", "maxItems": "at most {} items",
-    "pattern": "text that matches {}", "uniqueItems": "no item twice",
-    "minProperties": "at least {} keys", "maxProperties": "at most {} keys",
-}  # fmt: skip
 
 
 class Arguments:
@@ -69,7 +59,7 @@ class Arguments:
     def problems(self, arguments: Any) -> list[str]:
         """What is wrong with the arguments, one line each, at most ten and a count; empty if nothing is."""
         if not isinstance(arguments, dict):
-            return [f"the arguments must be a JSON object, got {_shown(arguments)}"]
+            return [f"the arguments must be a JSON object, not a {type(arguments).__name__}"]
         try:
             with within(SECONDS):
                 errors = itertools.islice(self._validator.iter_errors(arguments), 100)
@@ -167,63 +157,33 @@ def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Ite
 
 
 def _lines(error: ValidationError) -> Iterator[str]:
-    """One error of the validator in words: where, what is expected, what was given."""
-    rule: Any = error.validator
-    value: Any = error.validator_value
+    """What is wrong, and where: unknown keys with what may have been meant, else in jsonschema's words."""
+    where = f"{at}: " if (at := error.json_path.removeprefix("$").removeprefix(".")[:200]) else ""
     given: Any = error.instance
-    at = _path(error.absolute_path)
-    where = f"{at}: " if at else ""
-    schema = error.schema if isinstance(error.schema, dict) else {}
-    if rule == "required" and isinstance(given, dict):
-        for name in (name for name in value if name not in given):
-            yield f"{where}missing required argument {_quoted(name)}{_meaning(schema, name)}"
-    elif rule == "additionalProperties" and isinstance(given, dict):
-        yield from _unknown_lines(where, given, schema)
-    elif rule == "type":
-        yield f"{at or 'the arguments'}: expected {_either(value)}, got {_shown(given)}"
-    elif rule == "enum":
-        allowed = ", ".join(_shown(each, False) for each in value[:30])
-        yield f"{where}expected one of {allowed}, got {_shown(given)}"
-    elif rule in ("anyOf", "oneOf"):
-        yield from _alternatives(error, where)
-    elif rule in _RULES:
-        yield f"{where}expected {_RULES[rule].format(_shown(value, False))}, got {_shown(given)}"
+    if error.validator == "additionalProperties" and isinstance(given, dict) and isinstance(error.schema, dict):
+        known = list(error.schema.get("properties", {}))
+        for name in _unknown(given, error.schema)[: MOST_PROBLEMS + 1]:
+            meant = similar(name, [each for each in known if each not in given])
+            hint = f"did you mean {meant[0]!r}?" if meant else f"allowed: {', '.join(known[:30]) or 'none'}"
+            yield f"{where}unknown argument {name[:60]!r}; {hint}"
+    elif meant_alternative := _meant(error):
+        for below in meant_alternative:
+            yield from _lines(below)
+    elif error.context:
+        firsts = {below.relative_schema_path[0]: below for below in reversed(error.context)}
+        yield f"{where}{'; or '.join([_short(below.message) for below in reversed(firsts.values())][:3])}"
     else:
-        yield f"{where}does not fit the schema's {rule!r}, got {_shown(given)}"
+        yield f"{where}{_short(error.message)}"
 
 
-def _unknown_lines(where: str, given: Mapping[str, Any], schema: Schema) -> Iterator[str]:
-    known = list(schema.get("properties", {}))
-    for name in _unknown(given, schema)[: MOST_PROBLEMS + 1]:
-        meant = similar(name, [each for each in known if each not in given])
-        if meant:
-            hint = f"did you mean {_quoted(meant[0])}?"
-        else:
-            hint = f"allowed: {', '.join(known[:30])}" if known else "none are allowed"
-        yield f"{where}unknown argument {_quoted(name)}; {hint}"
-
-
-def _alternatives(error: ValidationError, where: str) -> Iterator[str]:
-    """If one alternative was clearly meant: what it lacks. Else what the alternatives are."""
+def _meant(error: ValidationError) -> list[ValidationError]:
+    """The errors of the alternative that was clearly meant, of several the one with the fewest; [] if none was."""
     branches: dict[Any, list[ValidationError]] = {}
     for below in error.context or ():
         branches.setdefault(below.relative_schema_path[0], []).append(below)
-    if not branches:
-        yield f"{where}fits more than one of the alternatives, got {_shown(error.instance)}"
-        return
     depth = len(error.absolute_path)
     meant = [each for each in branches.values() if not any(_is_other_kind(below, depth) for below in each)]
-    if meant:
-        yield from itertools.chain.from_iterable(_lines(below) for below in min(meant, key=len))
-        return
-    failed = [below for each in branches.values() for below in each]
-    kinds: list[Any] = [below.validator_value for below in failed if below.validator == "type"]
-    if len(kinds) == len(branches):
-        flat = [kind for each in kinds for kind in ([each] if isinstance(each, str) else each)]
-        yield f"{where}expected {_either(flat)}, got {_shown(error.instance)}"
-        return
-    first = [next(_lines(each[0]), "") for each in list(branches.values())[:3]]
-    yield f"{where}fits none of the alternatives: {'; or '.join(first)}"
+    return min(meant, key=len, default=[])
 
 
 def _is_other_kind(error: ValidationError, depth: int) -> bool:
@@ -231,41 +191,6 @@ def _is_other_kind(error: ValidationError, depth: int) -> bool:
     return (at == depth and error.validator in ("type", "enum")) or (at <= depth + 1 and error.validator == "const")
 
 
-def _meaning(schema: Schema, name: str) -> str:
-    about = schema.get("properties", {}).get(name)
-    if not isinstance(about, dict):
-        return ""
-    said = [_either(about["type"]) if "type" in about else "", str(about.get("description", ""))[:80]]
-    return f" ({': '.join(each for each in said if each)})" if any(said) else ""
-
-
-def _either(kinds: Any) -> str:
-    return " or ".join(dict.fromkeys(map(str, kinds))) if isinstance(kinds, list) else str(kinds)
-
-
-def _path(parts: Iterable[Any]) -> str:
-    path = ""
-    for part in parts:
-        if isinstance(part, int):
-            path += f"[{part}]"
-        else:
-            path += f".{part}" if str(part).isidentifier() else f"[{_quoted(part)}]"
-    return path.removeprefix(".")[:200]
-
-
-def _quoted(text: Any) -> str:
-    text = str(text)
-    return json.dumps(text if len(text) <= 60 else text[:60] + "…", ensure_ascii=False)
-
-
-def _shown(value: Any, kind: bool = True) -> str:
-    """A value in a few words: scalars as JSON with their type, structures by their size."""
-    if value is None:
-        return "null"
-    name = _TYPES.get(type(value), type(value).__name__)
-    if isinstance(value, (list, dict)):
-        small = json.dumps(value, ensure_ascii=False, default=str) if len(value) < 10 and not kind else ""
-        size = f"{'an object with' if isinstance(value, dict) else 'a list of'} {len(value)}"
-        return small if small and len(small) <= 60 else f"{size} {'keys' if isinstance(value, dict) else 'items'}"
-    text = _quoted(value) if isinstance(value, str) else json.dumps(value, default=repr)[:60]
-    return f"{text} ({name})" if kind else text
+def _short(message: str) -> str:
+    """What was given stands at its beginning, what is expected at its end."""
+    return message if len(message) <= 300 else f"{message[:120]} … {message[-170:]}"

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from jsonschema import FormatChecker
 from jsonschema.exceptions import SchemaError
 from jsonschema.validators import Draft202012Validator, validator_for
 from langchain_core.tools import BaseTool
 from langchain_core.utils.pydantic import model_json_schema
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
 
 Schema = dict[str, Any]
 
@@ -131,18 +133,10 @@ def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
 
 def resolve(reference: str, root: Schema) -> Any:
     """The part of a schema that a reference in it names. ValueError if there is none."""
-    found: Any = root
-    if reference != "#" and not reference.startswith("#/"):
-        raise ValueError(f"its schema refers to {reference[:100]!r}, which is not inside it")
-    for part in reference[2:].split("/") if reference != "#" else ():
-        key = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
-        elif isinstance(found, dict) and key in found:
-            found = found[key]
-        else:
-            raise ValueError(f"its schema refers to {reference[:100]!r}, which is not there")
-    return found
+    try:
+        return Registry().with_resource("", DRAFT202012.create_resource(root)).resolver().lookup(reference).contents
+    except Unresolvable:
+        raise ValueError(f"its schema refers to {reference[:100]!r}, which is not inside it") from None
 
 
 def _close(node: Schema, parts: list[Schema], *, top: bool) -> None:

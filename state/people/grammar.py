@@ -43,11 +43,17 @@ class Answer:
     should be."""
 
 
+Reader = Callable[[Given, Pause], Answer | Unclear | None]
+
+
 def meaning(given: Given, pending: Pause) -> Answer | Unclear | None:
     """What was given means this to what was asked, or why it means nothing; None where there is nothing to say."""
-    if given.verb in ("cancel", "later"):
-        return Answer("cancel" if given.verb == "cancel" else "later")
-    return READERS[pending.get("about") or pending["kind"]](given, pending)
+    about = pending.get("about") or pending["kind"]
+    if given.verb == "cancel" or given.verb == "later":
+        return Answer(given.verb)
+    if given.verb in ("reject", "ignore") and not given.text and about in REFUSED:
+        return Answer(REFUSED[about])
+    return READERS[about](given, pending)
 
 
 def may_replan(pending: Pause) -> bool:
@@ -57,6 +63,26 @@ def may_replan(pending: Pause) -> bool:
 
 def _words(given: Given) -> str:
     return given.text or scalar_text(given.fields.get("answer"))
+
+
+def _by_button(given: Given, pending: Pause, edited: Reader) -> Answer | Unclear | None:
+    """What a button says of a plan or a call, with the words beside it; None where it leaves that to the words."""
+    text, said = given.text, word(given.text)
+    if given.verb == "approve" or (given.verb == "edit" and given.fields):
+        if text and said != "yes":
+            return unclear("yes_but", text)
+        return edited(given, pending) if given.fields else Answer("approve")
+    if given.verb in ("reject", "ignore"):
+        if said == "yes":
+            return unclear("no_but", text)
+        return Answer("cancel") if said == "cancel" else Answer("reject", "" if said == "no" else text)
+    return None
+
+
+def _option(given: Given, pending: Pause, about: str) -> tuple[str, Any, str]:
+    """The words, the option that they name or begin with, and what follows it; a button “approve” names none."""
+    text = "" if given.verb == "approve" else _words(given)
+    return (text, *chosen(_choose(text, options(pending)), about))
 
 
 def _left(text: str) -> Answer | Unclear | None:
@@ -83,14 +109,8 @@ def _undecided(text: str) -> Unclear | None:
 
 def _read_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, said = given.text, word(given.text)
-    if given.verb in ("approve", "edit") and given.fields:
-        return _edited_plan(given, pending)
-    if given.verb == "approve":
-        return Answer("approve") if not text or said == "yes" else unclear("yes_but", text)
-    if given.verb in ("reject", "ignore"):
-        if said == "yes":
-            return unclear("no_but", text)
-        return Answer("cancel") if said == "cancel" else Answer("reject", "" if said == "no" else text)
+    if decided := _by_button(given, pending, _edited_plan):
+        return decided
     if given.verb not in ("text", "respond", "edit"):
         return None
     if left := _left(text):
@@ -118,8 +138,6 @@ def _edited_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
         return _read_plan(Given("respond", text), pending) if text else unclear("empty_plan")
     if isinstance(edit, Unclear):
         return edit
-    if given.text and word(given.text) != "yes":
-        return unclear("yes_but", given.text)
     if edit.feedback:
         return Answer("reject", edit.feedback, plan=edit.plan if edit.changed else None, amounts=edit.limits)
     changed = edit.changed or edit.limits
@@ -127,7 +145,7 @@ def _edited_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
 
 
 def _read_question(given: Given, pending: Pause) -> Answer | Unclear:
-    if given.verb == "ignore" or (given.verb == "reject" and not given.text) or plain(given.text) == "/skip":
+    if given.verb == "ignore" or plain(given.text) == "/skip":
         return Answer("declined")
     choices = options(pending)
     if given.verb == "list":
@@ -172,12 +190,8 @@ def _alike(text: str, choices: list[str]) -> str:
 
 def _read_tool(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, said = given.text, word(given.text)
-    if given.verb in ("approve", "edit") and given.fields:
-        return _edited_call(given, pending)
-    if given.verb == "approve":
-        return Answer("approve") if not text or said == "yes" else unclear("yes_but", text)
-    if given.verb in ("reject", "ignore"):
-        return Answer("cancel") if said == "cancel" else Answer("reject", "" if said == "no" else text)
+    if decided := _by_button(given, pending, _edited_call):
+        return decided
     if given.verb == "respond":
         return Answer("respond", text) if text else unclear("empty_response")
     if given.verb != "text":
@@ -202,15 +216,11 @@ def _edited_call(given: Given, pending: Pause) -> Answer | Unclear:
     if not isinstance(arguments, Mapping):
         broken = _undecided(arguments) if isinstance(arguments, str) and looks_like_json(arguments) else None
         return broken or unclear("no_arguments")
-    if given.text and word(given.text) != "yes":
-        return unclear("yes_but", given.text)
     changed = dict(arguments) != (pending.get("arguments") or {})
     return Answer("edit", arguments=dict(arguments)) if changed else Answer("approve")
 
 
 def _read_budget(given: Given, pending: Pause) -> Answer | Unclear:
-    if given.verb in ("reject", "ignore") and not given.text:
-        return Answer("stop")
     text = _words(given)
     more = {key: item for key, item in given.fields.items() if key not in OWN_KEYS}
     if given.verb == "other" and plain(text) in ("", "extend") and more:
@@ -237,11 +247,7 @@ def _extended(value: Any, pending: Pause) -> Answer | Unclear:
 
 
 def _read_effect(given: Given, pending: Pause) -> Answer | Unclear | None:
-    if given.verb == "ignore" or (given.verb == "reject" and not given.text):
-        return Answer("skip")
-    # A button "approve" does not say whether the effect happened; the words do.
-    text = "" if given.verb == "approve" else _words(given)
-    key, rest = chosen(_choose(text, options(pending)), "effect")
+    text, key, rest = _option(given, pending, "effect")
     if key and not rest:
         return Answer(key)
     if left := _left(text):
@@ -255,10 +261,7 @@ def _read_effect(given: Given, pending: Pause) -> Answer | Unclear | None:
 
 def _read_failure(given: Given, pending: Pause) -> Answer | Unclear | None:
     """Only the options' own words, or words that say what to do, start work; whatever refuses anything does not."""
-    if given.verb in ("reject", "ignore") and not given.text:
-        return Answer("stop")
-    text = "" if given.verb == "approve" else _words(given)
-    key, rest = chosen(_choose(text, options(pending)), "failure")
+    text, key, rest = _option(given, pending, "failure")
     if key and not rest:
         return Answer(key, text)
     said = word(text)
@@ -274,14 +277,15 @@ def _read_failure(given: Given, pending: Pause) -> Answer | Unclear | None:
 
 
 def _read_early(given: Given, pending: Pause) -> Answer | Unclear | None:
-    text = "" if given.verb == "approve" else _words(given)
-    key, rest = chosen(_choose(text, options(pending)), "early")
+    text, key, rest = _option(given, pending, "early")
     if key and not rest:
         return Answer(key, text)
     return _left(text) or _undecided(text)
 
 
-READERS: dict[str, Callable[[Given, Pause], Answer | Unclear | None]] = {
+REFUSED: dict[str, AnswerKind] = {"question": "declined", "budget": "stop", "effect": "skip", "failure": "stop"}
+"""What a button “reject” without words means."""
+READERS: dict[str, Reader] = {
     "plan": _read_plan,
     "question": _read_question,
     "tool": _read_tool,
