@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, mode_chosen
+from donewhen.graph.events import emit, mode_chosen, now
 from donewhen.graph.people.budget import (
     budget_pause,
     questions_left,
@@ -17,7 +17,7 @@ from donewhen.graph.people.budget import (
 )
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import call_id
-from donewhen.graph.people.posing import ask_waiting, inset, now, posed
+from donewhen.graph.people.posing import ask_waiting, inset, posed
 from donewhen.graph.people.tasks import checklist, closed, opened
 from donewhen.graph.people.told import as_entries, told_since
 from donewhen.state.channels import merge_records

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -12,7 +11,7 @@ from donewhen.graph.calls.delivery import NO_DATA, Delivery
 from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.proving import Inquiry, decide, have_judged, seen_by
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, judged
+from donewhen.graph.events import emit, judged, now
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
@@ -104,7 +103,7 @@ def _ended(records: Json, ending: Json) -> Json:
     """Steps that were under way when the run ended are skipped, with the reason."""
     under_way = ("pending", "ready", "waiting", "running")
     change: Json = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
-    reason, at = ending["reason"] or ending["code"], datetime.now(UTC).isoformat(timespec="seconds")
+    reason, at = ending["reason"] or ending["code"], now()
     return {
         id: {**record, **change, "reason": reason, "waiting": None, "ended": at}
         if record.get("status") in under_way

@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from langgraph.runtime import Runtime
@@ -57,6 +58,11 @@ def stamped(thread_id: str, event: Mapping[str, Any]) -> Any:
     place = _place(thread_id)
     before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
+
+
+def now(timespec: str = "seconds") -> str:
+    """The moment, ISO 8601, UTC."""
+    return datetime.now(UTC).isoformat(timespec=timespec)
 
 
 def thread_of(runtime: Runtime[Settings]) -> str:

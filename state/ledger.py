@@ -59,7 +59,12 @@ def allowed(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
 
 def remaining(limits: Limits, granted: Mapping[str, float] | None, spent: Mapping[str, float] | None) -> Amounts:
     """What is left of every limit that is set, never below zero."""
-    return {key: max(0, total - (spent or {}).get(key, 0)) for key, total in allowed(limits, granted).items()}
+    return less(allowed(limits, granted), spent)
+
+
+def less(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> Amounts:
+    """What is left of each amount, never below zero."""
+    return {key: max(0, amount - (used or {}).get(key, 0)) for key, amount in amounts.items()}
 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:

@@ -16,8 +16,8 @@ from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
 from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.state.graph_state import Step
-from donewhen.state.ledger import Amounts, add
+from donewhen.state.graph_state import Planning, Step
+from donewhen.state.ledger import Amounts, add, less
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
 
@@ -25,10 +25,9 @@ EFFECT = "donewhen_effect"
 """In the metadata of a call: the key of its effect, the same when it is made again after a crash."""
 
 
-def left_of(state: Step) -> Amounts:
-    """What the step may still spend: its allowance less what it spent since it was sent off."""
-    spent = state.get("spent") or {}
-    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
+def left_of(state: Step | Planning) -> Amounts:
+    """What a step or planning may still spend: its allowance less what it spent since it was sent off."""
+    return less(state.get("allowance") or {}, state.get("spent"))
 
 
 @dataclass
@@ -52,7 +51,7 @@ class Site:
         running = self.spent
         for meter in self.meters:
             running = add(running, meter.taken)
-        return {key: max(0, amount - running.get(key, 0)) for key, amount in left_of(self.state).items()}
+        return less(left_of(self.state), running)
 
 
 async def invoke(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import AnyMessage
@@ -10,7 +9,7 @@ from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import settings_of
-from donewhen.graph.events import thread_of
+from donewhen.graph.events import now, thread_of
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import label
 from donewhen.graph.tools.rendering import cut_before
@@ -72,7 +71,7 @@ def noted(
         arguments=call["args"],
         effect=effect,
         seconds=result.seconds,
-        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        at=now(),
         targets=targets,
     )
 

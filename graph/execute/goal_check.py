@@ -1,7 +1,6 @@
 """The goal_check node: a step is done when its evidence says so: complete, grounded, checked, judged."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import cast
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -12,7 +11,7 @@ from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.observing import keep
 from donewhen.graph.calls.proving import UNJUDGED, Inquiry, decide, have_judged, look_again, seen_by, unsupported
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, judged, thread_of
+from donewhen.graph.events import charged, emit, judged, now, thread_of
 from donewhen.graph.execute.leaving import corrected, leave
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import exhausted
@@ -146,7 +145,7 @@ async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
     site, arguments = inquiry.site, inquiry.claim["arguments"]
     state, id = site.state, site.state["step"]["id"]
     result = str(arguments["result"]).strip()
-    at = datetime.now(UTC).isoformat(timespec="seconds")
+    at = now()
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=at)
     entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
     early = arguments.get("reason") if inquiry.claim["kind"] == "finish_task" else None

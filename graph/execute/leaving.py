@@ -1,13 +1,12 @@
 """How a step leaves its subgraph, and what its nodes have in common."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import settings_of
-from donewhen.graph.events import emit
+from donewhen.graph.events import emit, now
 from donewhen.state.graph_state import Step
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
@@ -47,7 +46,7 @@ def leave(
     if record["status"] == "done":
         update["claims"] = claims
     if record["status"] in FINAL:
-        record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
+        record["ended"] = now()
         told = {key: record[key] for key in ("status", "result", "reason")}
         emit(runtime, "step_finished", step=id, **told)
     return update

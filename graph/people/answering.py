@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from donewhen.graph.context import Deps
+from donewhen.graph.events import now
 from donewhen.graph.people.applying import apply_answer
 from donewhen.graph.people.consent import decide_plan, edited_plan
 from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
@@ -123,7 +123,7 @@ def _update(state: RunState, pending: Pause, taken: list[Taken]) -> RunState:
     """All answers as one update, each made from the state in which the ones before it are applied."""
     values: Json = dict(state)
     update: Json = {}
-    at = datetime.now(UTC).isoformat(timespec="milliseconds")
+    at = now("milliseconds")
     for pause, answer, by in taken:
         decide = decide_plan if pause["kind"] == "plan" else apply_answer
         change = decide(values, pause, answer, by=by, at=at)

@@ -9,7 +9,7 @@ from typing import Any
 from donewhen.graph.people.pauses import call_id, spoken_in
 from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import option_key, say, shown_options, translated
-from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining
+from donewhen.state.ledger import Amounts, Limits, exhausted_keys, less, meter, remaining
 from donewhen.state.people.amounts import amount_of, figure
 from donewhen.state.plan.progress import RESERVE
 from donewhen.state.plan.steps import standstill
@@ -49,9 +49,7 @@ class Account:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every limit that stands in the way, not only the first."""
-        left = remaining(self.limits, self.granted, self.spent)
-        free = {key: max(0, amount - self.reserve.get(key, 0)) for key, amount in left.items()}
-        return exhausted_keys(free, self.needs)
+        return exhausted_keys(less(remaining(self.limits, self.granted, self.spent), self.reserve), self.needs)
 
     def total(self, key: str) -> float:
         """The limit with what was granted."""

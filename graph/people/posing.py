@@ -1,9 +1,8 @@
 """Asking a person: the open question as a pause, with its message in the conversation."""
 
-from datetime import UTC, datetime
-
 from langgraph.runtime import Runtime
 
+from donewhen.graph.events import now
 from donewhen.graph.models.voice import finished
 from donewhen.graph.people.applying import apply_answer
 from donewhen.graph.people.budget import (
@@ -28,11 +27,6 @@ NO_QUESTIONS = (
     "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
     "and say so in the result, or give_up."
 )
-
-
-def now() -> str:
-    """The moment, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def ask_waiting(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

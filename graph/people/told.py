@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.messages import HumanMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from donewhen.graph.events import thread_of
+from donewhen.graph.events import now, thread_of
 from donewhen.graph.tools.effects import label
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.journal import observation
@@ -29,7 +28,7 @@ def _space(thread_id: str) -> tuple[str, ...]:
 
 async def tell(store: BaseStore, thread_id: str, text: str) -> None:
     """Write down what the user says, in its order."""
-    said = {"text": text, "at": datetime.now(UTC).isoformat(timespec="milliseconds")}
+    said = {"text": text, "at": now("milliseconds")}
     await store.aput(_space(thread_id), f"{time.time_ns():020}", said, index=False)
 
 

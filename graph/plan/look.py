@@ -6,14 +6,14 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.calls.invoking import Site, invoke
+from donewhen.graph.calls.invoking import Site, invoke, left_of
 from donewhen.graph.calls.observing import keep, noted
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.models.offering import FIND, found, offered_to_plan
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
-from donewhen.graph.plan.outcomes import left_of, out_of_budget
+from donewhen.graph.plan.outcomes import out_of_budget
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem

@@ -6,6 +6,7 @@ from functools import partial
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen
 from donewhen.graph.models.output import Form
@@ -17,7 +18,7 @@ from donewhen.graph.people.consent import propose
 from donewhen.graph.people.pauses import call_id, opening, spoken_in
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.texts import say
-from donewhen.state.ledger import Amounts, add
+from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.modes import PROMOTED, mode_row
 from donewhen.state.plan.reopening import joined, work_of
@@ -48,12 +49,6 @@ def legal_now(phase: str, settings: Settings) -> tuple[str, ...]:
     """The decisions of a phase, less the one that a forced mode leaves no room for."""
     gone = {"auto": "", "answer": "submit_plan"}.get(settings.mode, "answer")
     return tuple(name for name in LEGAL[phase] if name != gone)
-
-
-def left_of(state: Planning) -> Amounts:
-    """What planning may still spend: its allowance less what it spent since it started."""
-    spent = state.get("spent") or {}
-    return {key: max(0, amount - spent.get(key, 0)) for key, amount in (state.get("allowance") or {}).items()}
 
 
 def corrected(

@@ -9,6 +9,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.attached import brief_message
+from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, decided, emit
 from donewhen.graph.executors.executor import Card
@@ -27,7 +28,6 @@ from donewhen.graph.plan.outcomes import (
     corrected,
     declined,
     fail,
-    left_of,
     legal_now,
     looks,
     out_of_budget,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from donewhen.state.graph_state import PLANNING, Json
-from donewhen.state.ledger import remaining
+from donewhen.state.ledger import less, remaining
 from donewhen.state.plan.modes import FORCED, PROMOTION, mode_of
 from donewhen.state.plan.plan import step_of
 from donewhen.state.plan.progress import RESERVE
@@ -38,7 +38,7 @@ def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
     done = _done(values)
     if done:  # a model will write the answer about them
-        left = {key: max(0, amount - RESERVE.get(key, 0)) for key, amount in left.items()}
+        left = less(left, RESERVE)
     return {
         "brief": {
             "fence": values.get("fence", ""),
