@@ -188,7 +188,7 @@ def _promotion(values: Json, move: Move, code: str, runtime: Runtime[Settings]) 
     """One step was too little: a plan of several, by a planner that knows what was seen."""
     (id, *_), record = move.steps, values["steps"][move.steps[0]]
     said = f"it failed twice: {record.get('reason', '')}" if code.endswith("failed") else str(record.get("reason", ""))
-    row = mode_row("plan", "promotion", f"one step was not enough; {said}")
+    row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
     mode_chosen(runtime, row)
     planning = replanning(values, _failure(values, id), promoted=code)
     return {"planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}

@@ -23,7 +23,7 @@ from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
 from donewhen.state.language.scripts import spoken
-from donewhen.state.language.texts import chosen
+from donewhen.state.language.texts import chosen, say
 from donewhen.state.ledger import meter
 from donewhen.state.plan.modes import mode_row
 from donewhen.state.plan.plan import read_plan
@@ -61,11 +61,12 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
     emit(runtime, "goal", text=goal[:2000])
     emit(runtime, "spent", meter=meter({}, settings.limits, {}))
     if (saved := await _given(state, runtime, config)) is not None:
-        mode_chosen(runtime, row := mode_row("plan", "settings", "the request comes with its plan"))
+        mode_chosen(runtime, row := mode_row("plan", "settings", say(update["language"], "mode", "given")))
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_as_given(saved, goal, runtime, deps)}
     if named and named.passthrough:
-        mode_chosen(runtime, row := mode_row("step", "executor", f"{settings.executor} takes the goal whole"))
+        reason = say(update["language"], "mode", "whole", name=settings.executor)
+        mode_chosen(runtime, row := mode_row("step", "executor", reason))
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole(goal, settings, deps)}
     return update

@@ -220,34 +220,38 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
         status = row["status"]
         if status == "done" and not details:
             continue
-        reason = f" ({status}{': ' + row['reason'] if row['reason'] else ''})" if status != "done" else ""
+        said = terminal.texts("summary").get(status, status)
+        reason = f" ({said}{': ' + row['reason'] if row['reason'] else ''})" if status != "done" else ""
         yield f"{terminal.mark(status)} {row['id']} {row['content']}{reason}", STYLES.get(status, "")
         if details:
             yield from _detail_lines(row, terminal)
     if details and receipt.get("output"):
-        yield from _data_lines(receipt["output"])
+        yield from _data_lines(receipt["output"], terminal)
 
 
-def _data_lines(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
     """The result as data: what is wrong with it, or the source of each value."""
-    yield (f"output: {row['problem']}", "yellow") if row["problem"] else ("output", "")
+    name, loose = terminal.say("output", "show"), terminal.say("unconfirmed", "page")
+    yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:
         source = "".join(f" [{found['observation']}]" for found in field["evidence"])
         yield f"    {field['path']}{source}", "dim"
         if field["unconfirmed"]:
-            yield "      unconfirmed: nothing that was observed says it", "yellow"
+            yield f"      {loose}: {terminal.say('unsaid', 'show')}", "yellow"
 
 
 def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
+    verdicts = terminal.texts("page")
     if row.get("result"):
         yield f"    {terminal.marks['arrow']} {terminal.shorten(str(row['result']), 200)}", ""
     if row.get("silent_rounds", 0) >= SILENT_ROUNDS:
-        yield f"    nothing new in {row['silent_rounds']} rounds", "yellow"
-    for call in row.get("repeated") or []:
-        text = terminal.shorten(call_text(call["tool"], call["arguments"]), 100)
-        yield f"    {text} {call['times']} times, with the same result", "yellow"
+        yield f"    {terminal.say('silent', 'show', rounds=row['silent_rounds'])}", "yellow"
+    for made in row.get("repeated") or []:
+        call = terminal.shorten(call_text(made["tool"], made["arguments"]), 100)
+        yield f"    {terminal.say('repeated', 'show', call=call, times=made['times'])}", "yellow"
     for item in row.get("criteria") or []:
-        yield f"    {item['verdict']}: {item['text']}", "" if item["verdict"] in PROVEN else "yellow"
+        verdict = verdicts["failed_verdict" if item["verdict"] == "failed" else item["verdict"]]
+        yield f"    {verdict}: {item['text']}", "" if item["verdict"] in PROVEN else "yellow"
         for evidence in item.get("evidence") or []:
             quote = f": “{terminal.shorten(str(evidence['quote']), 100)}”" if evidence.get("quote") else ""
             yield f"      [{evidence.get('observation')}]{quote}", "dim"

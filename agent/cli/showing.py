@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from rich.cells import cell_len, set_cell_size
+
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.result import Exit, receipt_lines, resume_command, run_object, short_id
 from donewhen.agent.cli.screen.drawing import pause_drawn
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, clean, open_terminal, shorten
-from donewhen.agent.cli.screen.views import Progress
+from donewhen.agent.cli.screen.views import Progress, mode_text
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
@@ -58,24 +60,30 @@ def show_thread(archive: Archive, thread: str) -> int:
 
 
 def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
-    reason = run.outcome["reason"] if run.outcome else ""
-    terminal.line(f"Goal: {shorten(run.goal, 500)}", "bold")
-    terminal.line(f"Status: {run.status}{f' ({reason})' if reason else ''}")
+    say = terminal.say
+    reason = f" ({run.outcome['reason']})" if run.outcome and run.outcome["reason"] else ""
+    states = {"waiting": ("waiting_status", "page"), "running": ("at_work", "page"), "queued": ("queued", "show")}
+    status = say(*states.get(run.status, (run.status,)))
+    terminal.line(say("goal", "show", goal=shorten(run.goal, 500)), "bold")
+    terminal.line(say("status", "show", status=f"{status}{reason}"))
     for chosen in run.receipt.get("modes", ()) if run.receipt else ():
-        terminal.line(f"Mode: {chosen['mode']} ({chosen['by']}): {chosen['reason']}")
-    for text, style in [*_steps(run, terminal), *map(_question_line, run.receipt["questions"] if run.receipt else ())]:
+        terminal.line(mode_text(chosen, terminal))
+    for text, style in _steps(run, terminal):
         terminal.line(text, style)
+    for asked in run.receipt["questions"] if run.receipt else ():
+        terminal.line(*_question_line(asked, terminal))
     for pending in run.pending:
-        terminal.line(f"\nWaiting for you: {pending['id']}", "bold")
+        terminal.line(f"\n{say('waiting')} {pending['id']}", "bold")
         terminal.show(pause_drawn(pending, terminal))
     if run.answer:
         terminal.line(f"\n{run.answer}")
-    if rows := table(run.spent, run.limits):
-        terminal.line("\nSpent", "bold")
+    if rows := table(run.spent, run.limits, terminal.language):
+        terminal.line(f"\n{say('spent', 'show')}", "bold")
+        room = max(cell_len(row.name) for row in rows)
         for row in rows:
-            terminal.line(f"  {row.name:11} {row.text}", row.style)
+            terminal.line(f"  {set_cell_size(row.name, room)} {row.text}", row.style)
     if hint := resume_command(run, storage):
-        terminal.line(f"Go on with: {hint}", whole=True)
+        terminal.line(say("go_on_with", command=hint), whole=True)
 
 
 def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
@@ -88,14 +96,16 @@ def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
         yield f"{terminal.mark(row.status)} {id} {row.content}", ""
 
 
-def _question_line(row: Mapping[str, Any]) -> tuple[str, str]:
+def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
     """A question and its answer; what no person answered stands out."""
-    asked = f"? {shorten(str(row['question']), 100)}"
+    question, answer = shorten(str(row["question"]), 100), shorten(str(row["answer"]), 100)
     if row.get("assumed"):
         assumed = shorten(str(row.get("assumption") or ""), 100)
-        return f"{asked}  (nobody answered; assumed{': ' if assumed else ''}{assumed})", "yellow"
-    said = f"{asked}  {shorten(str(row['answer']), 100)}"
-    return (said, "") if row["by"] == "user" else (f"{said}  (by default)", "yellow")
+        said = terminal.say("assumed", "summary", question=question)
+        return f"? {said}{f' – {assumed}' if assumed else ''}", "yellow"
+    if row["by"] == "user":
+        return f"? {question}  {answer}", ""
+    return f"? {terminal.say('by_default', 'summary', question=question)} – {answer}", "yellow"
 
 
 def print_graph() -> int:

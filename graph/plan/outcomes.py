@@ -135,7 +135,8 @@ def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Sett
     assert isinstance(found, tuple), found
     whole, stale = found
     count = len(whole["steps"])
-    reason = planning.get("reason") or ("one step is enough" if count == 1 else f"it takes {count} steps")
+    enough = "enough" if count == 1 else "takes"
+    reason = planning.get("reason") or say(_language(state), "mode", enough, number=count)
     mode: Mode = "plan" if count > 1 or planning.get("promoted") else "step"
     modes = _mode(planning, mode, reason, runtime)
     emit(runtime, "plan", plan=whole)

@@ -47,10 +47,10 @@ def test_what_is_not_really_known_says_so() -> None:
     guessed = {"model_calls": 3, "input_tokens": 100, "estimated_calls": 1, "unpriced_calls": 2}
     assert meter_text(guessed, {}) == "3 model calls · ~100 tokens · price unknown"
     rows = {row.name: row.text for row in table(guessed, {})}
-    assert rows["tokens in"] == "100, of 1 call estimated"
+    assert rows["tokens in"] == "100, of 1 model call estimated"
     assert rows["money"] == "price unknown"
     paid = {row.name: row.text for row in table({**guessed, "cost_usd": 0.5}, {"cost_usd": 1.0})}
-    assert paid["money"] == "$0.5000 of $1.00, and 2 calls of unknown price"
+    assert paid["money"] == "$0.5000 of $1.00, and 2 model calls of unknown price"
 
 
 @pytest.mark.parametrize(("spent", "style"), [(0.5, ""), (0.8, "yellow"), (1.0, "red"), (1.2, "red")])

@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import Heading, Markdown, MarkdownElement
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
+from rich.markdown import Heading, Markdown, MarkdownElement, Paragraph, TableDataElement
 from rich.padding import Padding
 from rich.table import Table
-from rich.text import Text
 
-from donewhen.agent.cli.screen.terminal import Terminal, clean
+from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
 from donewhen.state.people.amounts import amount_of
 from donewhen.state.people.payloads import options, question_of, question_text, shown_arguments, text_changes
 from donewhen.state.plan.text import schedule_lines, schedule_text
@@ -149,15 +148,34 @@ class _PlainHeading(Heading):
     """A heading at the left, without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        self.text.stylize("bold")
-        yield self.text
+        yield Text(style="bold").append_text(self.text)
+
+
+class _Paragraph(Paragraph):
+    """A paragraph, its wide characters wrapped as other text's are."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(justify="left").append_text(self.text)
+
+
+class _Cell(TableDataElement):
+    """A cell of a table, of which nothing is left out."""
+
+    def __init__(self, justify: JustifyMethod) -> None:
+        super().__init__(justify)
+        self.content = Text(justify=justify, overflow="fold")
 
 
 class AnswerText(Markdown):
     """An answer's Markdown, its single line breaks kept, its addresses written out."""
 
-    elements: ClassVar[dict[str, type[MarkdownElement]]] = {**Markdown.elements, "heading_open": _PlainHeading}
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **Markdown.elements,
+        "heading_open": _PlainHeading,
+        "paragraph_open": _Paragraph,
+        "td_open": _Cell,
+        "th_open": _Cell,
+    }
 
     def __init__(self, text: str) -> None:
         super().__init__(clean(text), hyperlinks=False, code_theme="ansi_dark")

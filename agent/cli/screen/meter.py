@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED
@@ -10,6 +11,12 @@ Spending = Mapping[str, float]
 _TOKENS = ("input_tokens", "cached_tokens", "output_tokens")
 _SELDOM = ("questions", "replans")
 """Always limited; on the one line only when there were any."""
+_FORMS = {
+    "cost_usd": ("${:.4f}", "${:,.2f}"),
+    "active_seconds": ("{:.1f}", "{:g}"),
+    **dict.fromkeys(_SELDOM, ("{:g}",) * 2),
+}
+"""How an amount and its limit are written in the table; the others are whole numbers."""
 NEAR = 0.8
 """The share of a limit from which on it is marked."""
 
@@ -44,7 +51,7 @@ def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iter
     What a call cost is known after it, so only the end says that no price is known.
     """
     about = "~" if spent.get(ESTIMATED) else ""
-    cached = f" ({_cached(spent)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
+    cached = f" ({_cached(spent, language)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
     by_kind = any(key in limits for key in _TOKENS)
     for key in KEYS:
         amount, of = spent.get(key, 0), f"/{limits[key]:g}" if key in limits else ""
@@ -65,30 +72,31 @@ def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iter
             yield Part(text, _share(key, spent, limits))
 
 
-def table(spent: Spending, limits: Spending) -> list[Part]:
+def table(spent: Spending, limits: Spending, language: str = "en") -> list[Part]:
     """Every amount that was spent or is limited, on a line of its own, with its name."""
     return [
-        Part(_in_full(key, spent, limits), _share(key, spent, limits), _name(key, 2, "en"))
+        Part(_in_full(key, spent, limits, language), _share(key, spent, limits), _name(key, 2, language))
         for key in KEYS
         if _shown(key, spent, limits) or (key == "cost_usd" and spent.get(UNPRICED))
     ]
 
 
-def _in_full(key: str, spent: Spending, limits: Spending) -> str:
-    amount, limit = spent.get(key, 0), limits.get(key)
-    if key == "cost_usd":
-        if spent.get(UNPRICED) and not amount:
-            return "price unknown"
-        unknown = f", and {_calls(spent[UNPRICED])} of unknown price" if spent.get(UNPRICED) else ""
-        return f"${amount:.4f}" + (f" of ${limit:,.2f}" if limit is not None else "") + unknown
+def _in_full(key: str, spent: Spending, limits: Spending, language: str) -> str:
+    amount, show = spent.get(key, 0), partial(say, language, "show")
+    form, form_of_limit = _FORMS.get(key, ("{:g}",) * 2 if key in _SELDOM else ("{:,.0f}",) * 2)
+    text = form.format(amount)
+    if key in limits:
+        text = say(language, "budget", "of", spent=text, total=form_of_limit.format(limits[key]))
+    if key == "cost_usd" and spent.get(UNPRICED):
+        unpriced = show("unpriced", calls=_calls(spent[UNPRICED], language))
+        return f"{text}, {unpriced}" if amount else say(language, "meter", "no_price")
     if key == "active_seconds":
-        return f"{amount:.1f}" + (f" of {limit:g}" if limit is not None else "") + " s, without waiting for people"
-    form = "g" if key in _SELDOM else ",.0f"
-    text = f"{amount:{form}}" + (f" of {limit:{form}}" if limit is not None else "")
+        return show("seconds", amount=text)
     if key != "input_tokens":
         return text
-    text += f" ({_cached(spent)})" if spent.get("cached_tokens") else ""
-    return text + (f", of {_calls(spent[ESTIMATED])} estimated" if spent.get(ESTIMATED) else "")
+    text += f" ({_cached(spent, language)})" if spent.get("cached_tokens") else ""
+    calls = _calls(spent.get(ESTIMATED, 0), language)
+    return text + (f", {show('estimated', calls=calls)}" if spent.get(ESTIMATED) else "")
 
 
 def _shown(key: str, spent: Spending, limits: Spending) -> bool:
@@ -102,12 +110,12 @@ def _name(key: str, amount: float, language: str) -> str:
     return one if amount == 1 else several or one
 
 
-def _calls(count: float) -> str:
-    return f"{count:g} call{'' if count == 1 else 's'}"
+def _calls(count: float, language: str) -> str:
+    return f"{count:g} {_name('model_calls', count, language)}"
 
 
-def _cached(spent: Spending) -> str:
-    return f"{spent.get('cached_tokens', 0) / spent['input_tokens']:.0%} cached"
+def _cached(spent: Spending, language: str) -> str:
+    return say(language, "show", "cached", share=f"{spent.get('cached_tokens', 0) / spent['input_tokens']:.0%}")
 
 
 def _share(key: str, spent: Spending, limits: Spending) -> float:

@@ -6,13 +6,14 @@ import select
 import signal
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, TextIO, cast
 
+import rich.text
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
-from rich.text import Text
+from rich.containers import Lines
 
 from donewhen.state.language.texts import catalogue, say
 
@@ -28,10 +29,37 @@ STYLES = {"done": "green", "failed": "red", "blocked": "red", "exhausted": "red"
 BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _LEAD = re.compile(r"\s*(?:(?:[-*•→☐◐☑✗–]|\[.\]|\d+[.)])\s+)?")
 """What stands before a line's words; the lines below it begin where they do."""
+_WIDE = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff10-\uff19\uff21-\uff5a\U00020000-\U0003fffd"
+_OPENING, _CLOSING = "（《「『【〔“", "，。、；：！？）》」』】〕”…"
+_UNIT = re.compile(rf"\s*[{_OPENING}]*(?:[{_WIDE}]|[^\s{_WIDE}{_OPENING}{_CLOSING}]+)?[{_CLOSING}]*\s*")
+"""What stands on one line: a word, or a character of Chinese or Japanese, with the punctuation that belongs to it."""
 WIDE = 120
 """Columns where nobody looks at columns."""
 TAB = "\t"
 """Begins what `read` gives where Tab was pressed."""
+
+
+class Text(rich.text.Text):
+    """Rich's text, which is also broken between wide characters: they stand without spaces."""
+
+    def wrap(self, console: Console, width: int, **options: Any) -> Lines:
+        """The lines it fills, each as full as its words and characters allow."""
+        given = self.split(allow_blank=True)
+        if not self.no_wrap and re.search(f"[{_WIDE}]", self.plain):
+            given = Lines(part for line in given for part in line.divide(_breaks(line.plain, width)))
+            for line in given:
+                line.rstrip_end(width)
+        return rich.text.Text("\n").join(given).wrap(console, width, **options)
+
+
+def _breaks(line: str, width: int) -> Iterator[int]:
+    """Where a line is broken so that no part is wider, but for a single word that is."""
+    used = 0
+    for unit in _UNIT.finditer(line):
+        if used and used + cell_len(unit[0].rstrip()) > width:
+            yield unit.start()
+            used = 0
+        used += cell_len(unit[0])
 
 
 @dataclass(frozen=True)

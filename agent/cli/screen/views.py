@@ -8,11 +8,10 @@ from typing import Any, Self
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.live import Live
-from rich.text import Text
 
 from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, changes_drawn
 from donewhen.agent.cli.screen.meter import meter_parts
-from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean
+from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
 from donewhen.agent.run import Run
 from donewhen.graph.events import ANSWER
 from donewhen.state.ledger import add
@@ -130,6 +129,13 @@ class Progress:
         return next((call for call in running if call.tool == tool), RunningCall(tool))
 
 
+def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
+    """What is made of the request, who chose that, and why."""
+    words = terminal.texts("mode")
+    by = "planner" if row["by"] in ("triage", "plan") else row["by"]
+    return terminal.say("line", "mode", mode=words[row["mode"]], by=words[f"by_{by}"], reason=row["reason"])
+
+
 def call_text(tool: str, arguments: Any) -> str:
     """A call on one line: `read_file(path="a.csv")`; of a long text, which has lines of its own, only the name."""
     given = arguments if isinstance(arguments, Mapping) else {}
@@ -184,7 +190,7 @@ class View:
         if kind == "note":
             yield str(event.get("text")), "dim"
         elif kind == "mode":
-            yield f"Mode: {event.get('mode')} ({event.get('by')}): {event.get('reason')}", "dim"
+            yield mode_text(event, terminal), "dim"
         elif kind == "step_started":
             yield from self._plan_lines()
             if not self.live:
@@ -232,7 +238,7 @@ class View:
 
     def __rich__(self) -> Group:
         """The steps at work, their calls, what is being said and what was spent; called by rich at every redraw."""
-        terminal, rows = self.terminal, []
+        terminal, rows = self.terminal, list[RenderableType]()
         for id, row in self.progress.rows.items():
             if row.status == "running":
                 rows.append(Text(terminal.shorten(f"{terminal.mark('running')} {id} {row.content}"), style="cyan"))

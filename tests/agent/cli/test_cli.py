@@ -452,7 +452,7 @@ def test_a_schema_and_an_image_come_with_the_goal(shell: Shell, tmp_path: Path) 
     assert result.exit_code == Exit.COMPLETED, result.stderr
     assert one_object(result)["output"] == {"total": 18.4}
     shown = shell("show", one_object(result)["thread_id"])
-    assert "output\n    total\n      unconfirmed" in shown.stdout + shown.stderr
+    assert "output\n    total\n      Unconfirmed" in shown.stdout + shown.stderr
     assert [part["type"] for part in sent] == ["text", "text", "image_url", "text"]
     assert sent[2]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
     result = shell.run("--image", str(picture), "--model", "demo")

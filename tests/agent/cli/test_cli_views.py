@@ -140,7 +140,7 @@ def test_the_meter_says_what_nobody_knows() -> None:
     assert meter_text(guessed, {}) == "2 model calls · ~1.5k tokens · price unknown"
     assert meter_text({**guessed, "cost_usd": 0.5}, {}) == "2 model calls · ~1.5k tokens · $0.5000+?"
     rows = {part.name: part.text for part in table(guessed, {})}
-    assert (rows["tokens in"], rows["money"]) == ("1,500, of 1 call estimated", "price unknown")
+    assert (rows["tokens in"], rows["money"]) == ("1,500, of 1 model call estimated", "price unknown")
 
 
 def test_every_limit_is_in_the_meter() -> None:

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from rich.text import Text
 
-from donewhen.agent.cli.screen.drawing import Blocks, pause_drawn
+from donewhen.agent.cli.screen.drawing import AnswerText, Blocks, pause_drawn
 from donewhen.agent.cli.screen.terminal import TAB
-from donewhen.agent.cli.screen.views import Progress, View
+from donewhen.agent.cli.screen.views import Progress, View, mode_text
 from donewhen.state.people.answers import Answer
 from donewhen.testing import ask_user, call, fault, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted
@@ -50,6 +51,50 @@ def test_wide_characters_are_counted_as_they_are_drawn() -> None:
     text = "".join("".join(lines).split())
     assert LONG_CHINESE in text
     assert "完成标准" in text or "完成" in text
+
+
+@pytest.mark.parametrize("form", ["{}", "# {}", "- {}", "{} and {}", "| a | b |\n|---|---|\n| c | {} |"])
+def test_lines_of_wide_characters_are_filled(form: str) -> None:
+    """U13: Chinese text is broken between its characters, so that lines are full, and nothing of it is lost."""
+    where = screen(width=50, live=True, language="zh")
+    text = f"结果 result: {LONG_CHINESE}，再写入 sales.csv（精确到分）。{LONG_CHINESE}。"
+    where.show(AnswerText(form.format(text, text)))
+    lines = drawn(written(where), 50)
+    assert "".join(text.split()) in "".join("".join(lines).split())
+    full = [cell_len(line.strip()) for line in lines if LONG_CHINESE[:4] in line]
+    assert all(columns >= 40 for columns in full), lines
+    assert not [line for line in lines if line.strip()[0] in "，。）"]
+
+
+@pytest.mark.parametrize("language", ["en", "zh", "de", "fr", "es", "ja"])
+def test_the_mode_is_said_in_the_language_of_the_goal(language: str) -> None:
+    """U13: every mode, whoever chose it."""
+    where = screen(language=language)
+    words = where.texts("mode")
+    for mode in ("answer", "step", "plan"):
+        for by in ("triage", "plan", "settings", "executor", "promotion"):
+            said = mode_text({"mode": mode, "by": by, "reason": "r"}, where)
+            assert said.startswith(words["line"].partition("{")[0])
+            assert words[mode] in said
+
+
+def test_a_chinese_run_is_chinese_at_the_terminal_and_when_it_is_shown(tmp_path: Path) -> None:
+    """U13, S03: the runtime's own words, at work and afterwards, are in the goal's language."""
+    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
+        done = piped("run", LONG_CHINESE, "--yes", "--thread", "mine", env=env, cwd=tmp_path)
+        shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
+    assert "方式：一步（规划）：一步就够" in done.stderr
+    assert "已完成 · 完成 1/1 步" in done.stderr
+    for part in (
+        f"目标：{LONG_CHINESE}",
+        "状态：已完成",
+        "方式：一步（规划）",
+        "有证据: there is a count",
+        "花费",
+        "模型调用",
+    ):
+        assert part in shown, shown
+    assert not [word for word in ("Mode", "Status", "Goal", "Spent", "supported", "rounds") if word in shown]
 
 
 def test_a_call_is_shown_as_it_will_run() -> None:

@@ -223,7 +223,7 @@ def test_days_later_the_command_goes_on_without_an_answer(tmp_path: Path) -> Non
     line = "- Assumed, since nobody answered: Which kind? — 3 files, assuming all kinds"
     assert resumed.stdout == f"3 files, assuming all kinds\n\n{line}\n"
     shown = shell("show", "mine").stdout
-    assert "? Which kind?  (nobody answered; assumed: 3 files, assuming all kinds)" in shown
+    assert "? Assumed, since nobody answered: Which kind? – 3 files, assuming all kinds" in shown
 
 
 def test_before_its_time_the_command_leaves_the_question_open(tmp_path: Path) -> None:
@@ -243,4 +243,4 @@ def test_a_default_answer_needs_no_other_option(tmp_path: Path) -> None:
     with provided(shell, **counting("3 text files")):
         done = shell.run("--yes", "--default-answer", "text", "--thread", "mine")
     assert done.exit_code == Exit.COMPLETED
-    assert "? Which kind?  text  (by default)" in shell("show", "mine").stdout
+    assert "? Answered by default, not by you: Which kind? – text" in shell("show", "mine").stdout
