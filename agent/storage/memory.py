@@ -9,8 +9,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
-from donewhen.agent.storage.storage import Opened, unique_version
+from donewhen.agent.storage.storage import Hear, Opened, deaf, unique_version
+from donewhen.agent.storage.thread_store import escaped
 from donewhen.agent.storage.thread_table import TABLE
+from donewhen.graph.tools.effects import label
 from donewhen.state.errors import StorageError, ThreadBusy
 
 
@@ -54,9 +56,26 @@ class MemoryDatabase:
         finally:
             self._held.discard(thread_id)
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
+        async with self.open(None, writes=False) as opened:
+            yield opened, deaf
+
+    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
+        return [each for each in thread_ids if each not in self._held]
+
     async def thread_ids(self, limit: int) -> list[str]:
         newest = {thread: max(spaces[""]) for thread, spaces in self._saver.storage.items() if spaces.get("")}
         return sorted(newest, key=lambda thread: newest[thread], reverse=True)[:limit]
+
+    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+        for thread_id in set(thread_ids) - self._held:
+            self._saver.delete_thread(thread_id)
+            last = escaped((label(thread_id),))
+            for namespace in [each for each in self._store._data if each[0] == "donewhen" and each[-1:] == last]:
+                del self._store._data[namespace]
+            await self._store.rows("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
+        return [each for each in thread_ids if each in self._held]
 
     async def check(self) -> None:
         return

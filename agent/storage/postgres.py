@@ -2,14 +2,11 @@
 
 import asyncio
 import hashlib
-import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import psycopg
 from langchain_core.runnables import RunnableConfig
@@ -17,24 +14,25 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.store.base import GetOp
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
-from psycopg.rows import DictRow, dict_row
+from psycopg.conninfo import conninfo_to_dict
 from typing_extensions import override
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks
-from donewhen.agent.storage.storage import Opened, causes, unique_version
+from donewhen.agent.storage.forgetting import POSTGRES_KINDS, forgetting
+from donewhen.agent.storage.postgres_connections import Connections, PgConnection, hear, holding
+from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
 from donewhen.agent.storage.thread_store import stop_batching
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
-PgConnection = psycopg.AsyncConnection[DictRow]
-
 _PATIENCE = 10.0
 """Seconds to wait for a connection, and for another process that is setting up the tables."""
-_FULL_PATIENCE = 60.0
-"""Seconds to wait for other processes to leave the server a connection."""
-SESSIONS, LOOKS = 16, 4
+_UNHELD = (
+    "SELECT k FROM unnest(%s::bigint[]) AS k EXCEPT SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks"
+    " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+CHECKPOINTS = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
 _DEFAULTS: dict[str, Any] = {
     "application_name": "donewhen",
     "connect_timeout": int(_PATIENCE),
@@ -60,7 +58,9 @@ class _ReadingStore(AsyncPostgresStore):
         ]
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One statement on the table of threads."""
+        """One statement on the table of threads; workers hear of what is queued."""
+        if sql.startswith("INSERT") and values[1] == "queued":
+            sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
         async with self.lock:
             cursor = await self.conn.execute(sql.replace("?", "%s").encode(), values)  # type: ignore[union-attr]
             return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
@@ -84,20 +84,6 @@ class _TextSaver(AsyncPostgresSaver):
         return await super().aput(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
 
 
-@dataclass
-class _Line:
-    """Where sessions of one event loop wait for a connection, and what a session hands on to the next one waiting."""
-
-    sessions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SESSIONS))
-    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
-    handed: list[PgConnection] = field(default_factory=list)
-    waiting: int = 0
-
-
-_holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
-"""Whether a session is open around this one, as where a tool starts a run; it must not wait for itself."""
-
-
 class PostgresDatabase:
     """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
 
@@ -108,16 +94,16 @@ class PostgresDatabase:
     def __init__(self, url: str, display: str, cipher: Cipher | None = None) -> None:
         self.display = display
         self._cipher = cipher
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
         try:
             self._options: dict[str, Any] = _DEFAULTS | conninfo_to_dict(url)
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"storage {display!r} is not a PostgreSQL URL") from error
+        self._connections = Connections(self._options)
 
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
         async with AsyncExitStack() as stack:
-            connection = await self._turn(stack, session=thread_id is not None)
+            connection = await self._connections.turn(stack, session=thread_id is not None)
             if thread_id is not None:
                 key = _lock_key(thread_id)
                 if not await _try_lock(connection, key):
@@ -126,12 +112,25 @@ class PostgresDatabase:
             opened = await self._prepared(connection)
             if not writes:
                 await connection.execute("SET default_transaction_read_only = on")
-            before = _holding.get()
-            _holding.set(before or thread_id is not None)
-            try:
+            with holding(thread_id is not None):
                 yield opened
-            finally:
-                _holding.set(before)
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
+        async with AsyncExitStack() as stack:
+            connection = await self._connections.connect(stack)
+            opened = await self._prepared(connection)
+            await connection.execute("LISTEN donewhen_queued")
+            await connection.execute("SET default_transaction_read_only = on")
+            connection.add_notify_handler(lambda _: None)  # else they are kept
+            yield opened, partial(hear, connection)
+
+    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
+        async with AsyncExitStack() as stack:
+            connection = await self._connections.turn(stack, session=False)
+            keys = {_lock_key(thread_id): thread_id for thread_id in thread_ids}
+            cursor = await connection.execute(_UNHELD, ([*keys],))
+            return [keys[row["k"]] for row in await cursor.fetchall()]
 
     async def thread_ids(self, limit: int) -> list[str]:
         query = (
@@ -139,14 +138,33 @@ class PostgresDatabase:
             " GROUP BY thread_id ORDER BY max(checkpoint_id) DESC LIMIT %s"
         )
         async with AsyncExitStack() as stack:
-            connection = await self._connect(stack)
+            connection = await self._connections.connect(stack)
             await self._prepared(connection)
             cursor = await connection.execute(query, (limit,))
             return [row["thread_id"] for row in await cursor.fetchall()]
 
+    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+        async with AsyncExitStack() as stack:
+            connection = await self._connections.turn(stack, session=False)
+            await self._prepared(connection)
+            keys = {thread_id: _lock_key(thread_id) for thread_id in thread_ids}
+            query = "SELECT k FROM unnest(%s::bigint[]) AS k WHERE pg_try_advisory_lock(k)"
+            cursor = await connection.execute(query, ([*keys.values()],))
+            locked = {row["k"] for row in await cursor.fetchall()}
+            free = [thread_id for thread_id, key in keys.items() if key in locked]
+            try:
+                async with connection.transaction():
+                    kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
+                    known = [(row["after"],) for row in kinds]
+                    for statement, values in forgetting(free, CHECKPOINTS, known):
+                        await connection.execute(statement.replace("?", "%s").encode(), values)
+            finally:
+                await _unlock(connection, *locked)
+            return [thread_id for thread_id in thread_ids if thread_id not in free]
+
     async def check(self) -> None:
         async with AsyncExitStack() as stack:
-            connection = await self._connect(stack)
+            connection = await self._connections.connect(stack)
             await self._prepared(connection)
             await _write_marks(connection, {"checked": "yes"})
 
@@ -161,45 +179,6 @@ class PostgresDatabase:
                     text = text.replace(password, "***")
                 return StorageError(f"{self.display} failed: {text}")
         return None
-
-    async def _turn(self, stack: AsyncExitStack, *, session: bool) -> PgConnection:
-        """A connection, when it is our turn to have one."""
-        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
-        if _holding.get():
-            return await self._connect(stack)
-        if not session:
-            await stack.enter_async_context(line.looks)
-            return await self._connect(stack)
-        line.waiting += 1
-        connection: PgConnection | None = None
-        try:
-            await stack.enter_async_context(line.sessions)
-            if line.handed:
-                connection = line.handed.pop()
-                stack.push_async_callback(_hand_on, connection, line)
-        finally:
-            line.waiting -= 1
-            await _close_spare(line)
-        return connection or await self._connect(stack, line)
-
-    async def _connect(self, stack: AsyncExitStack, line: _Line | None = None) -> PgConnection:
-        deadline = asyncio.get_running_loop().time() + _FULL_PATIENCE
-        while True:
-            try:
-                connection = await PgConnection.connect(
-                    make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
-                )
-                break
-            except psycopg.OperationalError as error:
-                full = "too many clients" in str(error) or "remaining connection slots" in str(error)
-                if not full or asyncio.get_running_loop().time() > deadline:
-                    raise
-            await asyncio.sleep(random.uniform(0.05, 0.5))
-        if line is None:
-            stack.push_async_callback(connection.close)
-        else:
-            stack.push_async_callback(_hand_on, connection, line)
-        return connection
 
     async def _prepared(self, connection: PgConnection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
         saver = _TextSaver(connection, serde=StrictSerializer())
@@ -229,13 +208,13 @@ class PostgresDatabase:
             await _unlock(connection, key)
 
     async def _missing_marks(self, connection: PgConnection) -> dict[str, str]:
-        found: dict[str, str] = {}
-        if await _one(connection, "SELECT to_regclass('donewhen_meta')"):
+        found, used = dict[str, str](), False
+        with suppress(psycopg.errors.UndefinedTable):
             cursor = await connection.execute("SELECT name, value FROM donewhen_meta")
             found = {row["name"]: row["value"] for row in await cursor.fetchall()}
-        used = bool(await _one(connection, "SELECT to_regclass('checkpoints')")) and bool(
-            await _one(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)")
-        )
+        if self._cipher is not None and "key" not in found:
+            with suppress(psycopg.errors.UndefinedTable):
+                used = bool(await _one(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
             found,
             library=version("langgraph-checkpoint-postgres"),
@@ -243,21 +222,6 @@ class PostgresDatabase:
             used=used,
             name=self.display,
         )
-
-
-async def _hand_on(connection: PgConnection, line: _Line) -> None:
-    """Leave a connection that is as good as new to whoever waits for one."""
-    if connection.info.transaction_status == TransactionStatus.IDLE:
-        line.handed.append(connection)
-        await _close_spare(line)
-    else:
-        await connection.close()
-
-
-async def _close_spare(line: _Line) -> None:
-    """Nothing stays open that nobody waits for."""
-    while len(line.handed) > line.waiting:
-        await line.handed.pop().close()
 
 
 def _lock_key(name: str) -> int:
@@ -269,10 +233,10 @@ async def _try_lock(connection: PgConnection, key: int) -> bool:
     return bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", key))
 
 
-async def _unlock(connection: PgConnection, key: int) -> None:
+async def _unlock(connection: PgConnection, *keys: int) -> None:
     # Closing frees it too, but a little later; and a broken connection has lost it already.
     with suppress(psycopg.Error):
-        await connection.execute("SELECT pg_advisory_unlock(%s)", (key,))
+        await connection.execute("SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k", ([*keys],))
 
 
 async def _write_marks(connection: PgConnection, marks: dict[str, str]) -> None:

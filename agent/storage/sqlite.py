@@ -6,15 +6,16 @@ import fcntl
 import hashlib
 import os
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks
+from donewhen.agent.storage.forgetting import SQLITE_KINDS, forgetting
 from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
-from donewhen.agent.storage.storage import Opened, causes, counted_version, unique_version
+from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, unique_version
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -58,6 +59,20 @@ class FileLock:
                 return True
             os.close(fd)  # the holder before us removed the file between our open and our lock
 
+    def held(self) -> bool:
+        """Whether anybody holds it."""
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return False
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(fd)
+
     def release(self) -> None:
         """Free the lock and remove its file."""
         if self._fd >= 0:
@@ -98,6 +113,14 @@ class SqliteDatabase:
             file = await self._ready(stack)
             yield FileSaver(file, not writes, self.next_version), FileStore(file, not writes)
 
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
+        async with self.open(None, writes=False) as opened:
+            yield opened, deaf
+
+    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
+        return [each for each in thread_ids if not FileLock(self._locks, each).held()]
+
     async def thread_ids(self, limit: int) -> list[str]:
         query = (
             "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
@@ -108,6 +131,17 @@ class SqliteDatabase:
             file = await self._ready(stack)
             rows = await file.call(lambda file: file.connection.execute(query, (limit,)).fetchall(), writes=False)
             return [row[0] for row in rows]
+
+    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+        async with AsyncExitStack() as stack:
+            self._prepare_place()
+            locks = {thread_id: FileLock(self._locks, thread_id) for thread_id in thread_ids}
+            free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
+            for thread_id in free:
+                stack.callback(locks[thread_id].release)
+            file = await self._ready(stack)
+            await file.call(lambda file: _delete(file.connection, free))
+            return [thread_id for thread_id in thread_ids if thread_id not in free]
 
     async def check(self) -> None:
         async with AsyncExitStack() as stack:
@@ -214,6 +248,12 @@ def _with_tables(file: SqliteFile) -> None:
         if not _number(file.connection, "SELECT EXISTS (SELECT 1 FROM donewhen_threads)"):
             file.connection.say(BACKFILL)
         file.has_threads = True
+
+
+def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
+    kinds = connection.execute(SQLITE_KINDS).fetchall()
+    for statement, values in forgetting(thread_ids, ("checkpoints", "writes"), kinds):
+        connection.execute(statement, values)
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:

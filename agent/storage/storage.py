@@ -3,8 +3,8 @@
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -14,9 +14,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.forgetting import AT_ONCE
 from donewhen.agent.storage.sealed_saver import SealedSaver
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255
@@ -100,6 +100,16 @@ Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
 Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
 
 
+Hear = Callable[[asyncio.Event, float], Awaitable[None]]
+"""Waits for so many seconds at most, until the event is set or a thread is queued by anybody, anywhere."""
+
+
+async def deaf(event: asyncio.Event, seconds: float) -> None:
+    """`Hear` of a database that tells nothing."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+
+
 class Database(Protocol):
     """What a kind of database has to offer; `MemoryDatabase`, `SqliteDatabase` and `PostgresDatabase` do."""
 
@@ -112,8 +122,20 @@ class Database(Protocol):
         """
         ...
 
+    def listening(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
+        """As `open` for reading, and how to wait for threads that are queued, where the database tells of them."""
+        ...
+
+    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
+        """Those whose lock nobody holds at the moment."""
+        ...
+
     async def thread_ids(self, limit: int) -> list[str]:
         """Threads with a checkpoint, the one changed last first."""
+        ...
+
+    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+        """Delete threads, all that belongs to them in one transaction; gives those that somebody works on instead."""
         ...
 
     async def check(self) -> None:
@@ -196,6 +218,12 @@ class Storage:
             yield opened
 
     @asynccontextmanager
+    async def listening(self) -> AsyncIterator[tuple[ThreadStore, Hear]]:
+        """A store for reading that is kept open beside all others, and how to wait for threads that are queued."""
+        async with self._translated(), self._database.listening() as ((_, store), hear):
+            yield ThreadStore(store, self._cipher), hear
+
+    @asynccontextmanager
     async def unlocked(self) -> AsyncIterator[Worked]:
         """`(checkpointer, store)` that write without a lock: for what belongs to no thread.
 
@@ -203,6 +231,11 @@ class Storage:
         """
         async with self._opened(None, writes=True) as opened:
             yield opened
+
+    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
+        """Those of the threads that nobody works on at the moment."""
+        async with self._translated():
+            return await self._database.unheld(thread_ids) if thread_ids else []
 
     async def thread_ids(self, limit: int = 1000) -> list[str]:
         """Ids of the threads that have a checkpoint, the one changed last first."""
@@ -223,10 +256,16 @@ class Storage:
 
         An unknown thread is no error; a thread that is being worked on is ThreadBusy.
         """
-        async with self._opened(check_thread_id(thread_id), writes=True) as (checkpointer, store):
-            await checkpointer.adelete_thread(thread_id)
-            await store.forget(label(thread_id))
-            await store.threads.drop(thread_id)
+        if await self.delete_threads([thread_id]):
+            raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
+
+    async def delete_threads(self, thread_ids: Iterable[str]) -> list[str]:
+        """Delete threads as `delete_thread` does, a hundred in a transaction; gives those that are being worked on."""
+        ids, busy = [check_thread_id(each) for each in thread_ids], list[str]()
+        for first in range(0, len(ids), AT_ONCE):
+            async with self._translated():
+                busy += await self._database.delete(ids[first : first + AT_ONCE])
+        return busy
 
     @asynccontextmanager
     async def _opened(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Worked]:

@@ -7,7 +7,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from langgraph.store.base import (
     BaseStore,
@@ -15,7 +15,6 @@ from langgraph.store.base import (
     InvalidNamespaceError,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     NamespacePath,
     Op,
     PutOp,
@@ -68,45 +67,30 @@ class ThreadStore(BaseStore):
             results = await self._inner.abatch([self._outgoing(op) for op in ops])
         return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
 
-    async def forget(self, thread_id: str) -> None:
-        """Delete all entries in `("donewhen", …, thread_id)`, readable or not; `thread_id` as a label."""
-        of_thread = (
-            MatchCondition("prefix", ("donewhen",)),
-            MatchCondition("suffix", _escaped((thread_id,))),
-        )
-        (namespaces,) = await self._inner.abatch([ListNamespacesOp(of_thread, limit=_ALL)])
-        for namespace in cast("list[Namespace]", namespaces):
-            if len(namespace) < 2:
-                continue
-            while items := (await self._inner.abatch([SearchOp(namespace, limit=_PAGE)]))[0]:
-                await self._inner.abatch(
-                    [PutOp(item.namespace, item.key, None) for item in cast("list[SearchItem]", items)]
-                )
-
     # The inherited methods refuse a dot before `abatch` sees it, hence these.
     def get(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
-        return super().get(_escaped(namespace), key, **options)
+        return super().get(escaped(namespace), key, **options)
 
     async def aget(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
-        return await super().aget(_escaped(namespace), key, **options)
+        return await super().aget(escaped(namespace), key, **options)
 
     def put(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
-        super().put(_escaped(namespace), key, dict(value), *args, **options)
+        super().put(escaped(namespace), key, dict(value), *args, **options)
 
     async def aput(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
-        await super().aput(_escaped(namespace), key, dict(value), *args, **options)
+        await super().aput(escaped(namespace), key, dict(value), *args, **options)
 
     def delete(self, namespace: Namespace, key: str) -> None:
-        super().delete(_escaped(namespace), key)
+        super().delete(escaped(namespace), key)
 
     async def adelete(self, namespace: Namespace, key: str) -> None:
-        await super().adelete(_escaped(namespace), key)
+        await super().adelete(escaped(namespace), key)
 
     def search(self, namespace_prefix: Namespace, /, **options: Any) -> list[SearchItem]:
-        return super().search(_escaped(namespace_prefix), **options)
+        return super().search(escaped(namespace_prefix), **options)
 
     async def asearch(self, namespace_prefix: Namespace, /, **options: Any) -> list[SearchItem]:
-        return await super().asearch(_escaped(namespace_prefix), **options)
+        return await super().asearch(escaped(namespace_prefix), **options)
 
     def list_namespaces(
         self, *, prefix: NamespacePath | None = None, suffix: NamespacePath | None = None, **options: Any
@@ -165,13 +149,14 @@ class ThreadStore(BaseStore):
         )
 
 
-def _escaped(namespace: Namespace) -> Namespace:
+def escaped(namespace: Namespace) -> Namespace:
+    """As the store keeps it: labels without dots and stars."""
     return tuple(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
 
 
 def _pattern(path: NamespacePath | None) -> NamespacePath | None:
     """An escaped namespace in which "*" keeps its meaning of any label."""
-    return path and tuple("*" if label == "*" else _escaped((label,))[0] for label in path)
+    return path and tuple("*" if label == "*" else escaped((label,))[0] for label in path)
 
 
 def _unescaped(namespace: Namespace) -> Namespace:

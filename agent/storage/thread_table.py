@@ -53,10 +53,6 @@ class ThreadTable:
             [thread_id, *_columns(info), self._sealed(thread_id, info)],
         )
 
-    async def drop(self, thread_id: str) -> None:
-        """Forget the row."""
-        await self.execute("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
-
     async def find(
         self,
         limit: int,

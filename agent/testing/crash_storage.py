@@ -1,7 +1,7 @@
 """Storages that crash: between whoever uses a storage and the storage."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, Delt
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.storage import Database, Opened
+from donewhen.agent.storage.storage import Database, Hear, Opened
 from donewhen.agent.testing.crash import Crash, Crashed, CrashMode
 from donewhen.state.errors import StorageError
 
@@ -46,8 +46,17 @@ class CrashingDatabase:
             yield CrashingSaver(saver, self._crash), CrashingStore(store, self._crash)
             self._crash.reach("close")
 
+    def listening(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
+        return self._inner.listening()
+
+    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
+        return await self._inner.unheld(thread_ids)
+
     async def thread_ids(self, limit: int) -> list[str]:
         return await self._inner.thread_ids(limit)
+
+    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
+        return await self._inner.delete(thread_ids)
 
     async def check(self) -> None:
         await self._inner.check()

@@ -161,11 +161,18 @@ class Schedules:
                 raise ScheduleError(f"schedule {id} is at work or waits in thread {row['last']['thread_id']}")
             return await self._begin(store, row, datetime.now(UTC), {})
 
-    async def start_due(self, queue: str, now: datetime | None = None) -> list[str]:
-        """Hand what is due in a queue to its workers; gives the threads. Any number of workers may call it at once."""
+    async def start_due(
+        self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
+    ) -> list[str]:
+        """Hand what is due in a queue to its workers; gives the threads. Any number of workers may call it at once.
+
+        `store` is one to read by, if there is one open.
+        """
+        if store is None:
+            async with self._storage.reader() as (_, store):
+                return await self.start_due(queue, now, store=store)
         now, begun = now or datetime.now(UTC), []
-        async with self._storage.reader() as (_, store):
-            rows = [row for row in await _rows(store) if row["queue"] == queue and not row["paused"]]
+        rows = [row for row in await _rows(store) if row["queue"] == queue and not row["paused"]]
         for row in rows:
             if due_moment(row, now, busy=False) == (None, {}):
                 continue

@@ -10,6 +10,7 @@ from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.forgetting import AT_ONCE
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.threads import (
     ENDED,
@@ -30,7 +31,6 @@ from donewhen.state.settings.merging import SettingsLike
 
 PATIENCE = 90.0
 """Seconds that a run at work has to come to a clean point, when it is cancelled."""
-BATCH = 500
 
 
 class Standing:
@@ -195,13 +195,10 @@ class Standing:
         """Delete ended threads that have not changed for so long, with all that belongs to them; gives their ids."""
         gone: list[str] = []
         before = datetime.now(UTC) - older
-        while True:
-            found = await self.threads(BATCH, status=ENDED, owner=owner, before=before)
-            for info in found:
-                try:
-                    await self.delete(info.thread_id)
-                except ThreadBusy:
-                    return gone  # somebody goes on with the oldest of them right now
-                gone.append(info.thread_id)
-            if len(found) < BATCH:
-                return gone
+        for status in ENDED:  # one at a time: by the index, however many others are as old
+            busy: list[str] = []
+            while not busy and (found := await self.threads(AT_ONCE, status=status, owner=owner, before=before)):
+                ids = [info.thread_id for info in found]
+                busy = await self.storage.delete_threads(ids)  # somebody goes on with one of them right now
+                gone += [id for id in ids if id not in busy]
+        return gone

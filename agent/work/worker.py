@@ -17,6 +17,8 @@ from uuid import uuid4
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import Hear, deaf
+from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.engine import OPEN, TRIES
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.threads import ThreadInfo, info_of, note_thread, now_text, read_row
@@ -29,12 +31,14 @@ SWEEP = 5.0
 """Seconds between two looks at what others are at work on, to take over what they left."""
 LINE = 256
 """Of what waits, what is looked at: the first of so many owners."""
-SWEPT = 1000
+SWEPT = 10_000
 """Of the threads that are said to run, those looked at in one sweep."""
+ELSEWHERE = 1.0
+"""Seconds for which a thread that another worker was faster at is let alone; its row says so by then."""
 GRACE = 15.0
 """Seconds that what is at work has to end after a drain, before it is cut off."""
-BEAT = 10.0
-"""Seconds between two signs of life."""
+ALIVE = 30.0
+"""Seconds after its last sign of life that a worker is said to be there; it gives one with every sweep."""
 SPACE = ("donewhen_workers",)
 
 
@@ -79,13 +83,15 @@ class Worker:
         self._owners: dict[str, str] = {}
         self._served: dict[str, int] = {}
         """When each owner had a turn last."""
+        self._elsewhere: dict[str, float] = {}
+        """Threads that others had just taken, until when they are let alone."""
         self._turns = count(1)
         self._carriers: list[Carrier] = []
         self._wake = asyncio.Event()
         self._draining = False
         self._task: asyncio.Task[None] | None = None
         self._started = now_text()
-        self._swept = self._beaten = float("-inf")
+        self._planned = float("-inf")
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -121,14 +127,14 @@ class Worker:
         try:
             while not self._draining:
                 try:
-                    await self._look()
-                    pause = self._poll
+                    async with self.storage.listening() as (store, hear):
+                        pause = self._poll
+                        await self._listen(store, hear)
                 except StorageError:
                     pause = min(2 * pause, 10.0)
-                self._wake.clear()
-                if not self._draining:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), pause)
+                    if not self._draining:
+                        self._wake.clear()
+                        await deaf(self._wake, pause)
         finally:
             if at_work := list(self._active.values()):
                 _, late = await asyncio.wait(at_work, timeout=GRACE)
@@ -139,36 +145,46 @@ class Worker:
                 async with self.storage.unlocked() as (_, store):
                     await store.adelete(SPACE, self.id)
 
-    async def _look(self) -> None:
-        """Start what is due, take over what was left, take up what there is room for, and say that we are alive."""
-        now = asyncio.get_running_loop().time()
-        await self.schedules.start_due(self._queue)
-        if now - self._swept >= SWEEP:
-            self._swept = now
-            await self._sweep()
-        if len(self._active) < self.concurrency:
-            async with self.storage.reader() as (_, store):
-                line = await store.threads.line(self._queue, now_text(), LINE + len(self._active))
-            free = [(thread_id, owner) for thread_id, owner in line if thread_id not in self._active]
-            while free and len(self._active) < self.concurrency:
-                mine = Counter(self._owners.values())
-                thread_id, owner = min(free, key=lambda row: (mine[row[1]], self._served.get(row[1], 0)))
-                free.remove((thread_id, owner))
-                self._served[owner] = next(self._turns)
-                self._owners[thread_id] = owner
-                self._active[thread_id] = asyncio.create_task(self._take(thread_id), name=f"donewhen {thread_id}")
-        if now - self._beaten >= BEAT:
-            self._beaten = now
-            async with self.storage.unlocked() as (_, store):
-                await store.aput(SPACE, self.id, self._life(), index=False)
+    async def _listen(self, store: ThreadStore, hear: Hear) -> None:
+        """Look now and whenever something may have come, until the next sweep: then the database is opened anew."""
+        loop = asyncio.get_running_loop()
+        await self._sweep(store)
+        await self._beat()
+        ends = loop.time() + SWEEP
+        while not self._draining and loop.time() < ends:
+            self._wake.clear()
+            await self._look(store)
+            await hear(self._wake, self._poll)
 
-    async def _sweep(self) -> None:
+    async def _look(self, store: ThreadStore) -> None:
+        """Start what is due, and take up what there is room for."""
+        now = asyncio.get_running_loop().time()
+        if now - self._planned >= self._poll:
+            self._planned = now
+            await self.schedules.start_due(self._queue, store=store)
+        if len(self._active) >= self.concurrency:
+            return
+        line = await store.threads.line(self._queue, now_text(), LINE + len(self._active))
+        self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
+        free = [each for each in line if each[0] not in self._active and each[0] not in self._elsewhere]
+        while free and len(self._active) < self.concurrency:
+            mine = Counter(self._owners.values())
+            thread_id, owner = min(free, key=lambda row: (mine[row[1]], self._served.get(row[1], 0)))
+            free.remove((thread_id, owner))
+            self._served[owner] = next(self._turns)
+            self._owners[thread_id] = owner
+            row = await read_row(store, thread_id) or {}
+            self._active[thread_id] = asyncio.create_task(self._take(thread_id, row), name=f"donewhen {thread_id}")
+
+    async def _beat(self) -> None:
+        """Say that we are alive."""
+        async with self.storage.unlocked() as (_, store):
+            await store.aput(SPACE, self.id, self._life(), index=False)
+
+    async def _sweep(self, store: ThreadStore) -> None:
         """Put back into the queue what is said to run and nobody works on: who did has died."""
-        async with self.storage.reader() as (_, store):
-            rows = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
-        for thread_id, _ in rows:
-            if thread_id in self._active:
-                continue
+        said = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
+        for thread_id in await self.storage.unheld([id for id, _ in said if id not in self._active]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
                     row = await read_row(store, thread_id) or {}
@@ -185,10 +201,8 @@ class Worker:
         known = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
         return {**known, "active": len(self._active), "concurrency": self.concurrency}
 
-    async def _take(self, thread_id: str) -> None:
+    async def _take(self, thread_id: str, row: Json) -> None:
         try:
-            async with self.storage.reader() as (_, store):
-                row = await read_row(store, thread_id) or {}
             if row.get("queue") != self._queue or self._draining:
                 return
             carrier = await self._open(info_of(thread_id, row))
@@ -197,8 +211,8 @@ class Worker:
             if not self._draining:
                 self.tell(thread_id, "taken up")
                 self.tell(thread_id, (await carrier.carry(thread_id)).status)
-        except (ThreadBusy, UnknownThread):
-            pass  # another worker is at it, or it was deleted
+        except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
+            self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
         except Exception as error:
             self.tell(thread_id, f"{type(error).__name__}: {error}")
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again
@@ -224,7 +238,7 @@ class Worker:
 
 async def status_of(storage: Storage) -> Json:
     """Threads by status, the workers that showed signs of life lately, and the oldest of each open status."""
-    lately = (datetime.now(UTC) - timedelta(seconds=3 * BEAT)).isoformat(timespec="milliseconds")
+    lately = (datetime.now(UTC) - timedelta(seconds=ALIVE)).isoformat(timespec="milliseconds")
     async with storage.reader() as (_, store):
         counts: Counter[str] = Counter()
         for (_, status), number in (await store.threads.counts()).items():

@@ -148,6 +148,22 @@ async def test_deleting_an_unknown_thread_is_no_error(storage: Storage) -> None:
     await storage.delete_thread("never seen")
 
 
+async def test_many_are_deleted_but_not_what_is_being_worked_on(storage: Storage) -> None:
+    """M11, R09: threads are deleted together; one that somebody works on stays, and is named."""
+    ids = ["a.1", "b%", "c", "d"]
+    for thread_id in ids:
+        async with storage.session(thread_id) as (_, store):
+            await store.aput(("donewhen", "told", label(thread_id)), "k", {"text": "x"})
+            await store.threads.put(thread_id, {"status": "completed"})
+    async with storage.session("c"):
+        assert await storage.unheld(ids) == [thread_id for thread_id in ids if thread_id != "c"]
+        assert await storage.delete_threads(["a.1", "b%", "c"]) == ["c"]
+    assert await storage.delete_threads([]) == []
+    async with storage.reader() as (_, store):
+        assert [thread_id for thread_id, _ in await store.threads.find(9)] == ["d", "c"]
+        assert await store.alist_namespaces() == [("donewhen", "told", "c"), ("donewhen", "told", "d")]
+
+
 async def test_one_worker_per_thread(storage: Storage) -> None:
     """R04, F4: the second session is refused at once, whoever opens it; readers and other threads are not."""
     async with storage.session("t"):

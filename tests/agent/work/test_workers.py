@@ -1,5 +1,6 @@
 """Workers: what is submitted is carried out once, by whoever is there; nothing is lost when one of them goes."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -64,6 +65,24 @@ async def test_submitted_watched_done(storage: Any) -> None:
             await told(agent, thread, "12")
         with pytest.raises(UnknownThread):
             await told(agent, "nobody")
+
+
+async def test_a_worker_hears_what_another_process_submits(tmp_path: Path) -> None:
+    """R04: PostgreSQL tells workers of what is queued; they need not look for it."""
+    url = fresh_url("postgres", tmp_path)
+    async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=url) as agent, open_storage(url) as own:
+
+        async def ours(_: Any) -> Agent:
+            return agent
+
+        worker = Worker(own, QUEUE, ours, poll=60.0)
+        async with worker, own.listening() as (_, hear):
+            await hear(asyncio.Event(), 0.1)
+            thread = await agent.submit("report")
+            begun = asyncio.get_running_loop().time()
+            await hear(asyncio.Event(), 30.0)
+            assert asyncio.get_running_loop().time() - begun < 20
+            assert (await told(agent, thread))[-1][0]["text"].startswith("May.")
 
 
 async def test_an_answer_is_submitted_and_the_run_goes_on(storage: Any) -> None:
@@ -149,9 +168,10 @@ async def test_what_a_dead_worker_left_is_taken_over(storage: Any) -> None:
             row = await store.threads.get(thread)
             await store.threads.put(thread, {**(row or {}), "status": "running"})
             sweeper = Worker(storage, QUEUE, lambda info: _never())
-            await sweeper._sweep()
+            await sweeper._sweep(store)
             assert (await agent.info(thread)).status == "running"
-        await sweeper._sweep()
+        async with storage.reader() as (_, store):
+            await sweeper._sweep(store)
         assert (await agent.info(thread)).status == "queued"
         assert (await agent.carry(thread)).status == "completed"
 
@@ -176,14 +196,16 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
     async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
         thread = await agent.submit("report")
         worker = Worker(storage, QUEUE, broken)
-        await worker._take(thread)
         async with storage.reader() as (_, store):
+            row = await store.threads.get(thread)
+            assert row is not None
+            await worker._take(thread, row)
             row = await store.threads.get(thread)
         assert row is not None
         assert (row["status"], row["tries"], row["queue"]) == ("queued", 1, QUEUE)
         assert row["due"] > datetime.now(UTC).isoformat()
         failing = ConfigError("there is no model")  # type: ignore[assignment]
-        await worker._take(thread)
+        await worker._take(thread, row)
         info = await agent.info(thread)
         assert (info.queue, info.metadata["problem"]) == ("", "ConfigError: there is no model")
 

@@ -1,0 +1,122 @@
+"""Connections to PostgreSQL: so many at once in a process, and each handed on to whoever waits for one."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
+from psycopg.rows import DictRow, dict_row
+
+from donewhen.agent.storage.storage import deaf
+
+PgConnection = psycopg.AsyncConnection[DictRow]
+FULL_PATIENCE = 60.0
+"""Seconds to wait for other processes to leave the server a connection."""
+SESSIONS, LOOKS = 16, 4
+
+
+@dataclass
+class _Line:
+    """Where sessions of one event loop wait for a connection, and what a session hands on to the next one waiting."""
+
+    sessions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SESSIONS))
+    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
+    handed: list[PgConnection] = field(default_factory=list)
+    waiting: int = 0
+
+
+_holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
+"""Whether a session is open around this one, as where a tool starts a run; it must not wait for itself."""
+
+
+@contextmanager
+def holding(session: bool) -> Iterator[None]:
+    """What is opened meanwhile is opened inside of a session, if this is one."""
+    before = _holding.get()
+    _holding.set(before or session)
+    try:
+        yield
+    finally:
+        _holding.set(before)
+
+
+class Connections:
+    """At most 16 for sessions and 4 for reading at once, in each event loop; others wait for their turn."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+
+    async def turn(self, stack: AsyncExitStack, *, session: bool) -> PgConnection:
+        """A connection, when it is our turn to have one."""
+        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
+        if _holding.get():
+            return await self.connect(stack)
+        if not session:
+            await stack.enter_async_context(line.looks)
+            return await self.connect(stack)
+        line.waiting += 1
+        connection: PgConnection | None = None
+        try:
+            await stack.enter_async_context(line.sessions)
+            if line.handed:
+                connection = line.handed.pop()
+                stack.push_async_callback(_hand_on, connection, line)
+        finally:
+            line.waiting -= 1
+            await _close_spare(line)
+        return connection or await self.connect(stack, line)
+
+    async def connect(self, stack: AsyncExitStack, line: _Line | None = None) -> PgConnection:
+        deadline = asyncio.get_running_loop().time() + FULL_PATIENCE
+        while True:
+            try:
+                connection = await PgConnection.connect(
+                    make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
+                )
+                break
+            except psycopg.OperationalError as error:
+                full = "too many clients" in str(error) or "remaining connection slots" in str(error)
+                if not full or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(random.uniform(0.05, 0.5))
+        if line is None:
+            stack.push_async_callback(connection.close)
+        else:
+            stack.push_async_callback(_hand_on, connection, line)
+        return connection
+
+
+async def _hand_on(connection: PgConnection, line: _Line) -> None:
+    """Leave a connection that is as good as new to whoever waits for one."""
+    if connection.info.transaction_status == TransactionStatus.IDLE:
+        line.handed.append(connection)
+        await _close_spare(line)
+    else:
+        await connection.close()
+
+
+async def _close_spare(line: _Line) -> None:
+    """Nothing stays open that nobody waits for."""
+    while len(line.handed) > line.waiting:
+        await line.handed.pop().close()
+
+
+async def hear(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, the server says something, or the time is over. Nobody else uses the connection."""
+    loop, came = asyncio.get_running_loop(), connection.fileno()
+    loop.add_reader(came, event.set)
+    try:
+        await deaf(event, seconds)
+    finally:
+        loop.remove_reader(came)
+    connection.pgconn.consume_input()
+    while connection.pgconn.notifies():
+        pass
