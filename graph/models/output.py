@@ -10,8 +10,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from pydantic import TypeAdapter, ValidationError
 
-from donewhen.graph.tools.arguments import MOST_PROBLEMS, Arguments
-from donewhen.graph.tools.schemas import Schema, checked, for_model
+from donewhen.graph.tools.schemas import MOST_PROBLEMS, Schema, checked, for_model
 from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.reading.decisions import control_tools
 from donewhen.state.reading.extraction import extract
@@ -31,6 +30,8 @@ class Form:
     """
 
     def __init__(self, schema: Schema, python: Any = None) -> None:
+        from donewhen.graph.tools.arguments import Arguments  # with jsonschema, which few runs need so early
+
         self.schema = schema
         self._adapter: TypeAdapter[Any] | None = None if python is None else TypeAdapter(python)
         if not schema:

@@ -8,17 +8,19 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from langchain_core.messages import AIMessage
 
 from donewhen.graph.models.forms import from_text
-from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.plan.plan import near
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import extract, prose
 from donewhen.state.values import flaw, whole
+
+if TYPE_CHECKING:
+    from donewhen.graph.tools.arguments import Arguments
 
 CALLS_CHARS = 200_000
 """Of all calls of one reply; a longer decision is refused, longer calls of tools are kept in short form."""
@@ -229,7 +231,9 @@ def read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
 
 
 @lru_cache
-def _arguments(name: str) -> Arguments:
+def _arguments(name: str) -> "Arguments":
+    from donewhen.graph.tools.arguments import Arguments  # with jsonschema, which only replies need
+
     return Arguments(arguments_schema(name))
 
 

@@ -17,14 +17,13 @@ from jsonschema.protocols import Validator
 from referencing import Registry
 
 from donewhen.graph.tools.coercion import lossless
-from donewhen.graph.tools.schemas import Schema, strict
+from donewhen.graph.tools.schemas import MOST_PROBLEMS, Schema, strict
 from donewhen.state.values import similar
 
 SECONDS = 2.0
 """Longest time one check may take; arguments that need longer are refused."""
 PATTERN_SECONDS = 0.2
 """Longest time one regular expression may take on one value."""
-MOST_PROBLEMS = 10
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 

@@ -4,9 +4,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from jsonschema import FormatChecker
-from jsonschema.exceptions import SchemaError
-from jsonschema.validators import Draft202012Validator, validator_for
 from langchain_core.tools import BaseTool
 from langchain_core.utils.pydantic import model_json_schema
 from referencing import Registry
@@ -17,6 +14,8 @@ Schema = dict[str, Any]
 
 LARGEST = 200_000
 """Characters of a schema; a longer one fits into no model's context."""
+MOST_PROBLEMS = 10
+"""With a call's arguments, that a model is told."""
 RUNTIME_ARGUMENT = "idempotency_key"
 """The argument that the runtime fills; no model sees it."""
 
@@ -62,6 +61,10 @@ def _model_of(tool: BaseTool) -> Any:
 
 def checked(schema: Schema) -> None:
     """Raise ValueError, with the place, for what is no JSON Schema."""
+    # Imported here: it takes 30 ms, and the schemas of functions need no check.
+    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
+    from jsonschema.validators import validator_for
+
     try:
         dialect: Any = validator_for(schema, default=Draft202012Validator)
         dialect.check_schema(schema, format_checker=FormatChecker(formats=()))  # patterns may be of another dialect

@@ -7,15 +7,17 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.tools.arguments import Arguments
 from donewhen.graph.tools.paths import paths_of
-from donewhen.graph.tools.schemas import Schema, for_model, parameters_of
+from donewhen.graph.tools.schemas import Schema, for_model, parameters_of, strict
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.language.selection import terms
+
+if TYPE_CHECKING:
+    from donewhen.graph.tools.arguments import Arguments
 
 EffectKind = Literal["read", "idempotent", "write"]
 """What a call does to the world: nothing, the same however often it is repeated, or something each time."""
@@ -142,7 +144,7 @@ class _Entry:
     def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
         try:
             self.schema = parameters_of(tool)
-            self.arguments = Arguments(self.schema)
+            self._closed = strict(self.schema)
             self.parameters = for_model(self.schema)
         except ValueError as error:
             raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
@@ -160,6 +162,13 @@ class _Entry:
         properties = self.schema.get("properties", {})
         self.described = f"{tool.name} {tool.description[:FOUND_BY_CHARS]} {' '.join(properties)}"
         self.defaults = {name: rule["default"] for name, rule in properties.items() if "default" in rule}
+
+    @functools.cached_property
+    def arguments(self) -> "Arguments":
+        """What a call's arguments are checked by. No request needs it, and jsonschema takes 30 ms to import."""
+        from donewhen.graph.tools.arguments import Arguments
+
+        return Arguments(self._closed, closed=False)
 
     @functools.cached_property
     def terms(self) -> Counter[str]:

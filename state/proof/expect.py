@@ -2,12 +2,10 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import regex
-from jsonpath_ng.exceptions import JSONPathError
-from jsonpath_ng.ext.parser import parse as parse_path
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -22,7 +20,7 @@ from pydantic import (
 from donewhen.state.proof.patterns import PATTERN_CHARS, path_problem, pattern_problem
 
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
-NUMBER = regex.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
+NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
 PATTERN_SECONDS = 1.0
 
 
@@ -54,10 +52,6 @@ class Expectation(BaseModel):
         if self.path is not None:
             if problem := path_problem(self.path):
                 raise ValueError(problem)
-            try:
-                parse_path(self.path)
-            except (JSONPathError, ValueError, AttributeError, TypeError) as error:
-                raise ValueError(f"{self.path!r} is not a JSON path: {error}") from None
             if self.op != "exists" and "value" not in self.model_fields_set:
                 raise ValueError(f"path with op {self.op} needs a value")
         return self
@@ -92,6 +86,8 @@ def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, s
 
 
 def _matches(pattern: str, text: str) -> tuple[bool, str]:
+    import regex  # only where a pattern is
+
     try:
         found = regex.search(pattern, text, timeout=PATTERN_SECONDS)
     except TimeoutError:
@@ -129,12 +125,14 @@ def _number(wanted: float, tolerance: float, text: str) -> tuple[bool, str]:
 
 def _at_path(expect: Mapping[str, Any], text: str) -> tuple[bool, str]:
     path, op, value = expect["path"], expect.get("op", "=="), expect.get("value")
+    from jsonpath_ng.ext.parser import parse
+
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return False, "the result is not JSON, so it has no path"
     try:
-        found = [match.value for match in parse_path(path).find(document)]
+        found = [match.value for match in parse(path).find(document)]
     except Exception as error:  # a filter that compares what cannot be compared raises whatever that raises
         return False, f"{path} cannot be read from the result: {type(error).__name__}"
     shown = json.dumps(found[0], ensure_ascii=False)[:120] if found else "not there"

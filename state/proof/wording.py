@@ -4,14 +4,30 @@ Each rule that depends on one is mild where a list is wrong: a round is lost, or
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 
-def _any_of(words: str, unspaced: str = "") -> re.Pattern[str]:
-    """Whole words, of which `*` is any ending, or characters of scripts without spaces."""
-    spaced = "|".join(re.escape(word).replace("_", " ").replace(r"\*", r"[^\W_]*") for word in words.casefold().split())
-    wide = "".join(rf"|{word}" for word in unspaced.split())
-    return re.compile(rf"(?<![^\W_])(?:{spaced})(?![^\W_]){wide}")
+class _AnyOf:
+    """Whole words, of which `*` is any ending, or characters of scripts without spaces. Compiled at the first use."""
+
+    def __init__(self, words: str, unspaced: str = "") -> None:
+        self._words = words.casefold().split()
+        self._unspaced = unspaced.split()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str]:
+        spaced = "|".join(re.escape(word).replace("_", " ").replace(r"\*", r"[^\W_]*") for word in self._words)
+        wide = "".join(rf"|{word}" for word in self._unspaced)
+        return re.compile(rf"(?<![^\W_])(?:{spaced})(?![^\W_]){wide}")
+
+    def within(self, text: str) -> bool:
+        """Whether one of them stands in a text, which is folded."""
+        return self._pattern.search(text) is not None
+
+    def all_in(self, text: str) -> Iterator[re.Match[str]]:
+        """Where they stand in a text."""
+        return self._pattern.finditer(text)
 
 
 _DENIALS = frozenset(
@@ -23,7 +39,7 @@ _DENIALS = frozenset(
     )
 )
 _NAMES = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+\.\w{1,6}(?![\w.])")
-_ALL = _any_of(
+_ALL = _AnyOf(
     "all every each none no only entire* whole complete* total* sum count number_of how_many largest biggest smallest "
     "highest lowest greatest longest shortest oldest maximum minimum max min overall average mean median unique "
     "alle* jede* kein* nur größte* kleinste* höchste* niedrigste* längste* gesamt* summe anzahl insgesamt "
@@ -31,14 +47,14 @@ _ALL = _any_of(
     "todos todas cada ningun* ningún solo sólo mayor* menor* suma número promedio tutti tutte todos toda tutta",
     "所有 全部 每 最 唯一 总 只 一共 共有 平均 すべて 全て 最大 最小 合計 のみ 모든 전체 가장",
 )
-_SUMMED = _any_of(
+_SUMMED = _AnyOf(
     "total* count* sum* max* min* average mean median passed failed failures error* warnings rows matches results "
     "found none all every no exit* ok summary largest smallest highest lowest only "
     "gesamt* summe anzahl alle keine bestanden insgesamt tous toutes aucun somme nombre todos todas suma ningún",
     "总 共 合计 合計 全部 没有 最",
 )
 """Words by which a tool itself says something of the whole."""
-_FAILING = _any_of(
+_FAILING = _AnyOf(
     "fail* error* gone missing absent delet* remov* denied denies refus* reject* forbidden unauthori* invalid "
     "unavailable unreachable down crash* exception* raises raised reproduc* timeout* timed_out expired non-zero "
     "exit_code whether fehl* scheiter* gelöscht* entfernt* verweiger* abgelehnt* ungültig* unerreichbar* ob "
@@ -46,26 +62,26 @@ _FAILING = _any_of(
     "失败 失敗 错误 錯誤 删除 不存在 拒绝 拒絶 无效 エラー 削除 是否 かどうか",
 )
 _STATUS = re.compile(r"(?:status|code|http|returns?|answers?|with|mit|liefert|antwortet|返回)\W{0,3}[45]\d\d(?!\d)")
-_THERE = _any_of(
+_THERE = _AnyOf(
     "exist* there found present available longer anymore reachable accessible listed vorhanden* mehr gefunden* "
     "existe* trouvé* disponible* plus encontr* está",
     "存在 找到 有 ない",
 )
-_NOW = _any_of(
+_NOW = _AnyOf(
     "contain* exist* now current* up_to_date there_is there_are match* equal* enthält existiert jetzt aktuell* "
     "contient maintenant contiene ahora",
     "包含 存在 现在 現在 含",
 )
-_STATE = _any_of(
+_STATE = _AnyOf(
     "hold* has have is_set says shows includ* list* pass* valid empty steht hat existe tiene",
     "有 ある",
 )
-_THEN = _any_of(
+_THEN = _AnyOf(
     "was were old previous* before original* first former* initial* earlier known noted identified looked "
     "alte* vorher* war waren früher* bisher* bekannt ancien* avant était anterior* antes era",
     "旧 之前 原 以前 前の 元の",
 )
-_DEED = _any_of(
+_DEED = _AnyOf(
     "sent mailed emailed notified informed refunded paid ordered booked reserved cancelled canceled published "
     "posted uploaded submitted transferred deployed issued scheduled merged pushed gesendet verschickt versandt "
     "geschickt erstattet* erstattung bezahlt bestellt gebucht storniert veröffentlicht hochgeladen benachrichtigt "
@@ -73,7 +89,7 @@ _DEED = _any_of(
     "reservad* cancelad* publicad* inviat* rimborsat* pagat*",
     "发送 已发 退款 支付 订购 预订 取消 发布 送信 返金 支払 注文 予約 公開",
 )
-_EDIT = _any_of(
+_EDIT = _AnyOf(
     "created written saved updated changed edited modified deleted removed moved renamed added replaced fixed "
     "installed closed set_to geschrieben erstellt angelegt gespeichert aktualisiert geändert gelöscht entfernt "
     "verschoben umbenannt hinzugefügt ersetzt behoben eingetragen créé* écrit* enregistré* modifié* supprimé* "
@@ -81,11 +97,11 @@ _EDIT = _any_of(
     "borrad* movid* renombrad* añadid* corregid*",
     "创建 写入 保存 更新 修改 删除 移动 重命名 添加 修复 作成 変更 削除 移動 追加 修正",
 )
-_IF = _any_of(
+_IF = _AnyOf(
     "if when where unless needed necessary whether wenn falls sofern nötig si sinon nécessaire cuando necesario",
     "如果 若 場合 必要",
 )
-_PEOPLE = _any_of(
+_PEOPLE = _AnyOf(
     "user* customer* person approv* confirm* agree* consent* answer* chose chosen decision nutzer* benutzer* kunde* "
     "bestätig* zugestimmt* antwort* utilisateur* client* confirmé* usuario* cliente* confirmad*",
     "用户 客户 确认 同意 ユーザー 確認",
@@ -121,12 +137,12 @@ def _plain(text: str) -> str:
 
 def about_all(criterion: str) -> bool:
     """Whether it says something of all there is: the largest, none, a total."""
-    return bool(_ALL.search(_plain(criterion)))
+    return _ALL.within(_plain(criterion))
 
 
 def sums_up(quote: str) -> bool:
     """Whether the words quoted speak of the whole themselves, such as `"count": 437` or `12 passed`."""
-    return bool(_SUMMED.search(quote.casefold().replace("_", " ")))
+    return _SUMMED.within(quote.casefold().replace("_", " "))
 
 
 def about_failure(criterion: str) -> bool:
@@ -134,11 +150,11 @@ def about_failure(criterion: str) -> bool:
     text = _plain(criterion)
     if _STATUS.search(text):
         return True
-    for found in _FAILING.finditer(text):
+    for found in _FAILING.all_in(text):
         before = _last_words(text[: found.start()])
         if not denies(before) and not {"0", "zero"}.intersection(before):
             return True
-    return any(denies(_last_words(text[: found.start()])) for found in _THERE.finditer(text))
+    return any(denies(_last_words(text[: found.start()])) for found in _THERE.all_in(text))
 
 
 def _last_words(text: str) -> list[str]:
@@ -148,23 +164,23 @@ def _last_words(text: str) -> list[str]:
 def about_now(criterion: str) -> bool:
     """Whether it speaks of a state that must still be so, and not of what was seen or was so before."""
     text = _plain(criterion)
-    return bool(_NOW.search(text) or (_STATE.search(text) and not _THEN.search(text)))
+    return _NOW.within(text) or (_STATE.within(text) and not _THEN.within(text))
 
 
 def about_people(criterion: str) -> bool:
     """Whether what a person said can prove it."""
-    return bool(_PEOPLE.search(_plain(criterion)))
+    return _PEOPLE.within(_plain(criterion))
 
 
 def about_change(criterion: str) -> bool:
     """Whether it says that something was done to the world, without an if."""
     text = _plain(criterion)
-    return bool(_DEED.search(text) or _EDIT.search(text)) and not _IF.search(text)
+    return (_DEED.within(text) or _EDIT.within(text)) and not _IF.within(text)
 
 
 def about_deed(criterion: str) -> bool:
     """Whether what was done leaves no state of itself to read: sent, paid, ordered."""
-    return bool(_DEED.search(_plain(criterion)))
+    return _DEED.within(_plain(criterion))
 
 
 def same_change(criterion: str, quote: str) -> bool:
@@ -173,7 +189,7 @@ def same_change(criterion: str, quote: str) -> bool:
 
 
 def _changes(text: str) -> set[str]:
-    return {found[0][:6] for pattern in (_DEED, _EDIT) for found in pattern.finditer(text)}
+    return {found[0][:6] for words in (_DEED, _EDIT) for found in words.all_in(text)}
 
 
 def says_failed(text: str) -> bool:
