@@ -35,6 +35,18 @@ EXECUTORS = (
     "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on: write out in "
     "`content` what “it” or “the second one” stands for."
 )
+BESIDE = "Beside yours, steps can use:"
+NOTES = {
+    "finished": "The `<finished>` steps stay as they are: leave them out, give new steps other ids, and name theirs in "
+    "`depends_on` where their results are needed. Only where one of them no longer holds, as when the user corrects an "
+    "answer that it rests on, does a new step take its place and name it in `replaces`; what was built on it is then "
+    "done again by itself, as it was planned.",
+    "failure": "Find another way than the one that failed, or ask, or decline.",
+    "feedback": "Change in the plan what the user says under `<feedback>`, and keep the rest.",
+    "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
+    "made from their results at the end, which is no step.",
+}
+"""What a planner is told of the sections that only some briefs have."""
 CARD_CHARS = 600
 """Of an executor's description, and of its skills."""
 AS_DATA = "It is wanted as data: let `result` be JSON of this schema and nothing else, null or left out where unknown: "
@@ -82,11 +94,12 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     (`full`) sees the names of their arguments too; those of tools that check are always needed.
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
-    lines = [f"Yours, they only read: {', '.join(offer.bound)}."] if offer.bound else []
+    schema = facts.get("output_schema") if full else None
+    lines = [BESIDE] if offer.bound and offer.listed else []
     lines += [_tool_line(toolbox, name, full or toolbox.checks(name)) for name in offer.listed]
     lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
     return brief(
-        section("tools", "\n".join(lines) or "(none)"),
+        section("tools", "\n".join(lines) or ("" if offer.bound else "(none)")),
         section("executors", _executors(facts.get("cards") or {}, deps, settings)),
         section("limits", f"at most {settings.max_steps} steps"),
         section("mode", facts.get("mode") or ""),
@@ -102,7 +115,8 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         section("proposal", _json(_sparse(facts.get("proposal"))), fence),
         user_said([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
         section("feedback", facts.get("feedback") or ""),
-        section("output_schema", _json(facts.get("output_schema")) if full else ""),
+        section("output_schema", _json(schema)),
+        section("note", "\n".join(NOTES[name] for name in NOTES if {**facts, "output_schema": schema}.get(name))),
     )
 
 
@@ -160,7 +174,6 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("step", step["content"], id=step["id"]),
         section("note", only_step(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
         section("done_when", "\n".join(criteria)),
-        section("tools_approved", ", ".join(step.get("tools") or ())),
         f"<results>\n{gathered}\n</results>" if gathered else "",
         section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}), fence),
     )

@@ -40,7 +40,7 @@ from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
 from donewhen.state.plan.reopening import joined
-from donewhen.state.reading.decisions import control_tools
+from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
@@ -130,7 +130,11 @@ async def _question(
         *_running_out(state, settings),
     ]
     legal = offer.legal(legal_now(state["planning"]["phase"], settings))
-    tools = [*control_tools(legal, form.tools if form else {}), *deps.toolbox.openai(offer.bound)]
+    quick = phase.role == "triage"
+    again = not quick or facts.get("finished")
+    used = {"executor": cards, "id": again, "replaces": again, "need_thinking": quick}
+    own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
+    tools = [*control_tools(legal, own | (form.tools if form else {})), *deps.toolbox.openai(offer.bound)]
     return Question(
         phase.role,
         messages,

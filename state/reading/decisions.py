@@ -7,88 +7,46 @@ from types import MappingProxyType
 from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
 _EVIDENCE = {
     "type": "array",
-    "description": "observations that prove it, by the id in brackets at the start of each tool result",
-    "items": {
-        "type": "object",
-        "properties": {
-            "observation": _TEXT,
-            "quote": {**_TEXT, "description": "the words or numbers in it that prove it"},
-        },
-        "required": ["observation"],
-    },
+    "items": {"type": "object", "properties": {"observation": _TEXT, "quote": _TEXT}, "required": ["observation"]},
 }
 _GOAL_CHECK = {
     "type": "array",
-    "description": "one item for every criterion of the step",
     "items": {
         "type": "object",
-        "properties": {
-            "criterion": {"type": "integer", "description": "number of the criterion, from 1"},
-            "met": {"type": "boolean"},
-            "evidence": _EVIDENCE,
-            "note": _TEXT,
-        },
+        "properties": {"criterion": {"type": "integer"}, "met": {"type": "boolean"}, "evidence": _EVIDENCE},
         "required": ["criterion", "met", "evidence"],
     },
 }
-_CHECK = {
-    "type": "object",
-    "description": "a read-only tool call by which the runtime itself decides the criterion",
-    "properties": {
-        "tool": _TEXT,
-        "arguments": {"type": "object"},
-        "expect": {
-            "description": '"ok": the call succeeds; or of its result {"contains": text}, {"matches": regex}, '
-            '{"equals": whole text or JSON}, {"number": 3.5, "tolerance": 0.1}, '
-            '{"path": "$.rows", "op": ">=", "value": 3} with op ==, !=, >, >=, <, <=, contains or exists'
-        },
-    },
-    "required": ["tool", "arguments"],
-}
-_CRITERIA = {
-    "type": "array",
-    "description": "observable criteria: texts, or objects with text and check",
-    "items": {
-        "anyOf": [
-            _TEXT,
-            {"type": "object", "properties": {"text": _TEXT, "check": _CHECK}, "required": ["text"]},
-        ]
-    },
-}
+_CRITERIA = {"type": "array", "items": {"anyOf": [_TEXT, {"type": "object"}]}}
 _STEP = {
     "type": "object",
     "properties": {
-        "content": {**_TEXT, "description": "what to do, one sentence"},
+        "content": _TEXT,
         "done_when": {
-            "type": "array",
-            "items": {"anyOf": [_TEXT, {"type": "object"}]},
-            "description": "what can be observed when the step is done; items as in the plan's done_when",
+            **_CRITERIA,
+            "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok" (the call succeeds), or '
+            "of its result {contains}, {matches: regex}, {equals}, {number, tolerance} (its only number) or "
+            '{path: "$.count", op: ">=", value: 3} (op: ==, !=, <, <=, >, >=, contains, exists)',
         },
-        "id": {**_TEXT, "description": "s1, s2, …"},
+        "tools": _TEXTS,
+        "id": _TEXT,
         "depends_on": {
-            "type": "array",
-            "items": _TEXT,
-            "description": "ids whose results it needs; [] if independent; left out: all earlier ones",
+            **_TEXTS,
+            "description": "the steps, numbered s1, s2, …, whose results it needs; [] for none; left out: all earlier",
         },
         "executor": _TEXT,
-        "tools": {"type": "array", "items": _TEXT, "description": "those by which it changes anything"},
-        "replaces": {"type": "array", "items": _TEXT},
+        "replaces": _TEXTS,
     },
     "required": ["content"],
 }
 _SCHEDULE = {
     "type": "object",
-    "description": "only for a recurring request whose time the user named: every_minutes, or at, or cron",
-    "properties": {
-        "every_minutes": {"type": "integer"},
-        "at": {**_TEXT, "description": "HH:MM"},
-        "weekdays": {"type": "array", "items": _TEXT, "description": "with at: mon … sun; left out: every day"},
-        "cron": {**_TEXT, "description": "minute hour day month weekday, for what at cannot say"},
-        "timezone": {**_TEXT, "description": "such as Europe/Berlin; with at and cron"},
-        "missed": {"enum": ["skip", "once", "all"], "description": "what becomes of runs that were missed; once"},
-    },
+    "description": "only if it shall recur at times that the user named (never guess: ask): {every_minutes}, {at: "
+    '"HH:MM", weekdays: ["mon"]} or {cron: "0 9 * * 1-5"}, with timezone (the user\'s, else that under <today>, else '
+    "ask) and missed: skip, once or all. The steps are what each run does, from the start",
 }
 
 
@@ -100,50 +58,33 @@ def _tool(name: str, description: str, required: Collection[str], **properties: 
 _ALL = {
     tool["function"]["name"]: tool
     for tool in (
-        _tool(
-            "answer",
-            "Answer the user right away; no plan is needed.",
-            ["text"],
-            text=_TEXT,
-            evidence={**_EVIDENCE, "description": "observations that the answer rests on, if you looked anything up"},
-        ),
-        _tool(
-            "ask_user",
-            "Ask the user, when going on without the answer would be a guess.",
-            ["question"],
-            question=_TEXT,
-            options={"type": "array", "items": _TEXT},
-            reason=_TEXT,
-        ),
+        _tool("answer", "Answer the user; no plan is needed.", ["text"], text=_TEXT, evidence=_EVIDENCE),
+        _tool("ask_user", "Ask the user one question.", ["question"], question=_TEXT, options=_TEXTS),
         _tool(
             "submit_plan",
             "Submit the plan.",
             ["title", "steps"],
             title=_TEXT,
             complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
-            need_thinking={"type": "boolean", "description": "true if a careful second pass would pay off"},
-            done_when={
-                **_CRITERIA,
-                "description": "what the user holds in hand at the end, in the goal's own words; "
-                "for plans of several steps. Items: texts, or objects with text and check",
-            },
-            steps={"type": "array", "items": _STEP, "minItems": 1},
+            steps={"type": "array", "items": _STEP},
+            done_when={**_CRITERIA, "description": "of the whole, where it has several steps; items as in a step's"},
             schedule=_SCHEDULE,
-            reason={**_TEXT, "description": "why so many steps"},
-            speak={**_TEXT, "description": "one sentence to the user"},
+            need_thinking={"type": "boolean"},
+            reason=_TEXT,
+            speak=_TEXT,
         ),
         _tool(
             "decline",
-            "Say that this cannot be done here, and what would be needed.",
+            "Say that this cannot be done here.",
             ["reason", "guidance"],
             reason={**_TEXT, "description": "for the log"},
-            guidance={**_TEXT, "description": "for the user: what you need or what they can do"},
+            guidance={**_TEXT, "description": "for the user: what is missing, or what they can do"},
         ),
         _tool(
             "finish_step",
             "The step is done. Every criterion needs proof.",
             ["result", "goal_check"],
-            result={**_TEXT, "description": "what the step found or made; later steps see only this"},
+            result=_TEXT,
             goal_check=_GOAL_CHECK,
         ),
         _tool(
@@ -152,7 +93,7 @@ _ALL = {
             ["result", "goal_check", "reason"],
             result=_TEXT,
             goal_check={"type": "array", "items": {"type": "object"}, "description": "as in finish_step"},
-            reason={**_TEXT, "description": "why the steps left are not needed"},
+            reason=_TEXT,
         ),
         _tool(
             "give_up",
@@ -161,19 +102,13 @@ _ALL = {
             reason=_TEXT,
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
         ),
-        _tool(
-            "deliver",
-            "Deliver the answer to the user, and prove the goal's criteria.",
-            ["text"],
-            text={**_TEXT, "description": "the answer, as the user reads it"},
-            goal_check={**_GOAL_CHECK, "description": "one item for every criterion of the goal"},
-        ),
+        _tool("deliver", "Deliver the answer to the user.", ["text"], text=_TEXT, goal_check=_GOAL_CHECK),
         _tool(
             "recall",
             "Read more of a long observation.",
             ["observation"],
-            observation={**_TEXT, "description": "its id, such as s2.3"},
-            offset={"type": "integer", "description": "first character to read, from 0", "minimum": 0},
+            observation={**_TEXT, "description": "its id"},
+            offset={"type": "integer", "description": "first character, from 0"},
         ),
         _tool(
             "find_tools",
@@ -201,9 +136,24 @@ def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingPr
 
 
 @cache
+def plan_tool(*unused: str) -> dict[str, Any]:
+    """`submit_plan` without the fields, of the plan or its steps, that have no use there; the same object each time."""
+    tool: dict[str, Any] = copy.deepcopy(_ALL["submit_plan"])
+    fields = tool["function"]["parameters"]["properties"]
+    for name in unused:
+        fields.pop(name, None)
+        fields["steps"]["items"]["properties"].pop(name, None)
+    return tool
+
+
+@cache
 def arguments_schema(name: str) -> dict[str, Any]:
-    """JSON Schema of a control tool's arguments, whole where a model is only told that it is as in another tool."""
-    schema = copy.deepcopy(_ALL[name]["function"]["parameters"])
-    if "goal_check" in schema["properties"]:
-        schema["properties"]["goal_check"] = _GOAL_CHECK
-    return dict(schema)
+    """JSON Schema of what is read of a control tool's arguments: more than models are shown."""
+    schema: dict[str, Any] = copy.deepcopy(_ALL[name]["function"]["parameters"])
+    properties = schema["properties"]
+    if name == "ask_user":
+        properties["reason"] = _TEXT
+    if "goal_check" in properties:
+        properties["goal_check"] = copy.deepcopy(_GOAL_CHECK)
+        properties["goal_check"]["items"]["properties"]["note"] = _TEXT
+    return schema

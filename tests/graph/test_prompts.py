@@ -197,6 +197,18 @@ def test_every_legal_decision_is_explained(legal: tuple[str, ...]) -> None:
     assert named == set(legal)
 
 
+async def test_what_the_runtime_adds_to_a_request_stays_small() -> None:
+    """K1: instructions and control tools, in characters as they are sent, without a profile or executors."""
+    replies = {"triage": [submit_plan(["Look"])], "plan": [], "execute": [finish_step("seen", "s1.result")]}
+    model = ScriptedModel(roles=replies)
+    await Agent(model, [], storage="memory:", settings=Settings(confirm="never")).start("Look")
+    sizes = {
+        r.role: len(json.dumps([r.messages[0].text, *(t for t in r.tools if t["function"]["name"] in NAMES)]))
+        for r in model.requests
+    }
+    assert max(sizes["triage"] - 5_000, sizes["execute"] - 3_600) < 0, sizes
+
+
 def test_a_missing_value_is_an_error_not_a_blank() -> None:
     """STYLE: substitution is strict; a value may hold dollar signs and braces."""
     with pytest.raises(KeyError, match="rules"):

@@ -53,7 +53,8 @@ def query_data(
     """Run one SELECT (DuckDB SQL) over data files, named in quotes as tables: FROM 'data/orders.csv', 'logs/*.csv'.
 
     Joins, dates, groups and windows work; decimals of CSV and JSON files are exact, DOUBLE of Parquet files is not.
-    describe_data shows columns and types first. The last line says how many rows there are, and what was left out.
+    describe_data shows columns and types first. One value is printed alone, anything else as rows under their names;
+    the last line then says how many there are, and what was left out.
     """
     return _asked(root, "query", sql, stop)
 

@@ -10,6 +10,7 @@ import pytest
 from langchain_core.tools import ToolException
 
 from donewhen.agent.workspace import workspace_tools
+from donewhen.state.proof.expect import meets
 
 Ask = Callable[[str], str]
 
@@ -108,7 +109,17 @@ def test_types_come_from_all_rows(tmp_path: Path, describe: Ask, query: Ask) -> 
     told = describe("a.csv")
     assert '"v" DECIMAL(18,1)' in told
     assert "2 of 60002 values are none, such as" in told
-    assert query("SELECT sum(v) AS total FROM 'a.csv'") == "total\n60000.3\n(1 rows)"
+    assert query("SELECT sum(v) AS total FROM 'a.csv'") == "60000.3"
+
+
+def test_one_value_is_printed_alone_so_that_a_check_can_compare_it(tmp_path: Path, query: Ask) -> None:
+    """K5, V07: what a planner is told of the tool is enough to write an expectation."""
+    (tmp_path / "q3.csv").write_text("amount\n-1204.50\n4.00\n")
+    found = query("SELECT sum(amount) AS q3 FROM 'q3.csv'")
+    for expect in ({"number": -1200.5}, {"equals": -1200.5}, {"contains": "-1200.50"}, {"matches": r"^-1200\.50?$"}):
+        assert meets(expect, True, found)[0], expect
+    assert query("SELECT amount FROM 'q3.csv' WHERE amount > 9") == "amount\n(0 rows)"
+    assert query("SELECT NULL") == "NULL"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +147,7 @@ def test_how_to_read_a_file_can_be_said(tmp_path: Path, describe: Ask, query: As
 def test_old_encodings_and_other_formats(tmp_path: Path, describe: Ask, query: Ask) -> None:
     (tmp_path / "a.csv").write_bytes("name;v\nMüller;1\n".encode("cp1252"))
     assert "not UTF-8, read as cp1252" in describe("a.csv")
-    assert query("SELECT name FROM 'a.csv'") == "name\nMüller\n(1 rows)"
+    assert query("SELECT name FROM 'a.csv'") == "Müller"
     (tmp_path / "b.json").write_text('[{"price": 0.1, "d": "2025-07-01"}, {"price": 0.2, "d": "2025-07-02"}]')
     assert '"price" DECIMAL(18,1)' in describe("b.json")
     assert query("SELECT sum(price) AS s, max(d) AS d FROM 'b.json'") == "s | d\n0.3 | 2025-07-02\n(1 rows)"
@@ -185,8 +196,8 @@ def test_patterns_join_files_and_leave_out_what_is_hidden(tmp_path: Path, query:
     for name in ("logs/a.csv", "logs/deep/b.csv", ".trash/c.csv"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("n\n1\n")
-    assert query("SELECT count(*) AS c FROM '**/*.csv'") == "c\n2\n(1 rows)"
-    assert query("SELECT count(*) AS c FROM 'logs/*.csv'") == "c\n1\n(1 rows)"
+    assert query("SELECT count(*) AS c FROM '**/*.csv'") == "2"
+    assert query("SELECT count(*) AS c FROM 'logs/*.csv'") == "1"
 
 
 @pytest.mark.parametrize(
@@ -270,4 +281,4 @@ def running(part: str) -> list[Path]:
 def test_a_query_that_takes_seconds_prints_only_its_answer(tmp_path: Path, query: Ask) -> None:
     """D1: DuckDB shows a progress bar after two seconds, which is no part of a result."""
     sql = "SELECT count(*) AS c FROM range(30000) a, range(10000) b WHERE (a.range * b.range) % 7 = 8"
-    assert query(sql) == "c\n0\n(1 rows)"
+    assert query(sql) == "0"
