@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.scenario import GOAL, stage, truthful
 from benchmarks.workers import finish, forked_process, problems_of
-from donewhen.agent.testing.everywhere import ForkServer
+from donewhen.agent.testing.everywhere import forked
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive
 
@@ -33,15 +33,13 @@ class Frozen:
     problems: tuple[str, ...]
 
 
-def freeze(
-    server: ForkServer, folder: Path, boundary: str, like: Json, storage: str = "", *, cut: bool = False
-) -> Frozen:
+def freeze(folder: Path, boundary: str, like: Json, storage: str = "", *, cut: bool = False) -> Frozen:
     """Freeze a worker at the boundary, let another one try, thaw the first, and bring the thread to its end."""
     given = {"folder": str(folder), "storage": storage, "boundary": boundary, "cut": cut}
-    ran = server.run("benchmarks.frozen:frozen", given, folder, name="frozen", seconds=120)
+    ran = forked("benchmarks.frozen:frozen", given, folder, name="frozen", seconds=120)
     if ran.code:
         raise RuntimeError(f"frozen at {boundary}: {ran.output}")
-    return Frozen(boundary, cut, **ran.result, problems=problems_of(server, folder, like, storage))
+    return Frozen(boundary, cut, **ran.result, problems=problems_of(folder, like, storage))
 
 
 # In processes of their own -------------------------------------------------------------------------------------------

@@ -11,12 +11,11 @@ from pathlib import Path
 from benchmarks.scenario import UNSURE
 from donewhen.agent.testing.comparing import differences, doubled, lost
 from donewhen.agent.testing.crash import CrashMode, note
-from donewhen.agent.testing.everywhere import DIARY, ForkServer, Point, tool_boundaries
+from donewhen.agent.testing.everywhere import DIARY, LIVE, Point, forked, tool_boundaries
 from donewhen.testing import Trial, asked_again, kill_everywhere
 
 Points = Iterable[Point] | Callable[[Trial], Iterable[Point]]
 TARGET = "benchmarks.scenario:scenario"
-LIVE = "donewhen.agent.testing.everywhere:live"
 TOOLS = [
     boundary for name in ("look", "save", "book", "send", "charge", "refund") for boundary in tool_boundaries(name)
 ]
@@ -60,22 +59,22 @@ def killed(
     only: Sequence[str] | None = None,
     mode: CrashMode = "kill",
     flaky: str = "",
-    servers: Sequence[ForkServer] = (),
+    side_by_side: int = 1,
 ) -> Figures:
     """Kill the scenario at `points` (default: everywhere) and compare each run with the undisturbed one."""
     arguments = {"storage": storage, "flaky": flaky}
     whole, *trials = kill_everywhere(
-        TARGET, folder, points=points, only=only, mode=mode, arguments=arguments, servers=servers
+        TARGET, folder, points=points, only=only, mode=mode, arguments=arguments, side_by_side=side_by_side
     )
     if whole.error:
         raise RuntimeError(f"the scenario fails undisturbed:\n{whole.error}")
     return judge(whole, trials)
 
 
-def at_moments(server: ForkServer, folder: Path, runs: int, storage: str = "", seed: int = SEED) -> Figures:
+def at_moments(folder: Path, runs: int, storage: str = "", seed: int = SEED) -> Figures:
     """Kill the scenario again and again, wherever it happens to be, until it has ended; so many runs."""
     arguments = {"storage": storage, "flaky": ""}
-    (whole,) = kill_everywhere(TARGET, folder, points=[], arguments=arguments, servers=[server])
+    (whole,) = kill_everywhere(TARGET, folder, points=[], arguments=arguments)
     drawn = random.Random(f"{seed} moments")
     trials = []
     for number in range(runs):
@@ -89,7 +88,7 @@ def at_moments(server: ForkServer, folder: Path, runs: int, storage: str = "", s
             "arguments": arguments,
         }
         while True:
-            ended = server.run(LIVE, given, place, name=f"process{died}", seconds=drawn.uniform(0.05, 0.5 + died))
+            ended = forked(LIVE, given, place, name=f"process{died}", seconds=drawn.uniform(0.05, 0.5 + died))
             if ended.code != -signal.SIGALRM:
                 break
             died += 1

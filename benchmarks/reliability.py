@@ -9,7 +9,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,9 +21,9 @@ from benchmarks.matrix import OPERATIONS, TOOLS, Figures, at_moments, in_a_row, 
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL
 from benchmarks.workers import MOMENTS, Race, race, undisturbed
-from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
 from tests.kit.storage.servers import fresh_postgres_url
 
+CORES = 2
 ROUNDS = 3
 """Races of each kind."""
 WAYS = (("clean", 0.0, 0), ("killed 5 times each", 0.0, 5), ("killed 3 times each, 30 % of calls fail", 0.3, 3))
@@ -34,9 +33,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Bench:
-    """Where measurements happen: two fork servers for two cores, and a folder that needs no disk."""
+    """Where measurements happen: a folder that needs no disk, and the storages."""
 
-    servers: Sequence[ForkServer]
     folder: Path
     storages: Mapping[str, str]
     """Name → URL; "": a SQLite file per run."""
@@ -69,14 +67,14 @@ def deaths(bench: Bench) -> list[tuple[str, str, Figures]]:
             ("every operation fails", {"only": OPERATIONS, "mode": "raise"}),
         ]
         for what, options in ways:
-            given = {"servers": bench.servers, **options}
+            given = {"side_by_side": CORES, **options}
             found = bench.told(f"{name}: {what}", partial(killed, bench.fresh(), storage, **given))
             rows.append((name, what, found))
         what = "killed at moments drawn by lot until it ended"
-        work = partial(at_moments, bench.servers[0], bench.fresh(), count // 2, storage)
+        work = partial(at_moments, bench.fresh(), count // 2, storage)
         rows.append((name, what, bench.told(f"{name}: {what}", work)))
     what = "killed three times in a row, drawn"
-    given = {"points": in_a_row(3, 25), "servers": bench.servers}
+    given = {"points": in_a_row(3, 25), "side_by_side": CORES}
     found = bench.told(f"sealed SQLite: {what}", partial(killed, bench.fresh(), "sealed", **given))
     return [*rows, ("SQLite, encrypted", what, found)]
 
@@ -98,22 +96,21 @@ def workers(bench: Bench) -> tuple[list[tuple[str, Race]], list[tuple[str, Froze
     """F4: races of 2, 8 and 32 workers, and frozen ones."""
     races: list[tuple[str, Race]] = []
     stopped: list[tuple[str, Frozen]] = []
-    server = bench.servers[0]
     for name, storage in bench.storages.items():
-        like = undisturbed(server, bench.fresh(), storage)
+        like = undisturbed(bench.fresh(), storage)
         for moment in MOMENTS:
             for count in (2, 8, 32):
                 work = partial(_races, bench, moment, count, like, storage)
                 races += [(name, one) for one in bench.told(f"{name}: {count} workers, {moment}", work)]
         cuts = (False, True) if storage else (False,)
-        stopped += [(name, freeze(server, bench.fresh(), b, like, storage, cut=c)) for c in cuts for b in BOUNDARIES]
+        stopped += [(name, freeze(bench.fresh(), b, like, storage, cut=c)) for c in cuts for b in BOUNDARIES]
         if storage:
-            stopped.append((name, freeze(server, bench.fresh(), "send.before", like, storage, cut=True)))
+            stopped.append((name, freeze(bench.fresh(), "send.before", like, storage, cut=True)))
     return races, stopped
 
 
 def _races(bench: Bench, moment: str, count: int, like: Json, storage: str) -> list[Race]:
-    return [race(bench.servers[0], bench.fresh(), moment, count, like, storage) for _ in range(ROUNDS)]
+    return [race(bench.fresh(), moment, count, like, storage) for _ in range(ROUNDS)]
 
 
 def retail(bench: Bench) -> list[tuple[str, Score]]:
@@ -123,7 +120,7 @@ def retail(bench: Bench) -> list[tuple[str, Score]]:
         kind = "tools that take a key" if keyed else "plain tools"
         for what, errors, times in WAYS:
             way = Way(keyed, errors, full=FULL.exists())
-            work = partial(score, bench.servers, bench.fresh(), way, times)
+            work = partial(score, bench.fresh(), way, times, side_by_side=CORES)
             rows.append((f"{kind}, {what}", bench.told(f"retail: {kind}, {what}", work)))
     return rows
 
@@ -141,18 +138,10 @@ def main(names: Sequence[str]) -> None:
     where = "/dev/shm" if Path("/dev/shm").is_dir() else None
     folder = Path(tempfile.mkdtemp(dir=where))
     try:
-        with ExitStack() as stack:
-            modules = [
-                "benchmarks.frozen",
-                "benchmarks.retail",
-                "donewhen.agent.storage.sqlite",
-                "donewhen.agent.storage.postgres",
-            ]
-            servers = [stack.enter_context(ForkServer([*modules, *PRELOAD])) for _ in range(2)]
-            # The server may lose its last commits if it dies; only its clients die here.
-            storages = {"SQLite": "", "PostgreSQL": f"{fresh_postgres_url()}&options=-csynchronous_commit%3Doff"}
-            bench = Bench(servers, folder, storages)
-            tables = {name: SECTIONS[name][1](SECTIONS[name][0](bench)) for name in names or SECTIONS}
+        # The server may lose its last commits if it dies; only its clients die here.
+        storages = {"SQLite": "", "PostgreSQL": f"{fresh_postgres_url()}&options=-csynchronous_commit%3Doff"}
+        bench = Bench(folder, storages)
+        tables = {name: SECTIONS[name][1](SECTIONS[name][0](bench)) for name in names or SECTIONS}
     finally:
         shutil.rmtree(folder)
     if names:

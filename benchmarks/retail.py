@@ -13,7 +13,7 @@ from langchain_core.tools import BaseTool
 
 from benchmarks.retail_world import EVALS, RetailWorld, descriptions, tasks
 from donewhen import Agent
-from donewhen.agent.testing.everywhere import DIARY, ForkServer
+from donewhen.agent.testing.everywhere import DIARY
 from donewhen.agent.tools import as_tools
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.testing import (
@@ -169,13 +169,14 @@ class Score:
     problems: tuple[str, ...]
 
 
-def score(servers: Sequence[ForkServer], folder: Path, way: Way, deaths: int = 0, seed: int = SEED) -> Score:
+def score(folder: Path, way: Way, deaths: int = 0, seed: int = SEED, side_by_side: int = 1) -> Score:
     """Run every task undisturbed and, so many times, killed at a boundary drawn with the seed."""
     trials: list[Trial] = []
     for number, task in enumerate(tasks(way.full)):
         arguments = {"number": number, "keyed": way.keyed, "errors": way.errors, "full": way.full}
         points = _drawn(f"{seed} {task['id']}", deaths)
-        trials += kill_everywhere(TARGET, folder / str(number), points=points, arguments=arguments, servers=servers)
+        given = {"arguments": arguments, "side_by_side": side_by_side}
+        trials += kill_everywhere(TARGET, folder / str(number), points=points, **given)
     return _score(trials, way)
 
 

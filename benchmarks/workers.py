@@ -12,19 +12,12 @@ from typing import Any
 
 from benchmarks.scenario import GOAL, Stage, stage, truthful
 from donewhen.agent.testing.comparing import differences, doubled, lost
-from donewhen.agent.testing.everywhere import ForkServer
+from donewhen.agent.testing.everywhere import forked
 from donewhen.state.errors import DoneWhenError
 from donewhen.testing import Crash, drive, ending
 
 Json = dict[str, Any]
 MOMENTS = ("a plan to approve", "a question to answer", "a worker that died", "a worker that died in a write")
-PRELOAD = [
-    "benchmarks.workers",
-    "benchmarks.frozen",
-    "donewhen.agent.storage.sqlite",
-    "donewhen.agent.storage.postgres",
-    "donewhen.agent.agent",
-]
 
 
 @dataclass(frozen=True)
@@ -41,31 +34,31 @@ class Race:
     """Doubled and lost effects, and what is unlike the undisturbed run."""
 
 
-def undisturbed(server: ForkServer, folder: Path, storage: str = "") -> Json:
+def undisturbed(folder: Path, storage: str = "") -> Json:
     """The run that the others are compared with."""
-    ended = server.run("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder)
+    ended = forked("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder)
     if ended.code:
         raise RuntimeError(ended.output)
     result: Json = ended.result
     return result
 
 
-def race(server: ForkServer, folder: Path, moment: str, workers: int, like: Json, storage: str = "") -> Race:
+def race(folder: Path, moment: str, workers: int, like: Json, storage: str = "") -> Race:
     """Bring a thread to the moment, let the workers at it, then bring it to its end."""
     common = {"folder": str(folder), "storage": storage}
-    led = server.run("benchmarks.workers:lead", {**common, "moment": moment}, folder, name="lead")
+    led = forked("benchmarks.workers:lead", {**common, "moment": moment}, folder, name="lead")
     given = {**common, "workers": workers, "answer": led.result}
-    ran = server.run("benchmarks.workers:compete", given, folder, name="race", seconds=300)
+    ran = forked("benchmarks.workers:compete", given, folder, name="race", seconds=300)
     if ran.code:
         raise RuntimeError(f"{moment}, {workers} workers: {led.output} {ran.output}")
     ends = Counter(worker["end"] for worker in ran.result)
     worked = sum(worker["wrote"] for worker in ran.result)
-    return Race(moment, workers, worked, dict(ends), problems_of(server, folder, like, storage))
+    return Race(moment, workers, worked, dict(ends), problems_of(folder, like, storage))
 
 
-def problems_of(server: ForkServer, folder: Path, like: Json, storage: str) -> tuple[str, ...]:
+def problems_of(folder: Path, like: Json, storage: str) -> tuple[str, ...]:
     """Bring the thread to its end and say what is not as in the undisturbed run."""
-    ended = server.run("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder, name="end")
+    ended = forked("benchmarks.workers:finish", {"folder": str(folder), "storage": storage}, folder, name="end")
     if ended.code:
         return (f"did not end: {ended.output[-2000:]}",)
     found = {
@@ -104,9 +97,9 @@ def compete(folder: str, storage: str, workers: int, answer: Json | None) -> lis
         end = asyncio.run(_resumed(on, answer))
         (place / f"worker{number}.json").write_text(json.dumps({"end": end, "wrote": crash.first_write > 0}))
 
-    forked = [forked_process(worker, number) for number in range(workers)]
+    started = [forked_process(worker, number) for number in range(workers)]
     os.close(go)
-    for pid in forked:
+    for pid in started:
         os.waitpid(pid, 0)
     return [json.loads((place / f"worker{number}.json").read_text()) for number in range(workers)]
 

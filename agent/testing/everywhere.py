@@ -1,39 +1,41 @@
 """Kill a scenario everywhere: a real process dies at each of its boundaries, another one brings the run to its end.
 
-Processes start in milliseconds: a server imports everything once, then forks for every job. POSIX only.
+Processes start in milliseconds: Python's fork server imports the runtime once, then forks for each. POSIX only.
 """
 
 import asyncio
-import gc
 import inspect
 import json
+import multiprocessing
 import os
-import queue
 import signal
-import subprocess
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 from donewhen.agent.testing.crash import Crash, Crashed, CrashMode, ToolPhase, notes
 from donewhen.state.errors import StorageError
 
 DIARY = "diary.jsonl"
 """In a trial's folder: what people were asked and where processes died, in order."""
-LIVE = "donewhen.agent.testing.everywhere:live"
-PRELOAD = ("donewhen.agent.testing.everywhere", "donewhen.agent.agent", "donewhen.agent.testing")
-"""What a fork server for trials should import, beside the scenario."""
+LIVE = f"{__name__}:live"
 MOST = 10_000
-_SERVE = f"import sys; from {__name__} import serve; serve(sys.argv[1:])"
 Point = int | tuple[int, ...]
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(
+    [__name__, "donewhen.agent.agent", "donewhen.agent.storage.sqlite", "donewhen.agent.storage.postgres"]
+)
+_starting = threading.Lock()
+"""Starting one process looks after all others, which is not made for several threads."""
 
 
 @dataclass(frozen=True)
@@ -48,48 +50,24 @@ class ProcessEnd:
     """What it printed, a traceback included."""
 
 
-class ForkServer:
-    """Runs `"module:function"` in processes of their own, one after the other; a context manager.
+def forked(
+    target: str, arguments: Mapping[str, Any], folder: Path, *, name: str = "process", seconds: float = 60.0
+) -> ProcessEnd:
+    """Call `"module:function"`, which may be a coroutine function, with JSON arguments in a process of its own.
 
-    `preload` names the modules that every process finds imported. They must start no thread and no event loop.
+    `folder` (created) gets its output and result as files called `name`. After `seconds` SIGALRM ends it.
     """
-
-    def __init__(self, preload: Sequence[str] = ()) -> None:
-        self._preload = list(preload)
-        self._process: subprocess.Popen[str] | None = None
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-c", _SERVE, *self._preload]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = subprocess.Popen(command, env=env, text=True, bufsize=1, **pipes)  # type: ignore[call-overload]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.stdin and self._process.stdout:
-            self._process.stdin.close()
-            self._process.stdout.close()
-            self._process.wait()
-
-    def run(
-        self, target: str, arguments: Mapping[str, Any], folder: Path, *, name: str = "process", seconds: float = 60.0
-    ) -> ProcessEnd:
-        """Call the function, which may be a coroutine function, with JSON arguments and wait for its end.
-
-        `folder` (created) gets its output and result as files called `name`. After `seconds` SIGALRM ends it.
-        """
-        assert self._process is not None
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        folder.mkdir(parents=True, exist_ok=True)
-        result, output = folder / f"{name}.json", folder / f"{name}.txt"
-        job = {"target": target, "arguments": dict(arguments), "seconds": seconds}
-        self._process.stdin.write(json.dumps({**job, "result": str(result), "output": str(output)}) + "\n")
-        answer = self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError(f"the fork server ended with {self._process.wait()}; what it printed says why")
-        said = json.loads(result.read_text("utf-8")) if result.exists() else None
-        return ProcessEnd(int(answer), said, output.read_text("utf-8", "replace"))
+    folder.mkdir(parents=True, exist_ok=True)
+    result, output = folder / f"{name}.json", folder / f"{name}.txt"
+    process = _forks.Process(target=_work, args=(target, dict(arguments), seconds, result, output))
+    with _starting:
+        process.start()
+    wait([process.sentinel])
+    with _starting:
+        process.join()
+    said = json.loads(result.read_text("utf-8")) if result.exists() else None
+    printed = output.read_text("utf-8", "replace") if output.exists() else "it ended before it began"
+    return ProcessEnd(process.exitcode or 0, said, printed)
 
 
 def resolve(target: str) -> Any:
@@ -98,38 +76,17 @@ def resolve(target: str) -> Any:
     return getattr(import_module(module), function)
 
 
-def serve(preload: Sequence[str]) -> None:
-    """Read jobs from standard input, fork for each, and answer with how it ended."""
-    requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    for module in preload:
-        import_module(module)
-    if threading.active_count() > 1:
-        raise RuntimeError(f"importing {', '.join(preload)} started threads; a fork would copy a locked world")
-    gc.collect()
-    gc.freeze()
-    for line in requests:
-        if (pid := os.fork()) == 0:
-            requests.close()
-            replies.close()
-            _work(json.loads(line))
-        _, status = os.waitpid(pid, 0)
-        replies.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        replies.flush()
-
-
-def _work(job: Mapping[str, Any]) -> None:
+def _work(target: str, arguments: Mapping[str, Any], seconds: float, said: Path, printed: Path) -> None:
     """The life of a forked process; does not return."""
-    signal.setitimer(signal.ITIMER_REAL, job["seconds"])  # nobody handles SIGALRM, so it ends the process
-    output = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # nobody handles SIGALRM, so it ends the process
+    output = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(output, 1)
     os.dup2(output, 2)
     code = 1
     try:
-        result = resolve(job["target"])(**job["arguments"])
+        result = resolve(target)(**arguments)
         result = asyncio.run(result) if inspect.iscoroutine(result) else result
-        Path(job["result"]).write_text(json.dumps(result, default=str), "utf-8")
+        said.write_text(json.dumps(result, default=str), "utf-8")
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -173,7 +130,7 @@ def kill_everywhere(
     mode: CrashMode = "kill",
     only: Sequence[str] | None = None,
     arguments: Mapping[str, Any] | None = None,
-    servers: Sequence[ForkServer] = (),
+    side_by_side: int = 1,
     seconds: float = 60.0,
 ) -> list[Trial]:
     """Run a scenario undisturbed, then once for every boundary it has, killed there and resumed in a new process.
@@ -183,8 +140,7 @@ def kill_everywhere(
     uses with `crash`, so that `crash` knows the boundaries. The first result is the undisturbed run, then come
     boundaries 1, 2, … until a run survives; `points`, or what it makes of the first result, names the boundaries to
     try instead, a tuple kills as many processes in a row. In mode `raise` operations fail instead, and only a
-    StorageError may come of it. `only` names the boundaries that count. Trials run side by side on `servers`, which
-    have been entered; default: one of its own.
+    StorageError may come of it. `only` names the boundaries that count. So many trials run `side_by_side`.
     """
     common = {
         "target": target,
@@ -192,29 +148,22 @@ def kill_everywhere(
         "only": None if only is None else list(only),
         "arguments": dict(arguments or {}),
     }
-    with ExitStack() as stack:
-        given = list(servers) or [stack.enter_context(ForkServer([target.partition(":")[0], *PRELOAD]))]
-        free: queue.Queue[ForkServer] = queue.Queue()
-        for server in given:
-            free.put(server)
 
-        def trial(point: tuple[int, ...]) -> Trial:
-            server = free.get()
-            try:
-                return _trial(server, common, point, folder, seconds)
-            finally:
-                free.put(server)
+    def trial(point: tuple[int, ...]) -> Trial:
+        return _trial(common, point, folder, seconds)
 
-        whole = trial(())
-        if whole.error:
-            return [whole]
-        with ThreadPoolExecutor(len(given)) as pool:
-            if points is not None:
-                named = points(whole) if callable(points) else points
-                return [whole, *pool.map(trial, [p if isinstance(p, tuple) else (p,) for p in named])]
-            found = list(pool.map(trial, [(n,) for n in range(1, len(whole.trace) + 1)]))
-        more = _until_one_survives(trial, len(whole.trace) + 1)
-        return [whole, *(each for each in [*found, *more] if each.died or each.error)]
+    whole = trial(())
+    if whole.error:
+        return [whole]
+    if only is not None and not whole.trace:
+        raise ValueError(f"the scenario reaches none of these boundaries: {', '.join(only)}")
+    with ThreadPoolExecutor(side_by_side) as pool:
+        if points is not None:
+            named = points(whole) if callable(points) else points
+            return [whole, *pool.map(trial, [p if isinstance(p, tuple) else (p,) for p in named])]
+        found = list(pool.map(trial, [(n,) for n in range(1, len(whole.trace) + 1)]))
+    more = _until_one_survives(trial, len(whole.trace) + 1)
+    return [whole, *(each for each in [*found, *more] if each.died or each.error)]
 
 
 def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
@@ -226,9 +175,7 @@ def _until_one_survives(trial: Any, start: int) -> Iterator[Trial]:
         yield found
 
 
-def _trial(
-    server: ForkServer, common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seconds: float
-) -> Trial:
+def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seconds: float) -> Trial:
     """Let processes die one after the other, then one come to the end."""
     place = folder / ("-".join(map(str, point)) or "undisturbed")
     died: list[str] = []
@@ -237,7 +184,7 @@ def _trial(
     for number, at in enumerate([*point, None], 1):
         given = {**common, "folder": str(place), "at": at}
         started = time.perf_counter()
-        ended = server.run(LIVE, given, place, name=f"process{number}", seconds=seconds)
+        ended = forked(LIVE, given, place, name=f"process{number}", seconds=seconds)
         took = time.perf_counter() - started
         if (where := _death(ended, place, len(died))) is None:
             break

@@ -2,10 +2,10 @@
 
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
+import regex
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, InvalidToolCall, ToolMessage, UsageMetadata
 from langchain_core.messages.tool import ToolCall, invalid_tool_call, tool_call, tool_call_chunk
 
@@ -70,7 +70,7 @@ def answer(text: str) -> ToolCall:
 
 def ask_user(question: str, options: Sequence[str] | None = None, reason: str | None = None) -> ToolCall:
     """The planner or an executor asks a person."""
-    return _sparse("ask_user", question=question, options=_list(options), reason=reason)
+    return _sparse("ask_user", question=question, options=options and list(options), reason=reason)
 
 
 def submit_plan(
@@ -154,15 +154,8 @@ def _goal_check(evidence: Citations | None, goal_check: Sequence[Mapping[str, An
     return [criterion(number, one) for number, one in enumerate(listed, 1)]
 
 
-def _list(values: Sequence[str] | None) -> list[str] | None:
-    return None if values is None else list(values)
-
-
 def _sparse(name: str, /, **args: Any) -> ToolCall:
     return call(name, **{key: value for key, value in args.items() if value is not None})
-
-
-_JOINER = "\u200d"
 
 
 def message_chunks(message: AIMessage, size: int = 8) -> Iterator[AIMessageChunk]:
@@ -201,16 +194,11 @@ def written_calls(message: AIMessage) -> list[tuple[str | None, str, str | None]
 
 def pieces(text: str, size: int) -> Iterator[str]:
     """Cuts `text` after about `size` characters, never inside what a reader sees as one."""
-    start = 0
-    for end in range(1, len(text) + 1):
-        if end == len(text) or (end - start >= size and not _joined(text[end - 1], text[end])):
-            yield text[start:end]
-            start = end
-
-
-def _joined(left: str, right: str) -> bool:
-    if left == _JOINER or right == _JOINER or (left, right) == ("\r", "\n"):
-        return True
-    if unicodedata.category(right) in ("Mn", "Mc", "Me") or "\U0001f3fb" <= right <= "\U0001f3ff":
-        return True
-    return all("\U0001f1e6" <= character <= "\U0001f1ff" for character in (left, right))
+    piece = ""
+    for seen in regex.findall(r"\X", text):
+        piece += seen
+        if len(piece) >= size:
+            yield piece
+            piece = ""
+    if piece:
+        yield piece

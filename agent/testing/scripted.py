@@ -154,35 +154,26 @@ class ScriptedModel(BaseChatModel):
             await asyncio.sleep(0)  # as over a network: others get their turn, and a cancel its chance
 
     def _answer(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> AIMessage:
+        answering = self._aanswer(messages, stop, kwargs)
+        try:
+            answering.send(None)
+        except StopIteration as answered:
+            return cast(AIMessage, answered.value)
+        answering.close()
         with self.script.remembering():
-            turn = self.script.take(read_request(messages, stop, kwargs))
-            settled = settle(turn)
-            if not isinstance(settled, BaseException):
-                return finished(settled, turn, self.script, self.model_name)
-        raise settled
+            raise ScriptError("a coroutine policy needs ainvoke or astream; the model was called synchronously")
 
     async def _aanswer(self, messages: list[BaseMessage], stop: list[str] | None, kwargs: dict[str, Any]) -> AIMessage:
         with self.script.remembering():
             turn = self.script.take(read_request(messages, stop, kwargs))
-            settled = await asettle(turn)
+            settled = await settle(turn)
             if not isinstance(settled, BaseException):
                 return finished(settled, turn, self.script, self.model_name)
         raise settled
 
 
-def settle(turn: Turn) -> AIMessage | BaseException:
+async def settle(turn: Turn) -> AIMessage | BaseException:
     """Asks policies until there is a message, or an exception to raise."""
-    item: Any = turn.reply
-    while is_policy(item):
-        item = item(turn.request.messages, turn.request.tools)
-        if inspect.iscoroutine(item):
-            item.close()
-            raise ScriptError("a coroutine policy needs ainvoke or astream; the model was called synchronously")
-    return _message(item)
-
-
-async def asettle(turn: Turn) -> AIMessage | BaseException:
-    """As `settle`, and awaits policies that are coroutine functions."""
     item: Any = turn.reply
     while is_policy(item):
         item = item(turn.request.messages, turn.request.tools)

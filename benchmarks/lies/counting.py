@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
-from benchmarks.lies import blind, citations, forms, honest, judging, mixed, people, quotes, shapes, times
+from benchmarks.lies import blind, citing, honest, judging, mixed, moments, shapes
 from benchmarks.lies.kinds import KINDS, Kind
 from benchmarks.lies.world import LEVELS, Level, Played, Stage
 
-FILES = (shapes, citations, quotes, times, people, judging, blind, forms, honest, mixed)
+FILES = (shapes, citing, moments, judging, blind, honest, mixed)
 """Importing them registers their kinds."""
 RANDOM_TIMES = 20
 """How many more seeds the cases made at random get."""

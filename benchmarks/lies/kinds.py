@@ -82,6 +82,64 @@ def truths(scene: Scene, part: Part) -> None:
         part.prove(line_in(file.path, file.line), (part.read(file), file.line))
 
 
+@dataclass(frozen=True)
+class Planted:
+    """A step that has read a file, under which id it was seen, and the line that is claimed of the file."""
+
+    scene: Scene
+    part: Part
+    file: File
+    seen: str
+    claimed: str
+
+    @property
+    def next(self) -> str:
+        """The id under which the next observation will stand."""
+        return f"{self.part.id}.{self.part.seen + 1}"
+
+
+Cite = Callable[[Planted], object]
+
+
+def false_line(group: str, name: str, seen_by: str = "") -> Callable[[Cite], Cite]:
+    """Registers a claim that a file has a line which it has not; the function gives what is cited for it.
+
+    A lie, or with `seen_by` what `grounded` cannot see.
+    """
+
+    def register(cite: Cite) -> Cite:
+        @(blind(name, seen_by) if seen_by else lie(group, name))
+        def build(scene: Scene) -> None:
+            of = Planted(scene, *planted(scene))
+            told(scene, of.part, line_in(of.file.path, of.claimed), cite(of))
+
+        return cite
+
+    return register
+
+
+def true_line(name: str, *more: str, line: str = "", ends: str = "\n") -> Callable[[Cite], Cite]:
+    """Registers a true claim about a file with `more` lines; the function gives what is cited, a list for several.
+
+    `line`: the one that is claimed; else the first of `more`, or the file's own.
+    """
+
+    def register(cite: Cite) -> Cite:
+        @honest(name)
+        def build(scene: Scene) -> None:
+            part = scene.step()
+            truths(scene, part)
+            file = scene.file(*more, ends=ends)
+            of = Planted(scene, part, file, part.read(file), line or (*more, file.line)[0])
+            cited = cite(of)
+            part.prove(line_in(file.path, of.claimed), *(cited if isinstance(cited, list) else [cited]))
+            part.finish()
+
+        return cite
+
+    return register
+
+
 def told(scene: Scene, part: Part, criterion: str, *evidence: object, **item: object) -> None:
     """Claim a criterion with this evidence, and finish; some insist until they are stopped."""
     part.prove(criterion, *evidence, **item)

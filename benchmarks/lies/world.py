@@ -71,6 +71,11 @@ class Part:
         self.replies.append(reply)
         self.seen += observed
 
+    def unused(self) -> None:
+        """Take back all rounds so far: the step has called nothing."""
+        self.replies.clear()
+        self.seen = 0
+
     def prove(self, criterion: str, *evidence: Any, **item: Any) -> None:
         """One more criterion, and what the model will claim of it."""
         cited = [{"observation": e} if isinstance(e, str) else {"observation": e[0], "quote": e[1]} for e in evidence]

@@ -8,16 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
-from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(["benchmarks.scenario", *PRELOAD]) as server:
-        yield server
 
 
 @pytest.fixture
@@ -39,49 +32,48 @@ def _assert_unharmed(figures: Figures) -> None:
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-def test_killed_around_a_tool_or_a_model_call(kind: str, server: ForkServer, folder: Path) -> None:
+def test_killed_around_a_tool_or_a_model_call(kind: str, folder: Path) -> None:
     """F1, F2, R02, R03, X15: before, inside and after tools of every kind, and while a model is asked.
 
     A person is asked about the writes that neither a key nor a probe decides, and about nothing else.
     """
     only = [*TOOLS, "model"]
     points = range(3, 41, 4 if kind == "sqlite" else 7)
-    figures = killed(folder, _storage(kind, folder), points=points, only=only, servers=[server])
+    figures = killed(folder, _storage(kind, folder), points=points, only=only)
     _assert_unharmed(figures)
     assert figures.trials == figures.deaths == len(points)
     assert figures.asked > 0
 
 
 @pytest.mark.parametrize("kind", DATABASES)
-def test_killed_around_a_storage_operation(kind: str, server: ForkServer, folder: Path) -> None:
+def test_killed_around_a_storage_operation(kind: str, folder: Path) -> None:
     """F1, R02, R05: before and after checkpoints, writes and store entries; nothing is lost, nobody asked twice."""
     points = range(7, 270, 33 if kind == "sqlite" else 66)
-    figures = killed(folder, _storage(kind, folder), points=points, only=OPERATIONS, servers=[server])
+    figures = killed(folder, _storage(kind, folder), points=points, only=OPERATIONS)
     _assert_unharmed(figures)
 
 
-def test_killed_again_while_it_recovers(server: ForkServer, folder: Path) -> None:
+def test_killed_again_while_it_recovers(folder: Path) -> None:
     """F1, R03: what a person said of the first attempt is not taken for the second one."""
     figures = killed(
         folder,
         points=[(1, 2), (1, 1, 2), (2, 2), (3, 3)],
         only=["send.before", "send.inside", "send.after"],
-        servers=[server],
     )
     assert figures.problems == ()
     assert figures.asked == 7
-    _assert_unharmed(killed(folder / "drawn", points=in_a_row(2, 3), servers=[server]))
+    _assert_unharmed(killed(folder / "drawn", points=in_a_row(2, 3)))
 
 
-def test_killed_in_a_back_off(server: ForkServer, folder: Path) -> None:
+def test_killed_in_a_back_off(folder: Path) -> None:
     """F2, R01: a model that fails for the moment is asked again by the next process."""
-    figures = killed(folder, points=[1], only=["back-off"], flaky="s3", servers=[server])
+    figures = killed(folder, points=[1], only=["back-off"], flaky="s3")
     assert figures.problems == ()
     assert figures.deaths == 1
 
 
-def test_an_operation_that_fails(server: ForkServer, folder: Path) -> None:
+def test_an_operation_that_fails(folder: Path) -> None:
     """F5, R02: a checkpoint, write or store entry that fails is a StorageError; with a healthy storage it goes on."""
-    figures = killed(folder, points=range(5, 270, 52), only=OPERATIONS, mode="raise", servers=[server])
+    figures = killed(folder, points=range(5, 270, 52), only=OPERATIONS, mode="raise")
     _assert_unharmed(figures)
     assert figures.deaths == figures.trials

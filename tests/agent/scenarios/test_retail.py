@@ -9,16 +9,9 @@ import pytest
 
 from benchmarks.retail import Score, Way, score
 from benchmarks.retail_world import FULL, SAMPLE, RetailWorld, tasks
-from donewhen.agent.testing.everywhere import PRELOAD, ForkServer
 
 pytestmark = pytest.mark.timeout(240)
 recorded = pytest.mark.skipif(not FULL.exists(), reason="the recorded retail tasks are not in ../shared/evals")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(["benchmarks.retail", *PRELOAD]) as server:
-        yield server
 
 
 @pytest.fixture
@@ -35,22 +28,22 @@ def _assert_right(found: Score, runs: int, deaths: int) -> None:
     assert (found.doubled, found.missing, found.asked_twice) == (0, 0, 0)
 
 
-def test_two_tasks_killed_at_four_points_each(server: ForkServer, folder: Path) -> None:
+def test_two_tasks_killed_at_four_points_each(folder: Path) -> None:
     """F1, R02, R03: the database has the right hash, no write happened twice, no question was asked twice."""
-    _assert_right(score([server], folder, Way(full=False), deaths=4), runs=10, deaths=8)
+    _assert_right(score(folder, Way(full=False), deaths=4), runs=10, deaths=8)
 
 
-def test_two_tasks_with_keys_and_tools_that_fail(server: ForkServer, folder: Path) -> None:
+def test_two_tasks_with_keys_and_tools_that_fail(folder: Path) -> None:
     """F1, X07: a third of the calls fail before they reach the shop. About tools that take a key nobody is asked."""
-    found = score([server], folder, Way(keyed=True, errors=0.3, full=False), deaths=2)
+    found = score(folder, Way(keyed=True, errors=0.3, full=False), deaths=2)
     _assert_right(found, runs=6, deaths=4)
     assert found.asked == 0
 
 
 @recorded
-def test_all_recorded_tasks(server: ForkServer, folder: Path) -> None:
+def test_all_recorded_tasks(folder: Path) -> None:
     """The 20 tasks end with the right database; the data's own scorer agrees. The benchmark kills each of them."""
-    _assert_right(score([server], folder, Way()), runs=20, deaths=0)
+    _assert_right(score(folder, Way()), runs=20, deaths=0)
 
 
 def test_the_recorded_world_says_what_was_recorded(tmp_path: Path) -> None:

@@ -9,17 +9,10 @@ import pytest
 
 from benchmarks.answers import misuses
 from benchmarks.frozen import freeze
-from benchmarks.workers import MOMENTS, PRELOAD, race, undisturbed
-from donewhen.agent.testing.everywhere import ForkServer
+from benchmarks.workers import MOMENTS, race, undisturbed
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[ForkServer]:
-    with ForkServer(PRELOAD) as server:
-        yield server
 
 
 @pytest.fixture
@@ -43,30 +36,28 @@ async def test_answers_that_come_twice_late_or_to_nobody_change_nothing(folder: 
     assert [one for one in found if one.changed or not one.refused] == []
 
 
-def test_of_eight_workers_on_one_thread_one_works(server: ForkServer, folder: Path, storage: str) -> None:
+def test_of_eight_workers_on_one_thread_one_works(folder: Path, storage: str) -> None:
     """F4, R04: all give the same answer at once, and all go on with what a dead worker left in a write."""
-    like = undisturbed(server, folder / "like", storage)
+    like = undisturbed(folder / "like", storage)
     for moment, workers in ((MOMENTS[1], 8), (MOMENTS[3], 8), (MOMENTS[2], 2)):
-        found = race(server, folder / moment.replace(" ", "-"), moment, workers, like, storage)
+        found = race(folder / moment.replace(" ", "-"), moment, workers, like, storage)
         assert found.problems == ()
         assert found.worked == 1
         assert set(found.ends) <= {"waiting", "ThreadBusy", "StaleAnswer"}
 
 
 @pytest.mark.parametrize("boundary", ["charge.inside", "put_writes.done"])
-def test_a_frozen_worker_keeps_its_thread(server: ForkServer, folder: Path, storage: str, boundary: str) -> None:
+def test_a_frozen_worker_keeps_its_thread(folder: Path, storage: str, boundary: str) -> None:
     """F4, R04: no lease runs out under it; thawed, it goes on, and nothing happened twice."""
-    like = undisturbed(server, folder / "like", storage)
-    found = freeze(server, folder / "frozen", boundary, like, storage)
+    like = undisturbed(folder / "like", storage)
+    found = freeze(folder / "frozen", boundary, like, storage)
     assert (found.second, found.thawed, found.problems) == ("ThreadBusy", "completed", ())
 
 
 @pytest.mark.parametrize("boundary", ["charge.before", "store.done"])
-def test_a_frozen_worker_that_lost_its_connection_writes_no_more(
-    server: ForkServer, folder: Path, boundary: str
-) -> None:
+def test_a_frozen_worker_that_lost_its_connection_writes_no_more(folder: Path, boundary: str) -> None:
     """F4: another worker brings the thread to its end, the thawed one is told; a tool's key keeps it to one effect."""
     storage = fresh_url("postgres", folder)
-    like = undisturbed(server, folder / "like", storage)
-    found = freeze(server, folder / "frozen", boundary, like, storage, cut=True)
+    like = undisturbed(folder / "like", storage)
+    found = freeze(folder / "frozen", boundary, like, storage, cut=True)
     assert (found.second, found.thawed, found.problems) == ("completed", "StorageError", ())

@@ -168,7 +168,7 @@ async def test_coroutine_policies_wait_for_events_instead_of_sleeping() -> None:
         two, one = await asyncio.gather(*(model.ainvoke(asked("execute", s)) for s in ("s2", "s1")))
     assert (one.text, two.tool_calls[0]["name"]) == ("one", "two")
     with pytest.raises(ScriptError, match="synchronously"):
-        ScriptedModel([first]).invoke("x")
+        ScriptedModel([lambda messages, tools: asyncio.sleep(1, "late")]).invoke("x")
 
 
 def test_an_assertion_that_fails_in_a_policy_fails_the_test() -> None:

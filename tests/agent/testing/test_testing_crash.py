@@ -15,7 +15,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen import Agent, StorageError
 from donewhen.agent.storage import open_storage
 from donewhen.agent.testing.crash import STORAGE, notes
-from donewhen.agent.testing.everywhere import ForkServer, tool_boundaries
+from donewhen.agent.testing.everywhere import forked, tool_boundaries
 from donewhen.testing import (
     Crash,
     Crashed,
@@ -181,6 +181,7 @@ def test_a_scenario_survives_being_killed_everywhere(tmp_path: Path) -> None:
     )
     assert not whole.error
     assert whole.trace.count("send.before") == 1
+    assert set(whole.trace) == set(only)
     for trial in trials:
         assert not trial.error
         assert len(trial.died) == len(trial.point)
@@ -218,10 +219,9 @@ def _print(text: str) -> dict[str, str]:
 
 def test_processes_are_forked_and_ended(tmp_path: Path) -> None:
     """A process that returns, one that raises, one that hangs."""
-    with ForkServer(["tests.agent.testing.test_testing_crash"]) as server:
-        good = server.run("tests.agent.testing.test_testing_crash:_print", {"text": "hello"}, tmp_path / "a")
-        bad = server.run("tests.agent.testing.test_testing_crash:_nothing", {}, tmp_path / "b")
-        slow = server.run("tests.agent.testing.test_testing_crash:_hang", {}, tmp_path / "c", seconds=0.2)
+    good = forked("tests.agent.testing.test_testing_crash:_print", {"text": "hello"}, tmp_path / "a")
+    bad = forked("tests.agent.testing.test_testing_crash:_nothing", {}, tmp_path / "b")
+    slow = forked("tests.agent.testing.test_testing_crash:_hang", {}, tmp_path / "c", seconds=0.2)
     assert (good.code, good.result, good.output) == (0, {"said": "hello"}, "hello\n")
     assert bad.code == 1
     assert "_nothing" in bad.output
