@@ -2,7 +2,7 @@
 look like one another."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -63,6 +63,13 @@ def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     return [
         known[other] for other in dict.fromkeys([*tail, *get_close_matches(wanted, known, cutoff=cutoff), *inside])
     ][:3]
+
+
+def near(name: str, names: Collection[str]) -> str:
+    """A hint at what was probably meant, for corrections."""
+    if matches := similar(name, names, 0.5):
+        return f"; did you mean {', '.join(matches)}?"
+    return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
 
 
 def check_zone(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import Any, Protocol
 
 from langchain_core.language_models import BaseChatModel
@@ -13,6 +12,7 @@ from donewhen.graph.executors.leg import Leg, Report
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.state.reading.decisions import NAMES
+from donewhen.state.values import near
 
 NAME_CHARS = 100
 
@@ -189,6 +189,4 @@ def missing(name: str | None, executors: Executors) -> str | None:
         return None
     if name in executors:
         return f"The executor {name!r} is disabled."
-    close = get_close_matches(name, executors.active, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(executors.active) or 'none'}."
-    return f"There is no executor {name!r}; {hint}"
+    return f"There is no executor {name!r}{near(name, executors.active)}"

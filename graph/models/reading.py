@@ -14,10 +14,9 @@ from langchain_core.messages import AIMessage
 
 from donewhen.graph.models.forms import from_text
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.plan.plan import near
 from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
 from donewhen.state.reading.extraction import extract, prose
-from donewhen.state.values import flaw, whole
+from donewhen.state.values import flaw, near, whole
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments

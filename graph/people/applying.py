@@ -90,37 +90,32 @@ def _to_model(pending: Pause, text: str) -> BaseMessage:
 
 
 def _tool(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:
-    record = _record(values, pending)
-    first, *rest = record["calls"]
+    record, why = _record(values, pending), answer.text or "no reason given"
     if pending.get("relayed"):
         said = decision(answer.kind, answer.text, pending["tool"], answer.arguments)
-        return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": _relayed(record, said)}}}
+        return _goes_on(pending, calls=_relayed(record, said))
+    first, *rest = record["calls"]
     batch = [row["position"] for row in pending.get("batch") or ()]
-    if answer.kind == "approve":
-        first = {**first, "approved": by}
-        rest = [{**call, "approved": by} if call.get("position") in batch else call for call in rest]
-    elif answer.kind == "edit":
-        first = {**first, "args": answer.arguments or {}, "approved": by, "edited": True}
+    change: FrozenCall = {"approved": by} if answer.kind == "approve" else {"refused": why}
+    if answer.kind == "edit":
+        batch, change = [], {"args": answer.arguments or {}, "approved": by, "edited": True}
     elif answer.kind == "respond":
-        first = {**first, "response": answer.text}
-    else:
-        why = answer.text or "no reason given"
-        first = {**first, "refused": why}
-        rest = [{**call, "refused": why} if call.get("position") in batch else call for call in rest]
-        gone = [call for call in (first, *rest) if "refused" in call]
-        refused = {**record.get("rejected", {}), **{call_key(each["name"], each["args"]): why for each in gone}}
-        return {
-            "steps": {
-                pending["step"]: {"status": "ready", "waiting": None, "calls": [first, *rest], "rejected": refused}
-            }
-        }
-    return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": [first, *rest]}}}
+        batch, change = [], {"response": answer.text}
+    calls: list[FrozenCall] = [
+        {**first, **change},
+        *({**call, **change} if call.get("position") in batch else call for call in rest),
+    ]
+    gone = {call_key(call["name"], call["args"]): why for call in calls if "refused" in call}
+    return _goes_on(pending, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
 
 
 def _effect(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:
     first, *rest = _record(values, pending)["calls"]
-    calls = [{**first, "known": answer.kind, "attempt": pending.get("attempt", "")}, *rest]
-    return {"steps": {pending["step"]: {"status": "ready", "waiting": None, "calls": calls}}}
+    return _goes_on(pending, calls=[{**first, "known": answer.kind, "attempt": pending.get("attempt", "")}, *rest])
+
+
+def _goes_on(pending: Pause, **change: Any) -> Json:
+    return {"steps": {pending["step"]: {"status": "ready", "waiting": None, **change}}}
 
 
 def _budget(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at: str) -> Json:

@@ -15,7 +15,6 @@ from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
-from langgraph.types import Command
 
 from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from donewhen.graph.tools.injection import with_injected
@@ -193,33 +192,13 @@ async def threaded(work: Callable[[], Any], name: str) -> Any:
 
 
 def _read(value: Any, seconds: float, limit: int) -> CallResult:
-    """The result of a call that ended: a message, a command, several of both, or anything a tool class returns."""
-    if isinstance(value, Command):
-        return CallResult(True, capped(_of_command(value), limit), seconds)
-    if isinstance(value, list) and value and all(isinstance(each, (ToolMessage, Command)) for each in value):
-        results = [_read(each, seconds, limit) for each in value]
-        ok = all(each.ok for each in results)
-        text = capped("\n".join(each.text for each in results), limit)
-        return CallResult(ok, text, seconds, error=None if ok else "error")
+    """The result of a call that ended: a message, or anything a tool class returns; a command is data here."""
     try:
         text = rendered(value, limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
         return CallResult(False, described(error), seconds, error=type(error).__name__)
     ok = not (isinstance(value, ToolMessage) and value.status == "error")
     return CallResult(ok, text, seconds, getattr(value, "artifact", None), None if ok else "error")
-
-
-def _of_command(command: Command[Any]) -> str:
-    """What a command says in messages; what it would do to a graph does not happen here, and is said."""
-    update = command.update if isinstance(command.update, dict) else {}
-    messages = [message for message in update.get("messages", ()) if isinstance(message, ToolMessage)]
-    said = [rendered(message, LIMIT) for message in messages]
-    keys = [str(key) for key in update if key != "messages"]
-    ignored = [f"set {', '.join(keys)}"] if keys else []
-    ignored += ["go elsewhere"] if command.goto else []
-    if ignored:
-        said.append(f"(the tool also asked the graph to {' and to '.join(ignored)}; tools cannot do that here)")
-    return "\n".join(said) or "done"
 
 
 def _late(seconds: float | None, in_thread: bool) -> str:

@@ -5,7 +5,7 @@ import inspect
 from contextvars import ContextVar
 from typing import Any
 
-from langchain_core.messages.tool import ToolOutputMixin
+from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
 
 from donewhen.graph.tools.rendering import rendered
@@ -71,7 +71,7 @@ def _guarding(kind: Any) -> Any:
 
 
 def _shown(value: Any, response_format: str) -> Any:
-    """What a body returned, as LangChain is to get it: text, a message or command, or text and artifact."""
+    """What a body returned, as LangChain is to get it: text, a message of the tool's own, or text and artifact."""
     if response_format == "content_and_artifact":
         if not (isinstance(value, tuple) and len(value) == 2):
             return value  # not what the tool promised: LangChain says so
@@ -81,10 +81,4 @@ def _shown(value: Any, response_format: str) -> Any:
         raise TypeError("the tool returned a coroutine; declare it with `async def`")
     if isinstance(value, BaseException):
         raise value
-    return value if are_outputs(value) else rendered(value, characters.get())
-
-
-def are_outputs(value: Any) -> bool:
-    """Whether a tool made its message or command itself, one or several."""
-    values = value if isinstance(value, list) else [value]
-    return bool(values) and all(isinstance(each, ToolOutputMixin) for each in values)
+    return value if isinstance(value, ToolMessage) else rendered(value, characters.get())

@@ -13,7 +13,6 @@ from donewhen.state.errors import validation_problems
 from donewhen.state.plan.order import in_order
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, folded, only_executor, read_calls
-from donewhen.state.plan.rules import near as near
 from donewhen.state.plan.schedule import Schedule
 from donewhen.state.plan.written import ignored, plan_fields
 from donewhen.state.proof.expect import Check

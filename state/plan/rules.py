@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any
 
 from donewhen.state.plan.order import circle_of
-from donewhen.state.values import similar
+from donewhen.state.values import near
 
 MOST_PROBLEMS = 20
 """Said of one plan; who mends these sees the rest."""
@@ -185,10 +185,3 @@ def _check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:
     else:
         why = "is not read-only, so it cannot check" if tool in rules.tools else "does not exist"
         yield f"the check's tool {tool[:60]!r} {why}{near(tool, rules.checks)}"
-
-
-def near(name: str, names: Collection[str]) -> str:
-    """A hint at what was probably meant, for corrections."""
-    if matches := similar(name, names, 0.5):
-        return f"; did you mean {', '.join(matches)}?"
-    return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -11,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from donewhen.state.ledger import Limits
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
-from donewhen.state.values import check_zone
+from donewhen.state.values import check_zone, near
 
 LIMITS = Limits(rounds=200, replans=2, questions=20)
 STEP_LIMITS = Limits(rounds=40)
@@ -213,9 +212,7 @@ class Settings(BaseModel):
 def check_role(role: str) -> None:
     """ValueError, with a near match, for a role that no model is asked for."""
     if role not in ROLES:
-        close = get_close_matches(role, ROLES, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(ROLES)}."
-        raise ValueError(f"There is no role {role!r}; {hint}")
+        raise ValueError(f"There is no role {role!r}{near(role, ROLES)}")
 
 
 def moment(text: str) -> datetime:

@@ -1,7 +1,6 @@
 """Settings as people, clients and storages give them: read, merged, and held to what may be given."""
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.ledger import Limits
 from donewhen.state.settings import Profile, Settings
+from donewhen.state.values import near
 
 SettingsLike = Settings | Mapping[str, Any] | None
 """Settings as people give them."""
@@ -109,7 +109,7 @@ def _complaints(error: ValidationError) -> Iterator[str]:
         name = str(item["loc"][-1])
         if item["type"] == "extra_forbidden":
             parts: dict[str, type[BaseModel]] = {"limits": Limits, "step_limits": Limits, "profile": Profile}
-            near = get_close_matches(name, parts.get(str(item["loc"][0]), Settings).model_fields, n=1)
-            yield f"there is no {'.'.join(map(str, item['loc']))}" + (f"; did you mean {near[0]}?" if near else "")
+            names = parts.get(str(item["loc"][0]), Settings).model_fields
+            yield f"there is no {'.'.join(map(str, item['loc']))}{near(name, names)}"
         else:
             yield said

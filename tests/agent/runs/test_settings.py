@@ -12,10 +12,10 @@ from tests.kit.runs import Outbox, one_step, sending
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"limit": {"rounds": 3}}, "there is no limit; did you mean limits?"),
-        ({"aprovals": "each"}, "did you mean approvals?"),
-        ({"limits": {"round": 3}}, "did you mean rounds?"),
-        ({"profile": {"forbiden_tools": ["x"]}}, "did you mean forbidden_tools?"),
+        ({"limit": {"rounds": 3}}, "there is no limit; did you mean limits"),
+        ({"aprovals": "each"}, "did you mean approvals"),
+        ({"limits": {"round": 3}}, "did you mean rounds"),
+        ({"profile": {"forbiden_tools": ["x"]}}, "did you mean forbidden_tools"),
         ({"models": {"planner": "openai:x"}}, "planner"),
         ({"confirm": "sometimes"}, "confirm"),
     ],

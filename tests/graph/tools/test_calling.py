@@ -303,19 +303,13 @@ async def test_interrupts_of_the_graph_pass_through() -> None:
     assert (await compiled.ainvoke({"said": ""}))["__interrupt__"][0].value == "sure?"
 
 
-async def test_messages_and_commands_are_read() -> None:
-    """A message's status decides; what a command would do to a graph is said, not done."""
+async def test_messages_are_read_and_commands_are_data() -> None:
+    """X07: a message's status decides; what a command would do to a graph is shown, not done."""
     failed = await called(lambda: ToolMessage("broken", tool_call_id="1", status="error"))
     assert (failed.ok, failed.text, failed.error) == (False, "broken", "error")
-    update = {"messages": [ToolMessage("moved", tool_call_id="1")], "plan": {"steps": []}}
-    moved = await called(lambda: Command(update=update, goto="deliver"))
+    moved = await called(lambda: Command(update={"plan": {"steps": []}}, goto="deliver"))
     assert moved.ok
-    assert moved.text.startswith("moved\n")
-    assert "set plan and to go elsewhere" in moved.text
-    both = await called(
-        lambda: [ToolMessage("a", tool_call_id="1"), ToolMessage("b", tool_call_id="1", status="error")]
-    )
-    assert (both.ok, both.text) == (False, "a\nb")
+    assert '"goto": "deliver"' in moved.text
     assert (await called(lambda: ValueError("returned"))).error == "ValueError"
 
 
