@@ -6,9 +6,6 @@ from typing import Any
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.pydantic import model_json_schema
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import DRAFT202012
 
 Schema = dict[str, Any]
 
@@ -136,6 +133,10 @@ def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
 
 def resolve(reference: str, root: Schema) -> Any:
     """The part of a schema that a reference in it names. ValueError if there is none."""
+    from referencing import Registry  # only where there are references: it takes its time
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
     try:
         return Registry().with_resource("", DRAFT202012.create_resource(root)).resolver().lookup(reference).contents
     except Unresolvable:
