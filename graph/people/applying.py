@@ -1,7 +1,7 @@
 """What an answer changes in the run: one function per kind of pause."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
@@ -101,10 +101,8 @@ def _tool(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, at
         batch, change = [], {"args": answer.arguments or {}, "approved": by, "edited": True}
     elif answer.kind == "respond":
         batch, change = [], {"response": answer.text}
-    calls: list[FrozenCall] = [
-        {**first, **change},
-        *({**call, **change} if call.get("position") in batch else call for call in rest),
-    ]
+    together = [call for call in rest if call.get("position") in batch]
+    calls = [cast("FrozenCall", {**call, **change}) if call in (first, *together) else call for call in (first, *rest)]
     gone = {call_key(call["name"], call["args"]): why for call in calls if "refused" in call}
     return _goes_on(pending, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
 
