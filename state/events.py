@@ -150,6 +150,8 @@ class ToolStarted(Placed):
     step: str | None
     tool: str
     arguments: Json
+    diffs: NotRequired[dict[str, str]]
+    """By argument, how its text differs from the one that it takes the place of: a unified diff without its head."""
 
 
 class Observed(Placed):

@@ -55,6 +55,8 @@ class Pause(TypedDict, total=False):
     tool: str
     """tool, effect: the call, frozen as it will run."""
     arguments: Json
+    diffs: dict[str, str]
+    """tool: by argument, how its text differs from the one that it takes the place of."""
     batch: list[Json]
     """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
     relayed: bool

@@ -247,7 +247,7 @@ def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[
     if row.get("silent_rounds", 0) >= SILENT_ROUNDS:
         yield f"    {terminal.say('silent', 'show', rounds=row['silent_rounds'])}", "yellow"
     for made in row.get("repeated") or []:
-        call = terminal.shorten(call_text(made["tool"], made["arguments"]), 100)
+        call = terminal.shorten(call_text(made), 100)
         yield f"    {terminal.say('repeated', 'show', call=call, times=made['times'])}", "yellow"
     for item in row.get("criteria") or []:
         verdict = verdicts["failed_verdict" if item["verdict"] == "failed" else item["verdict"]]

@@ -190,7 +190,7 @@ def _said(events: list[Json], id: str, value: Any) -> Json | None:
 def told(event: Mapping[str, Any]) -> Json:
     """An event with what a page shows of it: a call's arguments in words, a pause as it is asked."""
     if event["type"] == "tool_started":
-        return {**event, **_arguments(event.get("arguments"))}
+        return {**event, **_arguments(event)}
     if event["type"] == "waiting":
         return {**event, "pending": [asked(pause) for pause in event.get("pending") or ()]}
     return dict(event)
@@ -199,7 +199,7 @@ def told(event: Mapping[str, Any]) -> Json:
 def observed(entry: Mapping[str, Any]) -> Json:
     """An observation as a page draws it."""
     kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds")}
-    return {**kept, **_arguments(entry.get("arguments")), "text": str(entry.get("text") or "")[:CALL_CHARS]}
+    return {**kept, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 
 def asked(pause: Pause) -> Json:
@@ -210,10 +210,9 @@ def asked(pause: Pause) -> Json:
     if pause.get("suggested"):
         more["hint"] = question_text(pause).rpartition("\n\n")[2]  # what “extend” alone means
     if pause["kind"] in ("tool", "effect"):
-        more |= _arguments(pause.get("arguments"))
+        more |= _arguments(pause)
     return {**pause, **more}
 
 
-def _arguments(arguments: Any) -> Json:
-    given = arguments if isinstance(arguments, Mapping) else {}
-    return {"shown": shown_arguments(given), "changes": [asdict(change) for change in text_changes(given)]}
+def _arguments(call: Mapping[str, Any]) -> Json:
+    return {"shown": shown_arguments(call), "changes": [asdict(change) for change in text_changes(call)]}

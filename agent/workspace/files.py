@@ -4,7 +4,7 @@ import io
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import IO, Annotated, Any
 
 from langchain_core.tools import ToolException
@@ -57,6 +57,13 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
         _keep_secrets(root, path, content)
         root.replace(parts, encode(content))
     return f"Wrote {len(content)} characters to {shown(parts)}", _artifact(parts, content)
+
+
+def text_replaced(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """The text in whose place `write_file` would put its content; {} for one too long to be shown."""
+    with root.open(arguments["path"]) as file, open_text(file, arguments["path"]) as text:
+        before = text.read(MAX_SHOWN + 1)
+    return {"content": before} if len(before) <= MAX_SHOWN else {}
 
 
 def append_file(root: Root, path: FilePath, content: Content) -> Written:

@@ -13,7 +13,15 @@ from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
 from donewhen.agent.workspace.commands import Programs, run_command
 from donewhen.agent.workspace.data.query import describe_data, query_data
-from donewhen.agent.workspace.files import append_file, delete_file, edit_file, move_file, read_file, write_file
+from donewhen.agent.workspace.files import (
+    append_file,
+    delete_file,
+    edit_file,
+    move_file,
+    read_file,
+    text_replaced,
+    write_file,
+)
 from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names
@@ -27,7 +35,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     """Tools confined to the folder `root`: find, read, tables, arithmetic, checks; writing unless `write=False`.
 
     `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist.
-    Metadata of a tool: `effect`, `target` (arguments that name its object) and `check` (made for criteria).
+    Metadata of a tool: `effect`, `target` (arguments that name its object), `check` (made for criteria) and `replaces`
+    (what a call would write over).
     Raises ConfigError when the folder is missing or unreadable, or a program is not installed.
     """
     folder = Root(root)
@@ -40,7 +49,8 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         _calculate(),
     ]
     if write:
-        tools.append(_tool(write_file, folder, "idempotent", artifact=True))
+        replaces = functools.partial(text_replaced, folder)
+        tools.append(_tool(write_file, folder, "idempotent", artifact=True, replaces=replaces))
         tools.extend(_tool(function, folder, "write", artifact=True) for function in (append_file, edit_file))
         tools.append(_tool(move_file, folder, "write", target=["source", "destination"]))
         tools.append(_tool(delete_file, folder, "write"))
@@ -58,10 +68,10 @@ def _tool(
     artifact: bool = False,
     schema: dict[str, Any] | None = None,
     target: Sequence[str] = ("path",),
+    replaces: Callable[..., Any] | None = None,
 ) -> BaseTool:
-    metadata: dict[str, Any] = {"effect": effect, "targets": [*target], "paths": [*target]}
-    if check:
-        metadata["check"] = True
+    metadata: dict[str, Any] = {"effect": effect, "targets": [*target], "paths": [*target], "check": check}
+    metadata["replaces"] = replaces
     return _structured(function, (root,), metadata, artifact=artifact, schema=schema)
 
 

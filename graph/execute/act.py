@@ -22,12 +22,13 @@ from donewhen.graph.models.transcript import rounds_of, shown
 from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
+from donewhen.graph.tools.probing import differences
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import call_key, canonical, made
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import FrozenCall, StepRecord
+from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -80,7 +81,7 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
         if refusal(first, site.state, settings, tools.get(first["name"])) is None and (
             change := stop(calls[done:], site.state, site.left(), tools, settings)
         ):
-            return _halted(work, calls[done:], change)
+            return _halted(work, calls[done:], await _with_diffs(change, first, work))
         if isinstance(outcomes := await _made(group, work), Doubt):
             return _halted(work, calls[done:], unknown_effect(first, site.state, outcomes))
         if asking := _asking(first, outcomes[0]):
@@ -130,8 +131,8 @@ async def _made(group: Sequence[FrozenCall], work: Work) -> list[CallOutcome | s
             made[place] = why
         else:
             number = f"{id}.{work.number + 1 + place}"
-            given = redact_json(call["args"])
-            emit(site.runtime, "tool_started", id=number, step=id, tool=call["name"], arguments=given)
+            told = {"tool": call["name"], "arguments": redact_json(call["args"]), **await _diffs(call, work)}
+            emit(site.runtime, "tool_started", id=number, step=id, **told)
             running.append((place, call))
     site.meters.clear()
     outcomes = await asyncio.gather(*(_invoked(call, place, work) for place, call in running))
@@ -141,6 +142,21 @@ async def _made(group: Sequence[FrozenCall], work: Work) -> list[CallOutcome | s
             return outcome
         made[place] = outcome
     return made
+
+
+async def _diffs(call: FrozenCall, work: Work) -> Json:
+    """What people are shown of a call besides its arguments, before it is made."""
+    tool = work.tools.get(call["name"])
+    diffs = await differences(tool, call["args"]) if tool else {}
+    return {"diffs": diffs} if diffs else {}
+
+
+async def _with_diffs(change: StepRecord, call: FrozenCall, work: Work) -> StepRecord:
+    pause = change.get("waiting")
+    if not pause or not (more := await _diffs(call, work)):
+        return change
+    shown: Pause = {**pause, "diffs": more["diffs"]}
+    return {**change, "waiting": shown}
 
 
 async def _looked_up(call: FrozenCall, work: Work) -> str:

@@ -1,4 +1,4 @@
-"""A tool's probe: asked whether a call that was cut off took effect. An unclear answer counts as unknown."""
+"""What functions of a tool say of a call: whether it took effect when it was cut off, and which text it replaces."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -10,6 +10,8 @@ from langchain_core.tools import BaseTool, StructuredTool
 from donewhen.graph.tools.call import CallResult, call_tool, threaded
 from donewhen.graph.tools.guarding import LIMIT
 from donewhen.graph.tools.rendering import rendered
+from donewhen.state.people.payloads import difference
+from donewhen.state.secrets import redact_json
 
 PROBE_SECONDS = 30.0
 """The longest that a probe may take."""
@@ -34,6 +36,19 @@ async def ask_probe(
     if found is False:
         return False
     return CallResult(True, rendered(found, LIMIT), 0.0) if _says_something(found) else None
+
+
+async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str]:
+    """By argument, how its text differs from the one that the call takes away; {} where nothing tells.
+
+    `tool.metadata["replaces"]` is a function, synchronous or not, of the arguments that returns the texts in whose
+    place those of the call would stand, by argument: `{"content": "what the file holds"}`.
+    """
+    replaces = (tool.metadata or {}).get("replaces")
+    found = replaces and await _answer(replaces, tool.name, arguments, "", PROBE_SECONDS)
+    texts = found if isinstance(found, Mapping) else {}
+    diffs = {name: difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
+    return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
 
 
 def _says_something(found: object) -> bool:

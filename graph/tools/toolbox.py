@@ -149,8 +149,9 @@ class _Entry:
         except ValueError as error:
             raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
         metadata = tool.metadata or {}
-        if metadata.get("probe") is not None and not callable(metadata["probe"]):
-            raise ToolError(f"the probe of {tool.name!r} is {metadata['probe']!r}; it must be a function")
+        for name in ("probe", "replaces"):
+            if metadata.get(name) is not None and not callable(metadata[name]):
+                raise ToolError(f"the {name} of {tool.name!r} is {metadata[name]!r}; it must be a function")
         self.tool = tool
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
         said = metadata.get("outside", metadata.get("openWorldHint"))

@@ -4,7 +4,7 @@
 `response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours.
 
 A `pending` has `id, kind, tool_call_id, question, options, step`, and by kind:
-plan `plan, revision, limits?, next_runs?`; tool `tool, arguments`; effect `tool, arguments`;
+plan `plan, revision, limits?, next_runs?`; tool `tool, arguments, diffs?`; effect `tool, arguments`;
 budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}), `done`, `left` (ids), `meter`.
 Any may have `problem` (why the last answer was not understood), `draft` (the text of an edit that could not be taken,
 given back to be mended) and `others` (the other open questions).
@@ -74,7 +74,7 @@ def payload(pending: Pause) -> dict[str, Any]:
         "problem": pending.get("problem"),
         "others": [_other(other) for other in pending.get("others") or []],
     }
-    for key in (*PLAN_KEYS, "draft", "tool", "arguments", "exhausted", "suggested", "done", "left", "meter"):
+    for key in (*PLAN_KEYS, "draft", "tool", "arguments", "diffs", "exhausted", "suggested", "done", "left", "meter"):
         if pending.get(key) is not None:
             value[key] = pending.get(key)
     return value
@@ -111,7 +111,7 @@ def question_text(pending: Pause) -> str:
     if kind == "plan":
         parts.append(shown_plan(pending).strip())
     if kind in ("tool", "effect") and pending.get("arguments") is not None:
-        parts.append(call_text(pending["arguments"]))
+        parts.append(call_text(pending))
     if kind not in ("plan", "tool") and options(pending):
         # The answer "2" to a budget means two more, so its options carry no numbers.
         marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
@@ -125,13 +125,14 @@ def question_text(pending: Pause) -> str:
     return "\n\n".join(parts)
 
 
-def call_text(arguments: Any) -> str:
+def call_text(call: Mapping[str, Any]) -> str:
     """The arguments of a call for people: short ones as JSON, long texts as text, a replaced text as a difference."""
+    arguments = call["arguments"]
     if not isinstance(arguments, Mapping):
         return _fenced(arguments_text(arguments))
-    shown = {key: f"({len(arguments[key]):,} characters, below)" for key in _long(arguments)}
+    shown = {key: f"({len(arguments[key]):,} characters, below)" for key in _long(call)}
     parts = [_fenced(arguments_text({**arguments, **shown}))]
-    for change in text_changes(arguments):
+    for change in text_changes(call):
         parts.append(f"{change.name}:\n\n{_fenced(change.text, 'diff' if change.is_diff else '')}")
     return "\n\n".join(parts)
 
@@ -145,37 +146,52 @@ class TextChange:
     is_diff: bool = False
 
 
-def text_changes(arguments: Any) -> list[TextChange]:
-    """What of a call's arguments is too long for a line: a replaced text as one difference, the others whole."""
-    given = arguments if isinstance(arguments, Mapping) else {}
-    long, pair = _long(given), _replaced(given)
-    found = []
+def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
+    """What of a call's `arguments` is too long for a line: a replaced text as one difference, the others whole.
+
+    `diffs` of the call has, by argument, how its text differs from the one that it takes the place of.
+    """
+    given, diffs = _given(call), call.get("diffs") or {}
+    pair, found = _replaced(call), []
     if pair:
-        old, new = (_visible(given[key]).splitlines() for key in pair)
-        changed = "\n".join([*unified_diff(old, new, lineterm="", n=2)][2:])
-        found.append(TextChange(" → ".join(pair), changed, is_diff=True))
-    return [*found, *(TextChange(key, _visible(given[key])) for key in long if key not in pair)]
+        old, new = (given[key] for key in pair)
+        found.append(TextChange(" → ".join(pair), _visible(difference(old, new)), is_diff=True))
+    for key in _long(call):
+        if key not in pair:
+            found.append(TextChange(key, _visible(diffs.get(key) or given[key]), is_diff=key in diffs))
+    return found
 
 
-def shown_arguments(arguments: Mapping[str, Any]) -> dict[str, str]:
+def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
     """The arguments that are short enough for a line each, as text; what is not plain text is JSON."""
-    aside = {*_long(arguments), *_replaced(arguments)}
+    aside = {*_long(call), *_replaced(call)}
     return {
         str(key): _visible(value) if isinstance(value, str) else arguments_text(value)
-        for key, value in arguments.items()
+        for key, value in _given(call).items()
         if key not in aside
     }
 
 
-def _long(arguments: Mapping[str, Any]) -> list[str]:
-    texts = ((key, text) for key, text in arguments.items() if isinstance(text, str))
-    return [key for key, text in texts if "\n" in text or len(text) > LONG]
+def difference(old: str, new: str) -> str:
+    """The lines of a unified diff, without its head; "" where no line differs."""
+    return "\n".join([*unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)][2:])
 
 
-def _replaced(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+def _given(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    arguments = call.get("arguments")
+    return arguments if isinstance(arguments, Mapping) else {}
+
+
+def _long(call: Mapping[str, Any]) -> list[str]:
+    diffs = call.get("diffs") or {}
+    texts = ((key, text) for key, text in _given(call).items() if isinstance(text, str))
+    return [key for key, text in texts if "\n" in text or len(text) > LONG or key in diffs]
+
+
+def _replaced(call: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of a text and of the one that takes its place, where either is long."""
-    long = _long(arguments)
-    both = [pair for pair in REPLACED if all(isinstance(arguments.get(key), str) for key in pair)]
+    long, given = _long(call), _given(call)
+    both = [pair for pair in REPLACED if all(isinstance(given.get(key), str) for key in pair)]
     return next((pair for pair in both if any(key in long for key in pair)), ())
 
 

@@ -123,14 +123,14 @@ def call_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
     if not isinstance(arguments, Mapping):
         return Text("" if arguments is None else clean(str(arguments)))
     grid = _grid(2)
-    for name, value in shown_arguments(arguments).items():
+    for name, value in shown_arguments(pending).items():
         grid.add_row(Text(clean(name), style="dim"), Text(clean(value)))
-    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *changes_drawn(arguments, terminal))
+    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *changes_drawn(pending, terminal))
 
 
-def changes_drawn(arguments: Any, terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
+def changes_drawn(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
     """The long texts in a call's arguments, differences in colour; `most`: lines of each, the rest is counted."""
-    for change in text_changes(arguments):
+    for change in text_changes(call):
         if most is None:
             yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
         lines = clean(change.text).split("\n")

@@ -25,19 +25,6 @@ TAIL = 6
 """Lines of what is being said that are redrawn."""
 
 
-@dataclass(frozen=True)
-class RunningCall:
-    """A tool at work."""
-
-    tool: str
-    arguments: Any = None
-
-    @property
-    def text(self) -> str:
-        """The call on one line."""
-        return call_text(self.tool, self.arguments)
-
-
 @dataclass
 class Row:
     """One step of the checklist."""
@@ -45,8 +32,8 @@ class Row:
     content: str
     status: str = "pending"
     reason: str = ""
-    calls: list[RunningCall] = field(default_factory=list)
-    """The calls that are running now."""
+    calls: list[Mapping[str, Any]] = field(default_factory=list)
+    """The calls that are running now, as `tool_started` tells of them."""
 
 
 @dataclass
@@ -115,18 +102,17 @@ class Progress:
 
     def _apply_step(self, row: Row, kind: Any, event: Mapping[str, Any]) -> None:
         if kind == "tool_started":
-            row.calls.append(RunningCall(str(event.get("tool")), event.get("arguments")))
+            row.calls.append(event)
         elif kind == "observation":
             row.calls = [call for call in row.calls if call is not self.call_of(event)]
         elif kind in ("step_started", "step_finished"):
             row.status = "running" if kind == "step_started" else str(event.get("status") or "done")
             row.reason, row.calls = str(event.get("reason") or ""), []
 
-    def call_of(self, event: Mapping[str, Any]) -> RunningCall:
-        """The running call that an observation answers, as far as its tool tells."""
-        tool, row = str(event.get("tool") or event.get("source") or ""), self.rows.get(str(event.get("step")))
-        running = row.calls if row else []
-        return next((call for call in running if call.tool == tool), RunningCall(tool))
+    def call_of(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The running call that an observation answers, as far as it is known."""
+        row = self.rows.get(str(event.get("step")))
+        return next((call for call in (row.calls if row else ()) if call.get("id") == event.get("id")), event)
 
 
 def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
@@ -136,11 +122,11 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
     return terminal.say("line", "mode", mode=words[row["mode"]], by=words[f"by_{by}"], reason=row["reason"])
 
 
-def call_text(tool: str, arguments: Any) -> str:
+def call_text(call: Mapping[str, Any]) -> str:
     """A call on one line: `read_file(path="a.csv")`; of a long text, which has lines of its own, only the name."""
-    given = arguments if isinstance(arguments, Mapping) else {}
-    short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(given)}
-    return f"{tool}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in given)})"
+    given = call.get("arguments") or {}
+    short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
+    return f"{call.get('tool')}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in given)})"
 
 
 class View:
@@ -198,11 +184,11 @@ class View:
         elif kind == "observation":
             call = self.progress.call_of(event)
             room = terminal.width - len(f"  {event.get('id')}  {terminal.marks['arrow']} ")
-            made = terminal.shorten(call.text, room * 3 // 5)
+            made = terminal.shorten(call_text(call), room * 3 // 5)
             text = terminal.shorten(str(event.get("text")), room - cell_len(made))
             style = "dim" if event.get("ok") else "red"
             yield f"  {event.get('id')} {made} {terminal.marks['arrow']} {text}", style
-            yield from ((drawn, None) for drawn in changes_drawn(call.arguments, terminal, most=FOLDED))
+            yield from ((drawn, None) for drawn in changes_drawn(call, terminal, most=FOLDED))
         elif kind == "step_finished":
             status, row = str(event.get("status")), self.progress.rows.get(step)
             why = "" if status == "done" else f": {status}, {event.get('reason') or ''}".rstrip(", ")
@@ -242,7 +228,7 @@ class View:
         for id, row in self.progress.rows.items():
             if row.status == "running":
                 rows.append(Text(terminal.shorten(f"{terminal.mark('running')} {id} {row.content}"), style="cyan"))
-                calls = (terminal.shorten(call.text, terminal.width - 4) for call in row.calls)
+                calls = (terminal.shorten(call_text(call), terminal.width - 4) for call in row.calls)
                 rows += [Text(f"    {call}", style="dim") for call in calls]
         if self.said.strip():
             rows.append(Text(terminal.shorten(self._speech(self.said)), style="italic"))

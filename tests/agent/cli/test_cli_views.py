@@ -22,7 +22,7 @@ EVENTS: list[dict[str, Any]] = [
     {"type": "step_started", "step": "s1", "content": STEPS[0]["content"]},
     {"type": "speech", "step": "s1", "text": "Let me "},
     {"type": "speech", "step": "s1", "text": "look.\nAt [bold]it"},
-    {"type": "tool_started", "step": "s1", "tool": "read_file", "arguments": {"path": "a.txt"}},
+    {"type": "tool_started", "id": "s1.1", "step": "s1", "tool": "read_file", "arguments": {"path": "a.txt"}},
     {"type": "observation", "id": "s1.1", "step": "s1", "tool": "read_file", "ok": False, "text": "no such\nfile"},
     {"type": "correction", "step": "s1", "text": "criterion 1 is missing"},
     {"type": "step_finished", "step": "s1", "status": "done", "result": "read", "reason": ""},
@@ -117,8 +117,8 @@ def test_the_checklist_follows_an_edited_plan() -> None:
 
 
 def test_calls_and_meters_are_one_line() -> None:
-    assert call_text("find", {"query": "a\nb", "n": 1}) == "find(query=…, n=1)"
-    assert call_text("odd", None) == "odd()"
+    assert call_text({"tool": "find", "arguments": {"query": "a\nb", "n": 1}}) == "find(query=…, n=1)"
+    assert call_text({"tool": "odd"}) == "odd()"
     spent = {
         "rounds": 3,
         "model_calls": 4,

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -115,7 +116,8 @@ def test_what_a_call_changes_stays_in_the_scrollback_and_is_folded() -> None:
     """U13: an edit that ran is shown as a difference; of a long text the beginning, and how much more there is."""
     where, progress = screen(), Progress()
     content = "\n".join(f"line {number}" for number in range(40))
-    made = {"type": "tool_started", "step": "s1", "tool": "write_file", "arguments": {"path": "a", "content": content}}
+    made: dict[str, Any] = {"type": "tool_started", "id": "s1.1", "step": "s1", "tool": "write_file"}
+    made["arguments"] = {"path": "a", "content": content}
     answered = {"type": "observation", "id": "s1.1", "step": "s1", "tool": "write_file", "ok": True, "text": "Wrote it"}
     with View(where, progress) as view:
         view.show({"type": "plan", "plan": {"title": "P", "steps": [{"id": "s1", "content": "Write"}]}})
@@ -126,6 +128,33 @@ def test_what_a_call_changes_stays_in_the_scrollback_and_is_folded() -> None:
     assert "│ line 0" in text
     assert "line 39" not in text
     assert "… 28 more lines" in text
+
+
+def test_a_file_that_is_written_over_is_shown_as_a_difference(tmp_path: Path) -> None:
+    """U13: asked about and in the scrollback, a write is what it changes on disk; a new file is what it holds."""
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(9)))
+    content = "".join(f"line {number}\n".replace("line 4", "LINE FOUR") for number in range(9))
+    writes = [
+        call("write_file", path="a.txt", content=content),
+        call("write_file", path="b.txt", content="new\ntext\n"),
+    ]
+    step = {"content": "Write", "done_when": ["written"], "tools": ["read_file"]}
+    with scripted(
+        tmp_path, triage=[submit_plan([step])], execute=[[each] for each in writes] + [finish_step("Done.", "s1.1")]
+    ) as env:
+        session = Session.start("run", "write", env=env, cwd=tmp_path)
+        session.asked()
+        session.type("y")
+        shown = session.asked().split("May step")[-1]
+        session.type("y")
+        shown_new = session.asked().split("May step")[-1]
+        session.type("y")
+        assert session.end() == (0, "Done.\n")
+    assert "│ -line 4" in shown
+    assert "│ +LINE FOUR" in shown
+    assert "line 0" not in shown
+    assert "│ new" in shown_new
+    assert ESCAPES.sub("", session.raw).count("│ -line 4") == 2, "not in the scrollback"
 
 
 def test_tab_says_what_should_be_different() -> None:

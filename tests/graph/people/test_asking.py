@@ -1,6 +1,9 @@
 """Who is asked, and when: limits of questions, steps that are blocked, plans that only read, and what is shown."""
 
+from typing import Any
+
 import pytest
+from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
 from donewhen.state.people.payloads import call_text, message_text, payload
@@ -110,13 +113,35 @@ async def test_a_granted_write_says_that_any_arguments_are_approved() -> None:
 
 def test_long_texts_of_a_call_are_shown_as_text() -> None:
     """Q10: not as one escaped line of JSON; what replaces something is shown as a difference."""
-    shown = call_text({"path": "a.txt", "content": "one\ntwo\u202ethree"})
+    shown = call_text({"arguments": {"path": "a.txt", "content": "one\ntwo\u202ethree"}})
     assert '"path": "a.txt"' in shown
     assert "content:\n\n```\none\ntwo\\u202ethree\n```" in shown
-    shown = call_text({"path": "a.txt", "old": "one\ntwo\nthree", "new": "one\n2\nthree"})
+    shown = call_text({"arguments": {"path": "a.txt", "old": "one\ntwo\nthree", "new": "one\n2\nthree"}})
     assert "```diff" in shown
     assert "-two\n+2" in shown
     assert '"path": "out.txt",\n  "content": "7"' in payload(pending("tool"))["action_requests"][0]["description"]
+
+
+async def test_what_a_call_writes_over_is_shown_as_a_difference() -> None:
+    """Q10, U13: by what its tool says it replaces, for people and in events; one that fails says nothing."""
+
+    def page(name: str, text: str) -> str:
+        """Put a page."""
+        return "put"
+
+    def replaced(arguments: dict[str, Any]) -> dict[str, str]:
+        return {"text": {"home": "one\ntwo\nthree", "key": "api_key=sk-1234567890abcdef1234567890"}[arguments["name"]]}
+
+    put = StructuredTool.from_function(page, metadata={"effect": "write", "replaces": replaced})
+    calls = [call("page", name=name, text="one\n2\nthree") for name in ("home", "key", "new")]
+    model = scripted(submit_plan([step("s1")]), {"s1": [*([each] for each in calls), said("s1")]})
+    flow = await play(model, [put], settings={}, answers=["approve"] * 4)
+    home, key, new = (payload(pause) for pause in flow.pauses[1:])
+    assert home["diffs"] == {"text": "@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"}
+    assert "```diff" in home["action_requests"][0]["description"]
+    assert "sk-1234567890abcdef" not in str(key)
+    assert "diffs" not in new
+    assert [bool(event.get("diffs")) for event in flow.told("tool_started")] == [True, True, False]
 
 
 async def test_the_runtime_speaks_the_language_of_the_goal() -> None:
