@@ -4,7 +4,7 @@ A subgraph is given what it works on by reference: its nodes see it beside what 
 """
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -88,6 +88,8 @@ def _with_given(state: Json, config: RunnableConfig | None) -> Json:
 class Route(Runnable[Any, Any]):
     """A route that LangGraph calls without suspending in between; in a subgraph it sees what that was given, too.
 
+    It is no function, of which LangGraph would read all type hints, and make channels of them.
+
     A run that is cancelled between a node's update and the route after it is stored without a next step, and would
     end there silently when it is resumed (langgraph #8834).
     """
@@ -115,8 +117,8 @@ def lead(
     inside: bool = False,
 ) -> None:
     """Draw the ways from a node, target → label, which the route, a function to a target or to Sends, takes."""
-    ways = {label: target for target, label in labels.items()}
-    graph.add_conditional_edges(source, Route(route, labels, inside=inside), ways)  # type: ignore[arg-type]
+    ways: dict[Hashable, str] = {label: target for target, label in labels.items()}
+    graph.add_conditional_edges(source, Route(route, labels, inside=inside), ways)
 
 
 class Subgraph(RunnableLambda[Any, Any]):

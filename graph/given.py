@@ -59,6 +59,7 @@ def for_step(run: Json, sent: Json, settings: Settings) -> Json:
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
         "measured": Measured(),
         "made": Made(),
+        "begun": set(),
         "allowance": record.get("allowance") or {},
         "record": record,
     }

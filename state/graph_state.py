@@ -216,6 +216,8 @@ class Step(StepStored, total=False):
     measured: Any
     made: Any
     """What is worked out once of the transcript, and of what may be cited, while the step is at work."""
+    begun: set[str]
+    """Filled with the round that this process began or went on with first."""
     allowance: Amounts
 
 

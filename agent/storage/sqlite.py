@@ -14,7 +14,8 @@ from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks
 from donewhen.agent.storage.forgetting import SQLITE_KINDS, forgetting
-from donewhen.agent.storage.sqlite_file import FileSaver, FileStore, SqliteFile, shared
+from donewhen.agent.storage.sqlite_file import SqliteFile, shared
+from donewhen.agent.storage.sqlite_saver import FileSaver, FileStore
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, unique_version
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
@@ -111,7 +112,9 @@ class SqliteDatabase:
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
             file = await self._ready(stack)
-            yield FileSaver(file, not writes, self.next_version), FileStore(file, not writes)
+            saver = FileSaver(file, not writes, self.next_version)
+            stack.push_async_callback(saver.settled)
+            yield saver, FileStore(file, not writes)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:

@@ -8,7 +8,8 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,14 +17,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
 from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 
+HELD = 0.01
+"""Seconds that what a node wrote waits for its checkpoint, to be committed with it."""
 TOGETHER = 64
 """Calls that are committed together at most."""
 Returned = TypeVar("Returned")
@@ -69,6 +69,7 @@ class SqliteFile:
         self._path = path
         self._patience = patience
         self._calls: SimpleQueue[_Work | None] = SimpleQueue()
+        self._held: deque[_Work] = deque()
         self._closed: Future[None] = Future()
         self.users = 0
         self.has_threads = False
@@ -77,9 +78,23 @@ class SqliteFile:
 
     def begin(self, work: Callable[["SqliteFile"], Returned], *, writes: bool, alone: bool = False) -> Future[Returned]:
         """Put a call in line."""
+        self.release()
         call = _Work(work, writes, alone)
         self._calls.put(call)
         return call.future
+
+    def hold(self, work: Callable[["SqliteFile"], Returned]) -> Future[Returned]:
+        """A write that takes its place in line with the next call, whoever makes it, or after `HELD` seconds."""
+        call = _Work(work, writes=True, alone=False)
+        self._held.append(call)
+        asyncio.get_running_loop().call_later(HELD, self.release)
+        return call.future
+
+    def release(self) -> None:
+        """Put in line what is held, so that it is committed with what is put there next."""
+        with suppress(IndexError):
+            while True:
+                self._calls.put(self._held.popleft())
 
     async def call(
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
@@ -89,12 +104,12 @@ class SqliteFile:
 
     async def settled(self) -> None:
         """Wait until all that is in line now is done."""
-        await _surely(self.begin(lambda _: None, writes=False, alone=True))
+        await surely(self.begin(lambda _: None, writes=False, alone=True))
 
     async def close(self) -> None:
         """Close the connection when everything in line is done, and wait for that."""
         self._calls.put(None)
-        await _surely(self._closed)
+        await surely(self._closed)
 
     def _work(self) -> None:
         opened = False
@@ -218,7 +233,7 @@ async def shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
                 await file.close()
 
 
-async def _surely(future: Future[Any]) -> None:
+async def surely(future: Future[Any]) -> None:
     """Wait for it, even where the task that waits is cancelled meanwhile."""
     done, cancelled = asyncio.wrap_future(future), False
     while not done.done():
@@ -228,68 +243,3 @@ async def _surely(future: Future[Any]) -> None:
             cancelled = True
     if cancelled:
         raise asyncio.CancelledError
-
-
-class FileSaver(BaseCheckpointSaver[Any]):
-    """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses."""
-
-    def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
-        super().__init__(serde=StrictSerializer())
-        self.file = file
-        self._reads = reads
-        self._next_version = next_version
-
-    async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
-        if self._reads and writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        return await self.file.call(lambda file: work(file.saver), writes=writes)
-
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._call(lambda saver: saver.get_tuple(config), writes=False)
-
-    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in await self._call(lambda saver: list(saver.list(config, **options)), writes=False):
-            yield found
-
-    async def aput(self, *given: Any) -> RunnableConfig:
-        return await self._call(lambda saver: saver.put(*given), writes=True)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        await self._call(lambda saver: saver.put_writes(config, writes, task_id, task_path), writes=True)
-
-    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
-        return await self._call(lambda saver: saver.get_delta_channel_history(*given, **options), writes=False)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._call(lambda saver: saver.delete_thread(thread_id), writes=True)
-
-    def get_next_version(self, current: Any, channel: None) -> Any:
-        return self._next_version(current)
-
-
-class FileStore(BaseStore):
-    """The store beside it."""
-
-    def __init__(self, file: SqliteFile, reads: bool) -> None:
-        self.file = file
-        self._reads = reads
-        self.supports_ttl, self.ttl_config = file.store.supports_ttl, file.store.ttl_config
-
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        asked = list(ops)
-        writes = not all(isinstance(op, GetOp | SearchOp | ListNamespacesOp) for op in asked)
-        if self._reads and writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        return await self.file.call(lambda file: file.store.batch(asked), writes=writes)
-
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
-        raise NotImplementedError("use abatch")
-
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One statement on the table of threads."""
-        writes = not sql.startswith("SELECT")
-        if self._reads and writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        return await self.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=writes)

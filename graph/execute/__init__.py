@@ -1,4 +1,4 @@
-"""The execute node: one step, as a subgraph. (delegate →) decide → act → decide … → goal_check"""
+"""The execute node: one step, as a subgraph. (delegate →) decide → decide … → goal_check; act: calls that waited"""
 
 from typing import Literal
 
@@ -53,7 +53,7 @@ def after_delegate(state: Step) -> Literal["decide", "goal_check", "__end__"]:
 
 
 def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
-    """Act on the decision; without one (speech, a correction) the next round."""
+    """Prove what is claimed; else the next round. Calls that nobody made yet are made by a node of their own."""
     if has_left(state):
         return "__end__"
     if state["record"].get("calls"):

@@ -1,4 +1,4 @@
-"""The decide node: one model call, one round, one checkpoint. It reads the reply; the next node acts on it."""
+"""The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls that it wants."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,14 +6,17 @@ from functools import partial
 from typing import cast
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.calls.observing import seen_before
+from donewhen.graph.calls.replies import reply_before, written_down
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, decided
-from donewhen.graph.execute.leaving import corrected, leave, silence
+from donewhen.graph.execute.act import act
+from donewhen.graph.execute.leaving import corrected, has_left, leave, silence
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import profile_text
@@ -32,6 +35,7 @@ from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import EXECUTE, control_tools
 from donewhen.state.records import FrozenCall, Pause, StepRecord, StepStatus
 from donewhen.state.settings import Settings
+from donewhen.state.updates import applied, together
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
 FEW_ROUNDS = 3
@@ -44,8 +48,18 @@ GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to
 ANSWER_CHARS = 20_000
 
 
-async def decide(state: Step, runtime: Runtime[Settings], *, deps: Deps) -> Step:
-    """Ask the model what to do next in this step, with what the user said meanwhile."""
+async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
+    """Ask the model what to do next in this step, and do it; without a store the next node does it."""
+    before = await reply_before(state, runtime)
+    update = before or await _asked(state, runtime, deps)
+    now: Step = applied(state, update)  # type: ignore[assignment]
+    if has_left(now) or not now["record"].get("calls") or not (before or await written_down(state, runtime, update)):
+        return update
+    return together(update, await act(now, runtime, config, deps=deps))  # type: ignore[return-value]
+
+
+async def _asked(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
+    """A round, with what the user said meanwhile."""
     record = state["record"]
     heard = max(record.get("heard") or "", state.get("heard") or "")
     told = await told_since(runtime, settings_of(runtime), heard)

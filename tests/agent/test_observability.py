@@ -33,12 +33,12 @@ def test_each_node_is_one_span_in_its_place(tool: str) -> None:
     """U11: no node twice, subgraphs by their names, models and tools below the node that asks them."""
     found = spans(tool)
     short = [(span["name"].split(" ")[-1], span["parent"].split(" ")[-1]) for span in found]
-    for node in ("receive", "plan", "deliver", "act", "goal_check", "triage"):
+    for node in ("receive", "plan", "deliver", "goal_check", "triage"):
         assert sum(name == node for name, _ in short) == 1, (node, short)
     parents = {name.removesuffix(".chat"): parent for name, parent in short}
     assert parents["triage"] == "planning"
-    assert parents["act"] == "step"
-    assert parents["look"] == "act"
+    assert parents["decide"] == "step"
+    assert parents["look"] == "decide"
     assert parents["ScriptedModel"] in ("decide", "triage")
     assert [name.removesuffix(".chat") for name, _ in short].count("ScriptedModel") == 3
     assert all("LangGraph" not in name for name, _ in short)

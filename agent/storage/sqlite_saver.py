@@ -1,0 +1,98 @@
+"""LangGraph's saver and store on the one connection of a SQLite file."""
+
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
+
+from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.sqlite_file import SqliteFile, surely
+
+Returned = TypeVar("Returned")
+
+
+class FileSaver(BaseCheckpointSaver[Any]):
+    """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses.
+
+    What a node wrote is committed together with what comes next, mostly its checkpoint.
+    """
+
+    def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
+        super().__init__(serde=StrictSerializer())
+        self.file = file
+        self._reads = reads
+        self._next_version = next_version
+        self._held: list[Future[None]] = []
+
+    async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
+        self._check(writes)
+        answer = await self.file.call(lambda file: work(file.saver), writes=writes)
+        await self.settled()
+        return answer
+
+    def _check(self, writes: bool) -> None:
+        if self._reads and writes:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    async def settled(self) -> None:
+        """Wait until all that nodes wrote is committed. Raises what went wrong with it."""
+        self.file.release()
+        while self._held:
+            written = self._held.pop(0)
+            written.result() if written.done() else await surely(written)
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return await self._call(lambda saver: saver.get_tuple(config), writes=False)
+
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        for found in await self._call(lambda saver: list(saver.list(config, **options)), writes=False):
+            yield found
+
+    async def aput(self, *given: Any) -> RunnableConfig:
+        return await self._call(lambda saver: saver.put(*given), writes=True)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self._check(writes=True)
+        self._held.append(self.file.hold(lambda file: file.saver.put_writes(config, writes, task_id, task_path)))
+
+    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
+        return await self._call(lambda saver: saver.get_delta_channel_history(*given, **options), writes=False)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await self._call(lambda saver: saver.delete_thread(thread_id), writes=True)
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._next_version(current)
+
+
+class FileStore(BaseStore):
+    """The store beside it."""
+
+    def __init__(self, file: SqliteFile, reads: bool) -> None:
+        self.file = file
+        self._reads = reads
+        self.supports_ttl, self.ttl_config = file.store.supports_ttl, file.store.ttl_config
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        asked = list(ops)
+        writes = not all(isinstance(op, GetOp | SearchOp | ListNamespacesOp) for op in asked)
+        if self._reads and writes:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return await self.file.call(lambda file: file.store.batch(asked), writes=writes)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        raise NotImplementedError("use abatch")
+
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """One statement on the table of threads."""
+        writes = not sql.startswith("SELECT")
+        if self._reads and writes:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return await self.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=writes)

@@ -1,0 +1,49 @@
+"""The reply of the round that is being carried out: it is in the store before anything is done about it.
+
+So one round is one checkpoint, and yet nobody is asked again after a crash in the middle of it.
+"""
+
+import base64
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.runtime import Runtime
+
+from donewhen.graph.events import thread_of
+from donewhen.graph.tools.effects import label
+from donewhen.state.graph_state import Step
+from donewhen.state.settings import Settings
+
+NAMESPACE = ("donewhen", "replies")
+_SERDE = JsonPlusSerializer(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
+
+
+async def reply_before(state: Step, runtime: Runtime[Settings]) -> Step | None:
+    """What a crash left of this very round: the update that the model's reply came to."""
+    if state["begun"] or runtime.store is None:
+        return None
+    state["begun"].add(_round(runtime))
+    item = await runtime.store.aget(_namespace(runtime), state["step"]["id"])
+    if item is None or item.value["round"] != _round(runtime):
+        return None
+    update: Step = _SERDE.loads_typed((item.value["type"], base64.b64decode(item.value["update"])))
+    return update
+
+
+async def written_down(state: Step, runtime: Runtime[Settings], update: Step) -> bool:
+    """Write down what a reply came to, in place of that of the round before. False without a store to do so."""
+    if runtime.store is None:
+        return False
+    type, data = _SERDE.dumps_typed(update)
+    value = {"round": _round(runtime), "type": type, "update": base64.b64encode(data).decode()}
+    await runtime.store.aput(_namespace(runtime), state["step"]["id"], value, index=False)
+    return True
+
+
+def _namespace(runtime: Runtime[Settings]) -> tuple[str, ...]:
+    return (*NAMESPACE, label(thread_of(runtime)))
+
+
+def _round(runtime: Runtime[Settings]) -> str:
+    """LangGraph's name of this run of the node: the same after a crash, another one from any other checkpoint."""
+    info = runtime.execution_info
+    return str(info.task_id if info else "")
