@@ -2,7 +2,7 @@
 
 What is held is not that such a model does the work, but that every run ends honestly and within its limits, and that
 no call outlives its time. Needs no network: server and model come with the dependency group `local`.
-`python -m benchmarks.local [minutes]` regenerates docs/local.md; after so many minutes no new goal is begun.
+`python -m benchmarks.local [minutes]` regenerates docs/local.md; each way begins no goal after its third of them.
 """
 
 import asyncio
@@ -11,13 +11,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.util import find_spec
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +136,9 @@ class Score:
     corrections: int = 0
     decisions: int = 0
     tool_calls: int = 0
+    tokens: int = 0
+    cached: int = 0
+    """Of the tokens sent, those that the server had read before."""
     slowest: float = 0.0
     broken: list[str] = field(default_factory=list)
     """What must not be: a run without an end, over its limits, or a call that outlived its time."""
@@ -149,6 +150,8 @@ class Score:
         self.corrections += sum(event["type"] == "correction" for event in events)
         self.decisions += len(clock.seconds)
         self.tool_calls += int(spent.get("tool_calls", 0))
+        self.tokens += int(spent.get("input_tokens", 0))
+        self.cached += int(spent.get("cached_tokens", 0))
         self.slowest = max([self.slowest, *clock.seconds])
         if run is None or run.status not in ("completed", "partial", "failed", "exhausted", "cancelled"):
             self.broken.append(f"{goal}: no honest end")
@@ -177,15 +180,10 @@ def llama() -> Iterator[str]:
     yield f"{server.listening_address.rstrip('/')}/v1"
 
 
-def play(mode: str, minutes: float) -> Score:
-    """All goals in one mode, in a process and on a server of its own."""
-    with llama() as url:
-        return asyncio.run(_played(mode, url, time.monotonic() + 60 * minutes))
-
-
-async def _played(mode: str, url: str, until: float) -> Score:
+async def play(mode: str, url: str, seconds: float) -> Score:
+    """All goals in one mode, one after the other, as far as there is time."""
     kind, adapter.PATIENCE = MODES[mode]
-    score = Score()
+    score, until = Score(), time.monotonic() + seconds
     model = kind(model="SmolLM2-135M-Instruct", base_url=url, api_key="none", temperature=0, seed=1)
     notes: dict[str, str] = {}
     given, effects = tools(notes)
@@ -195,22 +193,25 @@ async def _played(mode: str, url: str, until: float) -> Score:
                 break
             notes.clear()
             notes.update(NOTES)
-            clock = Clock()
+            clock, began = Clock(), time.monotonic()
             events = [e async for e in agent.stream(goal, settings=SETTINGS, config={"callbacks": [clock]})]
             run = await agent.get(events[0]["thread_id"])
             score.add(goal, run, events, clock)
+            took = f"{len(clock.seconds)} calls in {time.monotonic() - began:.0f} s"
             why = (run.outcome or {}).get("reason", "")[:80]
-            print(f"{mode:>45} {run.status:>10} {len(clock.seconds)} calls  {goal} {why}", flush=True)
+            print(f"{mode:>45} {run.status:>10} {took}  {goal} {why}", flush=True)
     return score
 
 
 def write(scores: dict[str, Score]) -> None:
     """Write docs/local.md."""
     head = ["", "goals", "completed", "partial", "failed", "exhausted", "model calls", "corrections", "per 10 calls",
-            "tool calls", "slowest call"]  # fmt: skip
+            "tool calls", "tokens per call", "of them read before", "slowest call"]  # fmt: skip
+    ends = ("completed", "partial", "failed", "exhausted")
     rows = [
-        (mode, s.ends.total(), *(s.ends[end] for end in ("completed", "partial", "failed", "exhausted")), s.calls,
-         s.corrections, f"{10 * s.corrections / max(s.calls, 1):.1f}", s.tool_calls, f"{s.slowest:.0f} s")
+        (mode, s.ends.total(), *(s.ends[end] for end in ends), s.calls, s.corrections,
+         f"{10 * s.corrections / max(s.calls, 1):.1f}", s.tool_calls, f"{s.tokens / max(s.calls, 1):.0f}",
+         f"{s.cached / max(s.tokens, 1):.0%}", f"{s.slowest:.0f} s")
         for mode, s in scores.items()
     ]  # fmt: skip
     broken = [f"- {mode}: {what}" for mode, s in scores.items() for what in s.broken]
@@ -221,7 +222,7 @@ def write(scores: dict[str, Score]) -> None:
         "three ways as far as there was time, with SmolLM2 of 135 million parameters on a real llama.cpp server "
         f"({packages}). A run may make {CALLS} calls, a call may take {SECONDS * 5:.0f} seconds. Such a model cannot "
         "do the work; what is held is that every run ends honestly within its limits, and that no call outlives its "
-        "time.\n\n"
+        "time. The server keeps what it has read of a prompt: what is new in a request stands at its end.\n\n"
         f"{table(head, rows)}\n\nWhat must not be, and was: {kept}\n",
         "utf-8",
     )
@@ -229,9 +230,9 @@ def write(scores: dict[str, Score]) -> None:
 
 def main() -> None:
     """Play the goals and write the document."""
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else float("inf")
-    with ProcessPoolExecutor(len(MODES), get_context("spawn")) as pool:
-        scores = dict(zip(MODES, pool.map(play, MODES, [minutes] * len(MODES)), strict=True))
+    seconds = 60 * float(sys.argv[1]) / len(MODES) if len(sys.argv) > 1 else float("inf")
+    with llama() as url:
+        scores = {mode: asyncio.run(play(mode, url, seconds)) for mode in MODES}
     write(scores)
     print(DOCUMENT.read_text("utf-8"))
     sys.exit(1 if any(score.broken for score in scores.values()) else 0)
