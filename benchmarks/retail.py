@@ -57,7 +57,7 @@ async def retail(folder: Path, crash: Crash, number: int, keyed: bool, errors: f
     """Bring the task's run to its end from wherever it is, and score the world."""
     task = tasks(full)[number]
     world = RetailWorld(task, folder / "world.jsonl")
-    tools = [crashing_tool(tool, crash=crash) for tool in _tools(world, keyed, errors, full, folder / "failed")]
+    tools = [crashing_tool(tool, crash) for tool in _tools(world, keyed, errors, full, folder / "failed")]
     agent = Agent(_model(task, number), tools, storage=crashing(f"sqlite:///{folder}/runs.db", crash))
 
     def answer(pause: Mapping[str, Any]) -> str:

@@ -154,4 +154,4 @@ def _tools(world: EffectLedger, crash: Crash) -> list[BaseTool]:
         refund: {"effect": "write"},
     }
     made = [StructuredTool.from_function(function, metadata=metadata) for function, metadata in said.items()]
-    return [crashing_tool(tool, crash=crash) for tool in made]
+    return [crashing_tool(tool, crash) for tool in made]

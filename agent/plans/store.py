@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from donewhen.agent.storage import Storage, open_storage
@@ -79,20 +79,16 @@ class PlanStore:
             if await store.aget(SPACE, id) is not None:
                 raise PlanError([f"there is a plan {id!r} already; update it, or take another id"])
             plan = _with_steps(KeptPlan(id, _text("title", title), ()), steps)
-            await store.aput(SPACE, id, plan.to_dict(), index=False)
             if await _active(store) is None:
                 await store.aput(ACTIVE, "active", {"id": id}, index=False)
-            return await _read(store, id)
+            return await _saved(store, plan)
 
     async def update(self, id: str | None = None, *, title: str | None = None, steps: Steps | None = None) -> KeptPlan:
         """Another title, other steps, or both. A step keeps its status and notes by its id, or by saying the same."""
         async with self._alone() as store:
             plan = await _read(store, id)
-            if title is not None:
-                plan = KeptPlan(plan.id, _text("title", title), plan.steps, given=plan.given)
-            plan = plan if steps is None else _with_steps(plan, steps)
-            await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
-            return await _read(store, plan.id)
+            plan = plan if title is None else replace(plan, title=_text("title", title))
+            return await _saved(store, plan if steps is None else _with_steps(plan, steps))
 
     async def get(self, id: str | None = None) -> KeptPlan:
         """A plan; the active one if none is named."""
@@ -115,13 +111,9 @@ class PlanStore:
             found = _step_of(plan, step)
             if status is not None and status not in STATES:
                 raise PlanError([f"{status!r} is no status of a step: use {', '.join(STATES)}"])
-            state = status if status else found.status
             said = found.notes if notes is None else whole(notes.strip())
-            marked = KeptStep(found.id, found.content, state, said)
-            steps = tuple(marked if each.id == found.id else each for each in plan.steps)
-            plan = KeptPlan(plan.id, plan.title, steps, given=plan.given)
-            await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
-            return await _read(store, plan.id)
+            marked = replace(found, status=status or found.status, notes=said)
+            return await _saved(store, replace(plan, steps=tuple(marked if s is found else s for s in plan.steps)))
 
     async def delete(self, id: str) -> None:
         """Forget a plan; if it was the active one, none is."""
@@ -134,8 +126,8 @@ class PlanStore:
     async def list(self) -> list[KeptPlan]:
         """All plans, by id."""
         async with self._storage.reader() as (_, store):
-            items = await store.asearch(SPACE, limit=10_000)
-            return [_plan(item.value, await _active(store)) for item in sorted(items, key=lambda item: item.key)]
+            items, active = await store.asearch(SPACE, limit=10_000), await _active(store)
+            return [_plan(item.value, active) for item in sorted(items, key=lambda item: item.key)]
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[ThreadStore]:
@@ -164,7 +156,7 @@ def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
             raise PlanError([f"step {number}: {name[:60]!r} is the id of another step, or no id; ids are unique"])
         free = [step for step in free if step.id != name]
         made.append(KeptStep(name, content, known.status, known.notes) if known else KeptStep(name, content))
-    return KeptPlan(plan.id, plan.title, tuple(made), given=given)
+    return replace(plan, steps=tuple(made), given=given)
 
 
 def _step_of(plan: KeptPlan, step: int | str) -> KeptStep:
@@ -202,6 +194,11 @@ async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
         near = similar(str(id), names) or names[:10]
         raise PlanError([f"there is no plan {id!r}; there are: {', '.join(near) or 'none'}"])
     return _plan(item.value, active)
+
+
+async def _saved(store: ThreadStore, plan: KeptPlan) -> KeptPlan:
+    await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
+    return replace(plan, active=await _active(store) == plan.id)
 
 
 def _plan(value: Mapping[str, Any], active: str | None) -> KeptPlan:

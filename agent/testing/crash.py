@@ -110,22 +110,10 @@ def midway() -> None:
         reached()
 
 
-def crashing_tool(
-    tool: BaseTool | Callable[..., Any],
-    phase: ToolPhase | None = None,
-    at: int = 1,
-    *,
-    mode: CrashMode = "raise",
-    crash: Crash | None = None,
-) -> BaseTool:
-    """The same tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`.
-
-    `phase` and `at` crash it in that phase of its nth call (`phase=None`: any phase counts); `crash` is given instead
-    to count it together with other things.
-    """
+def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool:
+    """The same tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`."""
     made = as_tools([tool])[0]
-    counted = crash or Crash(at, mode=mode, only=None if phase is None else [f"{made.name}.{phase}"])
-    kind = _crashing(type(made), counted)
+    kind = _crashing(type(made), crash)
     twin: BaseTool = kind.__new__(kind)
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(twin, slot, getattr(made, slot))

@@ -1,30 +1,30 @@
 """Storages that crash: between whoever uses a storage and the storage."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any
+import copy
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, cast
 
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, Op, PutOp, Result
 
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.storage import Database, Hear, Opened
-from donewhen.agent.testing.crash import Crash, Crashed, CrashMode
+from donewhen.agent.storage.storage import Database, Opened
+from donewhen.agent.testing.crash import Crash, Crashed
 from donewhen.state.errors import StorageError
 
 
-def crashing(
-    storage: str | Storage, crash: Crash | None = None, *, at: int | None = None, mode: CrashMode = "raise"
-) -> Storage:
-    """The same storage with crashes: `Agent(storage=crashing("sqlite:///runs.db", at=7))`.
+def crashing(storage: str | Storage, crash: Crash) -> Storage:
+    """The same storage with crashes: `Agent(storage=crashing("sqlite:///runs.db", Crash(7)))`.
 
     Every session reaches the boundaries `open`, `put`, `put.done`, `put_writes`, `put_writes.done`, `store`,
-    `store.done` and `close` of `crash`, or of a new one that crashes at the boundary number `at`. In mode `raise` it
-    fails as a database does: callers get a StorageError. Reading crashes nothing.
+    `store.done` and `close` of `crash`. In mode `raise` it fails as a database does: callers get a StorageError.
+    Reading crashes nothing.
     """
     opened = open_storage(storage) if isinstance(storage, str) else storage
-    return Storage(CrashingDatabase(opened._database, crash or Crash(at, mode=mode)), opened._cipher)
+    return Storage(cast(Database, CrashingDatabase(opened._database, crash)), opened._cipher)
 
 
 class CrashingDatabase:
@@ -43,92 +43,38 @@ class CrashingDatabase:
             return
         self._crash.reach("open")
         async with self._inner.open(thread_id, writes=True) as (saver, store):
-            yield CrashingSaver(saver, self._crash), CrashingStore(store, self._crash)
+            yield crashing_saver(saver, self._crash), CrashingStore(store, self._crash)
             self._crash.reach("close")
-
-    def listening(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
-        return self._inner.listening()
-
-    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
-        return await self._inner.unheld(thread_ids)
-
-    async def thread_ids(self, limit: int) -> list[str]:
-        return await self._inner.thread_ids(limit)
-
-    async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        return await self._inner.delete(thread_ids)
-
-    async def check(self) -> None:
-        await self._inner.check()
 
     def fault(self, error: BaseException) -> StorageError | None:
         if isinstance(error, Crashed):
             return StorageError(f"{self.display} failed: {error}")
         return self._inner.fault(error)
 
-    def next_version(self, current: Any) -> Any:
-        return self._inner.next_version(current)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
-class CrashingSaver(BaseCheckpointSaver[Any]):
-    """A checkpointer that reaches `put` and `put_writes` before each such operation and `….done` after it."""
+def crashing_saver(saver: BaseCheckpointSaver[Any], crash: Crash) -> BaseCheckpointSaver[Any]:
+    """The same checkpointer, which reaches `put` and `put_writes` before each such operation and `….done` after it."""
+    twin = copy.copy(saver)
+    for name in ("put", "aput", "put_writes", "aput_writes"):
+        setattr(twin, name, _reaching(getattr(saver, name), name.removeprefix("a"), crash))
+    return twin
 
-    def __init__(self, inner: BaseCheckpointSaver[Any], crash: Crash) -> None:
-        super().__init__(serde=inner.serde)
-        self._inner = inner
-        self._crash = crash
 
-    @property
-    def config_specs(self) -> list[Any]:
-        return self._inner.config_specs
+def _reaching(write: Callable[..., Any], operation: str, crash: Crash) -> Callable[..., Any]:
+    @functools.wraps(write)  # LangGraph asks what arguments it takes
+    def plain(*given: Any, **named: Any) -> Any:
+        with _around(crash, operation):
+            return write(*given, **named)
 
-    def get_next_version(self, current: Any, channel: None) -> Any:
-        return self._inner.get_next_version(current, channel)
+    @functools.wraps(write)
+    async def awaited(*given: Any, **named: Any) -> Any:
+        with _around(crash, operation):
+            return await write(*given, **named)
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return await self._inner.aget_tuple(config)
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return self._inner.get_tuple(config)
-
-    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        async for found in self._inner.alist(config, **options):
-            yield found
-
-    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
-        return self._inner.list(config, **options)
-
-    async def aput(self, *given: Any) -> RunnableConfig:
-        with _around(self._crash, "put"):
-            return await self._inner.aput(*given)
-
-    def put(self, *given: Any) -> RunnableConfig:
-        with _around(self._crash, "put"):
-            return self._inner.put(*given)
-
-    async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        with _around(self._crash, "put_writes"):
-            await self._inner.aput_writes(config, writes, task_id, task_path)
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        with _around(self._crash, "put_writes"):
-            self._inner.put_writes(config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        await self._inner.adelete_thread(thread_id)
-
-    def delete_thread(self, thread_id: str) -> None:
-        self._inner.delete_thread(thread_id)
-
-    async def aget_delta_channel_history(self, **given: Any) -> Mapping[str, DeltaChannelHistory]:
-        return await self._inner.aget_delta_channel_history(**given)
-
-    def get_delta_channel_history(self, **given: Any) -> Mapping[str, DeltaChannelHistory]:
-        return self._inner.get_delta_channel_history(**given)
+    return awaited if inspect.iscoroutinefunction(write) else plain
 
 
 class CrashingStore(BaseStore):

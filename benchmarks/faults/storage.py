@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from langgraph.store.base import PutOp
 
@@ -36,10 +36,6 @@ class FailingDatabase:
     """A write failed; what fits into the pages that a full disk has left does not."""
     mended: bool = False
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-
-    @property
-    def display(self) -> str:
-        return self.inner.display
 
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
@@ -87,11 +83,8 @@ class FailingDatabase:
         """The disk has room again, the other process lets go."""
         await self.stack.aclose()
 
-    async def thread_ids(self, limit: int) -> list[str]:
-        return await self.inner.thread_ids(limit)
-
-    async def check(self) -> None:
-        await self.inner.check()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     def fault(self, error: BaseException) -> StorageError | None:
         return self.inner.fault(error) or (
@@ -130,7 +123,7 @@ async def count_writes(make: Callable[[], Database], seed: int) -> int:
     """How often a clean run writes."""
     database = FailingDatabase(make(), "error before", 0)
     world = shop(seed, 2)
-    run = await carry(agent_for(world, perfect(world), storage=Storage(database)), world, THREAD)
+    run = await carry(agent_for(world, perfect(world), storage=Storage(cast(Database, database))), world, THREAD)
     assert run.status == "completed"
     assert world.right
     return database.writes
@@ -142,7 +135,7 @@ async def strike(make: Callable[[], Database], kind: Kind, at: int, seed: int, t
     database = FailingDatabase(inner, kind, at, getattr(inner, "_path", None))
     tally.runs += 1
     try:
-        run = await carry(agent_for(world, perfect(world), storage=Storage(database)), world, THREAD)
+        run = await carry(agent_for(world, perfect(world), storage=Storage(cast(Database, database))), world, THREAD)
         tally.silent += database.fired and not (run.status == "completed" and world.right)
     except StorageError:
         tally.kinds[kind] += 1

@@ -15,6 +15,7 @@ from donewhen.agent.cli.app import app
 from donewhen.graph import events
 from donewhen.state.errors import ModelError
 from donewhen.testing import (
+    Crash,
     ScriptedModel,
     WireServer,
     answer,
@@ -162,7 +163,7 @@ ENDS: dict[str, tuple[Any, dict[str, Any], str]] = {
 async def test_every_end_is_one_event(end: str) -> None:
     """S01: however a stream ends, failures included, exactly one terminal event is the last."""
     build, settings, last = ENDS[end]
-    storage = crashing("memory:", at=12 if end == "storage fails" else None)
+    storage = crashing("memory:", Crash(12 if end == "storage fails" else None))
     agent = Agent(build(), [look], storage=storage, effects={"look": "read"}, settings=Settings(**{**FREE, **settings}))
     events = [dict(event) async for event in agent.stream("go")]
     well_formed(events)

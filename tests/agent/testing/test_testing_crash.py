@@ -19,7 +19,6 @@ from donewhen.agent.testing.everywhere import forked, tool_boundaries
 from donewhen.testing import (
     Crash,
     Crashed,
-    CrashingSaver,
     CrashingStore,
     EffectLedger,
     ScriptedModel,
@@ -27,6 +26,7 @@ from donewhen.testing import (
     asked_again,
     call,
     crashing,
+    crashing_saver,
     crashing_tool,
     drive,
     effects_at_most_once,
@@ -70,7 +70,7 @@ async def two_steps(folder: Path, crash: Crash) -> dict[str, Any]:
     """A scenario for `kill_everywhere`: one effect, one approval."""
     ledger = EffectLedger(folder / "world.jsonl")
     agent = Agent(
-        _model(), [crashing_tool(_sender(ledger), crash=crash)], storage=crashing(f"sqlite:///{folder}/runs.db", crash)
+        _model(), [crashing_tool(_sender(ledger), crash)], storage=crashing(f"sqlite:///{folder}/runs.db", crash)
     )
 
     def answers(pause: Any) -> str:
@@ -93,12 +93,12 @@ async def test_a_saver_fails_at_its_nth_operation_and_the_run_goes_on_from_there
     """R02: whatever operation fails, the thread can be resumed to the same journal."""
     inner, store = InMemorySaver(), InMemoryStore()
     whole = Crash()
-    await graph().compile(CrashingSaver(InMemorySaver(), whole), store=store).ainvoke({}, config("t"))
+    await graph().compile(crashing_saver(InMemorySaver(), whole), store=store).ainvoke({}, config("t"))
     assert whole.trace.count("put") == whole.trace.count("put.done") > 5
     for at in range(1, len(whole.trace) + 1):
         inner = InMemorySaver()
         with pytest.raises(Crashed, match=f"boundary {at} "):
-            await graph().compile(CrashingSaver(inner, Crash(at))).ainvoke({}, config("t"), durability="sync")
+            await graph().compile(crashing_saver(inner, Crash(at))).ainvoke({}, config("t"), durability="sync")
         healthy = graph().compile(inner)
         begun = await healthy.aget_state(config("t"))
         await healthy.ainvoke(None if begun.created_at else {}, config("t"))
@@ -117,7 +117,7 @@ def test_a_saver_and_a_store_count_synchronous_calls_too() -> None:
     assert crash.written == 0 < crash.first_write
     checkpoints = Crash(2)
     with pytest.raises(Crashed, match="boundary 2"):
-        graph().compile(CrashingSaver(InMemorySaver(), checkpoints)).invoke({}, config("t"))
+        graph().compile(crashing_saver(InMemorySaver(), checkpoints)).invoke({}, config("t"))
 
 
 @pytest.mark.parametrize("kind", ["memory:", "sqlite"])
@@ -125,7 +125,7 @@ async def test_a_storage_that_fails_is_a_storage_error_and_the_run_goes_on(kind:
     """F5: a failing operation reaches the caller in words, and the same thread goes on with a healthy storage."""
     ledger = EffectLedger(tmp_path / "world.jsonl")
     storage = open_storage("memory:" if kind == "memory:" else f"sqlite:///{tmp_path}/runs.db")
-    agent = Agent(_model(), [_sender(ledger)], storage=crashing(storage, at=30))
+    agent = Agent(_model(), [_sender(ledger)], storage=crashing(storage, Crash(30)))
     with pytest.raises(StorageError, match="simulated failure at boundary 30"):
         await drive(agent, "Send it", "t", _approve)
     again = Agent(_model(), [_sender(ledger)], storage=storage)
@@ -137,7 +137,7 @@ async def test_a_storage_that_fails_is_a_storage_error_and_the_run_goes_on(kind:
 async def test_a_tool_crashes_in_the_phase_of_the_call_that_is_named(phase: Any, happened: int, tmp_path: Path) -> None:
     """The schema and the name stay; before is before its effect, inside and after are after it."""
     ledger = EffectLedger(tmp_path / "world.jsonl")
-    tool = crashing_tool(_sender(ledger), phase, at=2)
+    tool = crashing_tool(_sender(ledger), Crash(2, only=[f"send.{phase}"]))
     assert tool.name == "send"
     assert await tool.ainvoke({"to": "ann"}) == "sent as 1"
     with pytest.raises(Crashed, match=rf"boundary 2 \(send\.{phase}\)"):
@@ -157,7 +157,7 @@ async def test_an_asynchronous_tool_crashes_too_and_midway_is_nothing_elsewhere(
 
     crash = Crash(2, only=tool_boundaries("wait"))
     with pytest.raises(Crashed, match=r"wait\.inside"):
-        await crashing_tool(wait, crash=crash).ainvoke({})
+        await crashing_tool(wait, crash).ainvoke({})
     midway()
     assert crash.trace == ["wait.before", "wait.inside"]
 
