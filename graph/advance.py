@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 
@@ -16,7 +16,7 @@ from donewhen.graph.people.budget import (
     step_account,
 )
 from donewhen.graph.people.consent import changed_since, put_to_work
-from donewhen.graph.people.pauses import call_id
+from donewhen.graph.people.pauses import pause
 from donewhen.graph.people.posing import ask_waiting, inset, posed
 from donewhen.graph.people.tasks import checklist, closed, opened
 from donewhen.graph.people.told import as_entries, told_since
@@ -156,20 +156,9 @@ def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Setti
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
     if asks:
-        pending: Pause = {
-            "id": f"failure.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
-            "kind": "question",
-            "about": "failure",
-            "name": "ask_user",
-            "tool_call_id": call_id(),
-            "question": f"{failure}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}",
-            "options": shown_options("en", "failure"),
-            "step": None,
-            "failed": list(move.steps),
-            "failure": failure,
-            "with_replan": {} if free else {"replans": 1},
-        }
-        return {**posed(values, pending), "spent": {"questions": 1}}
+        question = f"{failure}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}"
+        granted = {} if free else {"replans": 1}
+        return _asked(values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted)
     code = "model_error" if models_fault else "worked"
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
@@ -205,18 +194,16 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
     said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
     reached = speak("early", steps=", ".join(move.steps), said=inset(said))
-    pending: Pause = {
-        "id": f"early.{'-'.join(move.steps)}.{sum(records[id].get('attempt', 1) for id in move.steps)}",
-        "kind": "question",
-        "about": "early",
-        "name": "ask_user",
-        "tool_call_id": call_id(),
-        "question": f"{reached}\n\n{speak('early_rest')}\n\n{lines}",
-        "options": shown_options("en", "early"),
-        "step": None,
-        "early": list(move.steps),
-    }
-    return {**posed(values, pending), "spent": {"questions": 1}}
+    question = f"{reached}\n\n{speak('early_rest')}\n\n{lines}"
+    return _asked(values, move, "early", question, early=list(move.steps))
+
+
+def _asked(values: Json, move: Move, about: Literal["failure", "early"], question: str, **more: Any) -> Json:
+    """A question of the runtime's own, about these attempts of steps."""
+    attempts = sum(values["steps"][id].get("attempt", 1) for id in move.steps)
+    id, options = f"{about}.{'-'.join(move.steps)}.{attempts}", shown_options("en", about)
+    asked = posed(values, pause("question", id, question, options=options, about=about, **more))
+    return {**asked, "spent": {"questions": 1}}
 
 
 def _failure(values: Json, id: str) -> str:

@@ -24,7 +24,7 @@ from donewhen.graph.models.offering import offered_to_step
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
 from donewhen.graph.models.voice import Voice
-from donewhen.graph.people.pauses import call_id
+from donewhen.graph.people.pauses import pause
 from donewhen.graph.people.told import as_message, told_since
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
@@ -33,7 +33,7 @@ from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import EXECUTE, control_tools
-from donewhen.state.records import FrozenCall, Pause, StepRecord, StepStatus
+from donewhen.state.records import FrozenCall, StepRecord, StepStatus
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 
@@ -205,17 +205,8 @@ def _asks(
         return _told(state, message, f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}")
     id, number = state["step"]["id"], record.get("questions", 0) + 1
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
-    waiting: Pause = {
-        "id": f"{id}{attempt}.q{number}",
-        "kind": "question",
-        "name": "ask_user",
-        "tool_call_id": call_id(),
-        "question": question,
-        "options": decision.arguments.get("options") or [],
-        "step": id,
-        "call": decision.id,
-        "message_id": voice.id("ask_user.question"),
-    }
+    more: Json = {"call": decision.id, "message_id": voice.id("ask_user.question")}
+    waiting = pause("question", f"{id}{attempt}.q{number}", question, step=id, options=options or (), **more)
     change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
     return {"spent": spent, **leave(state, runtime, change, [message], spent)}
 

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 from langchain_core.tools import BaseTool
 
 from donewhen.graph.executors.relay import open_ask
-from donewhen.graph.people.pauses import call_id
+from donewhen.graph.people.pauses import pause
 from donewhen.graph.tools.effects import Doubt
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import EffectKind
@@ -104,14 +104,8 @@ def _approval_pause(calls: Sequence[FrozenCall], state: Step, tools: StepTools, 
     if batch:
         lines = "\n".join(f"- {other['name']} {canonical(other['args'])}" for other in batch)
         question = f"{question}\n{speak('batch')}\n{lines}"
-    return {
-        **_pause(call, state, "call"),
-        "kind": "tool",
-        "name": "approve_tool",
-        "question": question,
-        "options": ["approve", "edit", "reject"],
-        **({"batch": [_short(other) for other in batch]} if batch else {}),
-    }
+    more = {"batch": [_short(other) for other in batch]} if batch else {}
+    return _pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
 
 
 def _short(call: FrozenCall) -> Json:
@@ -123,17 +117,17 @@ def relayed(call: FrozenCall, state: Step) -> StepRecord:
     ask, record, id = open_ask(call), state["record"], state["step"]["id"]
     assert ask is not None
     number = record.get("questions", 0) + 1
-    waits: Pause = {**ask, "relayed": True, "step": id, "tool_call_id": call_id(), "name": "ask_user"}
     if ask["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
         purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
         may = say(state.get("language", "en"), "call", "may", step=id, purpose=purpose, tool=ask["tool"])
         question = f"{call['name']}: {may} {ask['question']}".strip()
-        waits = {**waits, **_pause(its, state, "call"), "name": "approve_tool", "question": question}
+        waits: Pause = {**ask, **_pause("tool", its, state, question, options=ask["options"], relayed=True)}
         return {"status": "waiting", "waiting": waits, "calls": [call]}
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
-    waits["id"] = f"{id}{attempt}.q{number}"
+    name, options = f"{id}{attempt}.q{number}", ask["options"]
+    waits = {**ask, **pause("question", name, ask["question"], step=id, options=options, relayed=True)}
     return {"status": "waiting", "waiting": waits, "calls": [call], "questions": number}
 
 
@@ -143,27 +137,15 @@ def unknown_effect(call: FrozenCall, state: Step, doubt: Doubt) -> StepRecord:
     happened, not_happened, _ = shown_options(language, "effect")
     shown = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})"
     said = {"call": shown, "step": doubt.step or "?", "happened": happened, "not_happened": not_happened}
-    waiting: Pause = {
-        **_pause(call, state, "effect"),
-        "kind": "effect",
-        "name": "resolve_effect",
-        "question": say(language, "call", "made" if doubt.done else "unsure", **said),
-        "options": ["it happened", "it did not", "skip"],
-        "arguments": conceal_json(call["args"]),
-        "attempt": doubt.attempt,
-    }
-    return {"status": "waiting", "waiting": waiting}
+    question, options = say(language, "call", "made" if doubt.done else "unsure", **said), shown_options("en", "effect")
+    waiting = _pause("effect", call, state, question, options=options, attempt=doubt.attempt)
+    return {"status": "waiting", "waiting": {**waiting, "arguments": conceal_json(call["args"])}}
 
 
-def _pause(call: FrozenCall, state: Step, kind: str) -> Pause:
-    """What both pauses have in common. The id names attempt, round, content and position of the call."""
-    id, record = state["step"]["id"], state["record"]
+def _pause(kind: Literal["tool", "effect"], call: FrozenCall, state: Step, question: str, **more: Any) -> Pause:
+    """A pause about a call. The id names attempt, round, content and position of the call."""
+    step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
     digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
-    return {
-        "id": f"{id}{attempt}.{kind}{record['rounds']}.{digest}" + (f".{position}" if position else ""),
-        "tool_call_id": call_id(),
-        "step": id,
-        "tool": call["name"],
-        "arguments": call["args"],
-    }
+    id = f"{step}{attempt}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
+    return pause(kind, id, question, step=step, tool=call["name"], arguments=call["args"], **more)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from donewhen.graph.people.pauses import call_id, spoken_in
+from donewhen.graph.people.pauses import pause
 from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import option_key, say, shown_options, translated
 from donewhen.state.ledger import Amounts, Limits, exhausted_keys, less, meter, remaining
@@ -84,23 +84,21 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
     suggested = {each: _suggested(account, each) for each in (*keys, *_short_soon(account, keys))}
     free = {} if account.step or account.unplanned else suggested
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
-    return {
-        "id": id,
-        "kind": "budget",
-        "name": "extend_budget",
-        "tool_call_id": call_id(),
-        "question": _question(account, keys, granted_with_replan),
+    return pause(
+        "budget",
+        id,
+        _question(account, keys, granted_with_replan),
         # While nothing is planned, there is nothing to plan anew.
-        "options": [o for o in shown_options("en", "budget") if option_key(o) != "replan" or not account.unplanned],
-        "step": account.step,
-        "exhausted": keys[0] if len(keys) == 1 else list(keys),
-        "suggested": suggested,
-        "with_replan": granted_with_replan,
-        "done": [row["id"] for row in account.done],
-        "left": [row["id"] for row in account.left],
-        "meter": meter(account.spent, account.limits, account.granted),
-        **spoken_in(account.language),
-    }
+        options=[o for o in shown_options("en", "budget") if option_key(o) != "replan" or not account.unplanned],
+        step=account.step,
+        exhausted=keys[0] if len(keys) == 1 else list(keys),
+        suggested=suggested,
+        with_replan=granted_with_replan,
+        done=[row["id"] for row in account.done],
+        left=[row["id"] for row in account.left],
+        meter=meter(account.spent, account.limits, account.granted),
+        language=account.language,
+    )
 
 
 def _short_soon(account: Account, keys: Sequence[str]) -> list[str]:

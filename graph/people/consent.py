@@ -9,7 +9,7 @@ from typing import Any
 from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps
-from donewhen.graph.people.pauses import call_id, opening, spoken_in
+from donewhen.graph.people.pauses import opening, pause
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.channels import merge_records
@@ -107,22 +107,21 @@ def propose(
     if by is not None:
         before = approval["plan"] if approval else None
         return {"plan": plan, "approval": {**consent(plan, by), "before": before}, "pending": None}
-    pending: Pause = {
-        "id": f"confirm.{plan['revision']}",
-        "kind": "plan",
-        "name": "confirm_plan",
-        "tool_call_id": call_id(),
-        "question": _question(changes, language),
-        "options": shown_options("en", "plan"),
-        "step": None,
-        "plan": plan,
-        "revision": plan["revision"],
-        "limits": allowed(settings.limits, granted),
-        "writes": sorted(name for name, free in changed["writes"].items() if free),
-        **({"next_runs": upcoming(plan["schedule"], datetime.now(UTC))} if plan.get("schedule") else {}),
-        **({"changes": changes} if changes else {}),
-        **spoken_in(language),
-    }
+    pending = pause(
+        "plan",
+        f"confirm.{plan['revision']}",
+        _question(changes, language),
+        options=shown_options("en", "plan"),
+        plan=plan,
+        revision=plan["revision"],
+        limits=allowed(settings.limits, granted),
+        writes=sorted(name for name, free in changed["writes"].items() if free),
+        language=language,
+    )
+    if plan.get("schedule"):
+        pending["next_runs"] = upcoming(plan["schedule"], datetime.now(UTC))
+    if changes:
+        pending["changes"] = changes
     return {"plan": plan, "pending": pending, "messages": [opening(pending)]}
 
 

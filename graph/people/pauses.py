@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import RunState
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
-from donewhen.state.records import Pause
+from donewhen.state.records import Pause, PauseKind
 
 _NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = re.compile(
@@ -25,6 +25,21 @@ PUT_AWAY = "Put away for another request."
 def call_id() -> str:
     """A fresh id for the tool call that stands for a pause in the conversation."""
     return f"pause_{uuid4().hex[:16]}"
+
+
+def pause(
+    kind: PauseKind,
+    id: str,
+    question: str,
+    *,
+    step: str | None = None,
+    options: Sequence[str] = (),
+    language: str = "en",
+    **more: Any,
+) -> Pause:
+    """A pause to be asked, under the name of its action, with a tool call of its own; `more`: what its kind has."""
+    asked = {"id": id, "kind": kind, "name": action_name(kind), "tool_call_id": call_id(), "question": question}
+    return cast("Pause", {**asked, "options": list(options), "step": step, **more, **spoken_in(language)})
 
 
 def opening(pending: Pause) -> AIMessage:

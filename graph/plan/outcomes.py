@@ -15,7 +15,7 @@ from donewhen.graph.models.transcript import kept, respond, shown
 from donewhen.graph.models.voice import Voice, finished
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose
-from donewhen.graph.people.pauses import call_id, opening, spoken_in
+from donewhen.graph.people.pauses import opening, pause
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
@@ -25,7 +25,7 @@ from donewhen.state.plan.reopening import joined, work_of
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
-from donewhen.state.records import Mode, Pause
+from donewhen.state.records import Mode
 from donewhen.state.secrets import redact
 from donewhen.state.settings import Settings
 
@@ -222,18 +222,15 @@ def asks(
     if told:
         return {"planning": planning, "transcript": [message, *respond(message, told)]}
     number = planning["questions"] + 1
-    pending: Pause = {
-        "id": f"{planning['transcript']}.q{number}",
-        "kind": "question",
-        "name": "ask_user",
-        "tool_call_id": call_id(),
-        "question": question,
-        "options": decision.arguments.get("options") or [],
-        "step": None,
-        "call": decision.id,
-        "message_id": voice.id("ask_user.question") if voice else None,
-        **spoken_in(_language(state)),
-    }
+    pending = pause(
+        "question",
+        f"{planning['transcript']}.q{number}",
+        question,
+        options=decision.arguments.get("options") or (),
+        call=decision.id,
+        message_id=voice.id("ask_user.question") if voice else None,
+        language=_language(state),
+    )
     asked = opening(pending)
     finished(asked, question, inside=True)
     return {
