@@ -25,7 +25,7 @@ from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
 from donewhen.graph.models.voice import Voice
 from donewhen.graph.people.pauses import pause
-from donewhen.graph.people.told import as_message, told_since
+from donewhen.graph.people.told import hearing
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import Amounts, add, exhausted
@@ -60,19 +60,12 @@ async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig
 
 async def _asked(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
     """A round, with what the user said meanwhile."""
-    record = state["record"]
-    heard = max(record.get("heard") or "", state.get("heard") or "")
-    told = await told_since(runtime, settings_of(runtime), heard)
-    if not told:
-        return await _round(state, runtime, deps)
-    said = as_message(told)
-    now: Step = {
-        **state,
-        "record": {**record, "heard": told[-1]["key"]},
-        "transcript": [*state.get("transcript", ()), said],
-    }
+    heard = max(state["record"].get("heard") or "", state.get("heard") or "")
+    now, said = await hearing(state, "record", heard, runtime)
     update = await _round(now, runtime, deps)
-    return {**update, "transcript": [said, *update.get("transcript", ())]}
+    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
+    update = await _round(now, runtime, deps)
+    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
 async def _round(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:

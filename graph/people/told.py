@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
+from donewhen.graph.context import settings_of
 from donewhen.graph.events import now, thread_of
 from donewhen.graph.tools.effects import label
 from donewhen.state.graph_state import Json
@@ -51,6 +52,17 @@ def as_message(told: Sequence[Mapping[str, Any]], then: str = AT_WORK) -> HumanM
     """What a model is shown of it."""
     words = "\n".join(str(row["text"]) for row in told)
     return HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
+
+
+async def hearing(
+    state: Any, record: Literal["record", "planning"], heard: str, runtime: Runtime[Settings], then: str = AT_WORK
+) -> tuple[Any, list[AnyMessage]]:
+    """The state of a round with what the user said since `heard`, and the message that says it, if there is one."""
+    if not (told := await told_since(runtime, settings_of(runtime), heard)):
+        return state, []
+    said = as_message(told, then)
+    now = {record: {**state[record], "heard": told[-1]["key"]}, "transcript": [*state.get("transcript", ()), said]}
+    return {**state, **now}, [said]
 
 
 def as_entries(told: Sequence[Mapping[str, Any]], number: int) -> list[Json]:

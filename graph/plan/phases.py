@@ -21,7 +21,7 @@ from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
 from donewhen.graph.models.transcript import called_natively, kept, rounds_of
 from donewhen.graph.models.voice import Voice
 from donewhen.graph.people.consent import plan_rules
-from donewhen.graph.people.told import as_message, told_since
+from donewhen.graph.people.told import hearing
 from donewhen.graph.plan.outcomes import (
     answered,
     asks,
@@ -71,15 +71,10 @@ async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableCon
 
 async def _hearing(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """A round, with what the user said since the last one."""
-    planning = state["planning"]
-    told = await told_since(runtime, settings_of(runtime), planning.get("heard") or "")
-    if not told:
-        return await _round(state, runtime, config, deps)
-    said = as_message(told, "The user says this while you plan. Follow it.")
-    heard: Planning = {**state, "planning": {**planning, "heard": told[-1]["key"]}}
-    heard["transcript"] = [*state.get("transcript", ()), said]
-    update = await _round(heard, runtime, config, deps)
-    return {**update, "transcript": [said, *update.get("transcript", ())]}
+    heard, then = state["planning"].get("heard") or "", "The user says this while you plan. Follow it."
+    now, said = await hearing(state, "planning", heard, runtime, then)
+    update = await _round(now, runtime, config, deps)
+    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
 async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:

@@ -1,13 +1,8 @@
 """What a pause shows: one interrupt value that every known client can draw (one action, string arguments).
 
 `args` and `arguments` are the same (clients read one or the other); `reason`, `message`, `tool_call_id` and
-`response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours.
-
-A `pending` has `id, kind, tool_call_id, question, options, step`, and by kind:
-plan `plan, revision, limits?, next_runs?`; tool `tool, arguments, diffs?`; effect `tool, arguments`;
-budget `exhausted` (key or keys of the ledger), `suggested` ({key: amount}), `done`, `left` (ids), `meter`.
-Any may have `problem` (why the last answer was not understood), `draft` (the text of an edit that could not be taken,
-given back to be mended) and `others` (the other open questions).
+`response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours. `records.Pause`
+says what a `pending` has.
 """
 
 import json
