@@ -64,8 +64,6 @@ async def _asked(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
     now, said = await hearing(state, "record", heard, runtime)
     update = await _round(now, runtime, deps)
     return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
-    update = await _round(now, runtime, deps)
-    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
 
 
 async def _round(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:

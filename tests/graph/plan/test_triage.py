@@ -431,7 +431,7 @@ async def test_an_unknown_executor_for_the_goal_is_said() -> None:
     """P16: a name that no executor has ends the run at once, with the names there are."""
     flow = await play(ScriptedModel(), settings=Settings(executor="nobody"), executors={"writer": Executor()})
     assert flow.status == "failed"
-    assert flow.run.answer == "There is no executor 'nobody'; there are: writer."
+    assert flow.run.answer == "There is no executor 'nobody'; there are: writer"
 
 
 async def test_out_of_budget_while_planning_asks_for_more() -> None:
