@@ -183,8 +183,8 @@ class Agent(Standing):
         with a thread's id is for what is asked now; where it repeats the last answer to another question it may be a
         second delivery and is refused, unless the id is that of a Run which asks just this.
         Without an answer, an interrupted run goes on; with `steer` it is planned anew by these words, and what is
-        finished stays. One that waits or has ended is returned as it is. An answer that is not understood keeps the
-        pause: `Run.problem` says why.
+        finished stays; by “continue” nothing is planned. One that waits or has ended is returned as it is. An answer
+        that is not understood keeps the pause: `Run.problem` says why.
         The settings are those of the start, whichever agent goes on; those given here go over them and stay.
         `output_type` cannot change; given again, it makes `Run.output` an instance in this process too.
         Raises ConfigError for another one, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.

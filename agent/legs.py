@@ -35,6 +35,7 @@ from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
 from donewhen.state.errors import ConfigError, StaleAnswer
 from donewhen.state.graph_state import Json
+from donewhen.state.language.texts import goes_on
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike, merged, stored_settings
 from donewhen.state.values import whole
@@ -233,7 +234,7 @@ class Legs:
             raise StaleAnswer(
                 f"thread {thread_id} was not stopped: it is {run.status}", [pause["id"] for pause in run.pending]
             )
-        if steer:
+        if steer and not goes_on(steer):
             command = {"messages": [HumanMessage(whole(steer))]}
         elif answer is not MISSING:
             command = resume_command(run, answer, shown, await last_answered(store, thread_id))

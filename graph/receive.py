@@ -23,7 +23,7 @@ from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
 from donewhen.state.language.scripts import spoken
-from donewhen.state.language.texts import chosen, say
+from donewhen.state.language.texts import goes_on, say
 from donewhen.state.ledger import meter
 from donewhen.state.plan.modes import mode_row
 from donewhen.state.plan.plan import read_plan
@@ -123,7 +123,7 @@ def cut_off(state: RunState) -> bool:
 def _going_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
     """“continue” goes on as it was; anything else steers: it is planned anew, and what is finished stays (U4)."""
     at_turn(thread_of(runtime), state.get("turn", 1))
-    if chosen(said, "early") == ("go_on", ""):
+    if goes_on(said):
         return {"pending": None}
     emit(runtime, "note", text="Planning anew with what you say; what is finished stays.")
     planning = replanning(state, "", said)

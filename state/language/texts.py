@@ -73,6 +73,11 @@ def chosen(text: str, about: str) -> tuple[Any, str]:
     return None, ""
 
 
+def goes_on(text: str) -> bool:
+    """Whether a text says that the work should go on, and nothing else: “continue”."""
+    return chosen(text, "early") == ("go_on", "")
+
+
 def option_key(text: str) -> str | None:
     """The key of an option by its words, of whichever pause."""
     pairs = (pair for about in catalogue("en")["options"] for pair in _options(about))

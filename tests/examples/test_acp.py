@@ -1,49 +1,176 @@
-"""The ACP server of examples/acp_agent.py, driven through the protocol's own connection, as an editor does."""
+"""The ACP server of examples/acp_agent.py, driven over the wire by the protocol's own connection, as an editor does."""
 
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from acp.schema import AllowedOutcome, RequestPermissionResponse, TextContentBlock
+import acp
+import pytest
+from acp.agent.connection import AgentSideConnection
+from acp.schema import (
+    AcceptElicitationResponse,
+    AllowedOutcome,
+    ClientCapabilities,
+    ElicitationCapabilities,
+    ElicitationFormCapabilities,
+    RequestPermissionResponse,
+)
 
-from donewhen import Agent, Settings
-from donewhen.testing import ScriptedModel, finish_step, submit_plan
-from examples.acp_agent import serve
+from donewhen import Agent
+from donewhen.agent.workspace import workspace_tools
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from examples.acp_agent import AcpAgent
 
 
-class Editor:
-    """What an editor is told; it approves whatever it is asked."""
+class Editor(acp.Client):
+    """What an editor is told; it permits what it is told to, and answers forms."""
 
-    def __init__(self) -> None:
+    connection: Any
+    session = ""
+
+    def __init__(self, choices: list[str], forms: list[str]) -> None:
+        self.choices, self.forms = choices, forms
         self.plans: list[list[tuple[str, str]]] = []
         self.text = ""
-        self.asked: list[str] = []
+        self.asked: list[Any] = []
+        self.questions: list[str] = []
+        self.calls: dict[str, list[Any]] = {}
+        self.at_work = asyncio.Event()
 
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
-        """Remember the plan and what is said."""
+        """Remember the plan, calls, and what is said."""
         if update.session_update == "plan":
             self.plans.append([(entry.content, entry.status) for entry in update.entries])
         elif update.session_update == "agent_message_chunk":
             self.text += update.content.text
+        elif update.session_update in ("tool_call", "tool_call_update"):
+            self.calls.setdefault(update.tool_call_id, []).append(update)
+            self.at_work.set()
 
-    async def request_permission(self, options: Any, session_id: str, tool_call: Any, **_: Any) -> Any:
-        """Choose the first way to approve."""
-        self.asked.append(tool_call.title)
-        chosen = next(option.option_id for option in options if "approve" in option.option_id)
+    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **_: Any) -> Any:
+        """Choose as told."""
+        self.asked.append(tool_call)
+        chosen = next(option.option_id for option in options if option.option_id == self.choices[0])
+        self.choices.pop(0)
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
 
+    async def create_elicitation(self, message: str, mode: Any, **_: Any) -> Any:
+        """Fill in the form."""
+        self.questions.append(message)
+        assert mode.requested_schema.required == ["answer"]
+        return AcceptElicitationResponse(action="accept", content={"answer": self.forms.pop(0)})
 
-async def test_an_editor_shows_the_plan_and_approves_it(tmp_path: Any) -> None:
-    """U10: the checklist is its plan, from pending to completed; permission is asked once; the answer is said."""
-    rounds = {"s1": [finish_step("seven", "s1.result")], "s2": [finish_step("noted", "s2.result")]}
-    plan = submit_plan(["count", "note"])
-    model = ScriptedModel(roles={"triage": [plan], "execute": rounds, "deliver": ["There are seven."]})
-    server, editor = serve(Agent(model, storage="memory:", settings=Settings(on_question="assume"))), Editor()
-    server.on_connect(editor)  # type: ignore[arg-type]
-    session = await server.new_session(cwd=str(tmp_path), mcp_servers=[])
-    prompt = [TextContentBlock(type="text", text="Count")]
-    done = await server.prompt(prompt=prompt, session_id=session.session_id)
-    assert done.stop_reason == "end_turn"
-    assert len(editor.asked) == 1
-    assert [content for content, _ in editor.plans[-1]] == ["count", "note", "Write the answer"]
-    assert {status for _, status in editor.plans[-1]} == {"completed"}
-    assert ("note", "pending") in editor.plans[0]
-    assert editor.text.endswith("There are seven.")
+    async def types(self, text: str) -> str:
+        """Send a prompt, and say how the turn ended."""
+        done = await self.connection.prompt(session_id=self.session, prompt=[acp.text_block(text)])
+        return str(done.stop_reason)
+
+
+@asynccontextmanager
+async def editor(
+    model: ScriptedModel, folder: Path, choices: list[str], forms: list[str] | None = None, stopped: Any = None
+) -> AsyncIterator[Editor]:
+    """An editor at the server, which works in this folder; `forms`: it has forms, and what they are answered.
+
+    `stopped` is an event that is set when the server has heard Stop; until then the tool `wait` waits.
+    """
+
+    async def wait() -> str:
+        """Wait."""
+        await stopped.wait()
+        return "waited"
+
+    class Server(AcpAgent):
+        async def cancel(self, session_id: str, **more: Any) -> None:
+            await super().cancel(session_id, **more)
+            stopped.set()
+
+    agent = Agent(model, [*workspace_tools(folder), wait], storage="memory:", effects={"wait": "read"})
+    pair, ends = socket.socketpair(), []
+    for end in pair:
+        end.setblocking(False)
+        ends.append(await asyncio.open_connection(sock=end))
+    (read, write), (their_read, their_write) = ends
+    server = AgentSideConnection(Server(lambda _: agent), their_write, their_read, use_unstable_protocol=True)
+    told = Editor(choices, forms or [])
+    told.connection = acp.connect_to_agent(told, write, read, use_unstable_protocol=True)
+    form = ElicitationCapabilities(form=ElicitationFormCapabilities()) if forms else None
+    await told.connection.initialize(
+        protocol_version=acp.PROTOCOL_VERSION, client_capabilities=ClientCapabilities(elicitation=form)
+    )
+    told.session = (await told.connection.new_session(cwd=str(folder), mcp_servers=[])).session_id
+    try:
+        yield told
+    finally:
+        for each in (told.connection, server):
+            await each.close()
+        for _, writer in ends:
+            writer.close()
+        await agent.aclose()
+
+
+def texts(update: Any) -> list[str]:
+    """The texts of a call's contents."""
+    return [part.content.text for part in update.content if part.type == "content"]
+
+
+async def test_an_editor_shows_the_plan_the_calls_and_what_they_change(tmp_path: Path) -> None:
+    """U10: the checklist is its plan; permission is asked once a pause; calls have arguments, results, differences."""
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    write = call("write_file", path="a.txt", content="one\n2\n")
+    rounds = {"s1": [[call("read_file", path="a.txt")], [write], finish_step("changed", "s1.2")]}
+    rounds["s2"] = [finish_step("noted", "s2.result")]
+    plan = submit_plan([{"content": "change", "tools": ["read_file"]}, "note"])
+    model = ScriptedModel(roles={"triage": [plan], "execute": rounds, "deliver": ["It is *changed*."]})
+    async with editor(model, tmp_path, ["approve", "approve"]) as told:
+        assert await told.types("Change it") == "end_turn"
+    asked_plan, asked_write = told.asked
+    assert "Approve, edit or reject" in asked_plan.title
+    assert asked_write.raw_input == {"path": "a.txt", "content": "one\n2\n"}
+    (diff,) = asked_write.content
+    assert (diff.path, diff.old_text, diff.new_text) == (str(tmp_path / "a.txt"), "one\ntwo", "one\n2")
+    (started, read), (writing, written) = told.calls.values()
+    assert (started.title, started.raw_input) == ("read_file a.txt", {"path": "a.txt"})
+    assert (read.status, texts(read)) == ("completed", ["one\ntwo\n"])
+    assert (writing.kind, written.content[0].new_text) == ("edit", "one\n2")
+    assert "1. [s1] change" in told.text
+    assert told.text.endswith("It is *changed*.")
+    assert told.text.count("It is *changed*.") == 1
+    assert [content for content, _ in told.plans[-1]] == ["change", "note", "Write the answer"]
+    assert {status for _, status in told.plans[-1]} == {"completed"}
+
+
+@pytest.mark.parametrize("forms", [["shorter", "2"], None], ids=["forms", "no forms"])
+async def test_questions_are_answered_in_a_form_or_by_the_next_prompt(tmp_path: Path, forms: list[str] | None) -> None:
+    """U10: a question, and what should be different in a plan, are typed: in a form, else as what is said next."""
+    plans = [submit_plan(["first", "second"]), submit_plan(["only"])]
+    rounds = {"s1": [ask_user("Which kind?", ["all", "text"]), finish_step("Text it is.", "s1.result")]}
+    model = ScriptedModel(roles={"triage": plans, "execute": rounds})
+    async with editor(model, tmp_path, ["reject", "approve"], forms) as told:
+        assert await told.types("Look") == "end_turn"
+        if forms is None:
+            assert told.text.endswith("What should be different?")
+            await told.types("shorter")
+            assert "Which kind?" in told.text
+            assert "2. text" in told.text
+            await told.types("2")
+    if forms is not None:
+        assert [question.splitlines()[0] for question in told.questions] == ["What should be different?", "Which kind?"]
+    assert told.text.endswith("Text it is.")
+
+
+async def test_stop_and_continue(tmp_path: Path) -> None:
+    """U4, U10: the editor's Stop ends the turn as cancelled; “continue” goes on with the approved plan."""
+    model = ScriptedModel(
+        roles={"triage": [submit_plan(["look"])], "execute": {"s1": [[call("wait")], finish_step("Done.", "s1.1")]}}
+    )
+    async with editor(model, tmp_path, ["approve"], stopped=asyncio.Event()) as told:
+        turn = asyncio.ensure_future(told.types("Look"))
+        await told.at_work.wait()
+        await told.connection.cancel(session_id=told.session)
+        assert await turn == "cancelled"
+        assert await told.types("continue") == "end_turn"
+    assert told.text.endswith("Done.")
