@@ -24,8 +24,10 @@ SAID_CHARS = 2000
 """Of one message of the conversation."""
 EARLIER_LINES = 20
 """Of what earlier requests observed."""
-INDEX_LINES, INDEX_CHARS = 60, 120
+INDEX_LINES, INDEX_CHARS = 50, 120
 """Of the index of earlier observations; characters of the arguments, and of how each begins."""
+INDEX_STEP = 20
+"""So many of the oldest lines leave the index at a time: what is left begins as before, and is cached."""
 WHOLE_CHARS, SEEN_ROOM = 2_000, 8_000
 """Of an earlier observation that stands in the index whole, and of all of these together."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
@@ -171,11 +173,11 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         *_background(values, fence),
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
+        f"<results>\n{gathered}\n</results>" if gathered else "",
+        section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}), fence),
         section("step", step["content"], id=step["id"]),
         section("note", only_step(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
         section("done_when", "\n".join(criteria)),
-        f"<results>\n{gathered}\n</results>" if gathered else "",
-        section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}), fence),
     )
 
 
@@ -201,13 +203,14 @@ def user_said(said: Sequence[Mapping[str, str]]) -> str:
 def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> str:
     """What was observed in these steps, newest last: the latest whole while there is room, the others in a line."""
     seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
+    gone = -(-max(len(seen) - INDEX_LINES, 0) // INDEX_STEP) * INDEX_STEP
     room, rows = SEEN_ROOM, list[str]()
-    for entry in reversed(seen[-INDEX_LINES:]):
+    for entry in reversed(seen[gone:]):
         whole = len(entry["text"]) <= min(WHOLE_CHARS, room)
         rows.append(_index_row(entry, whole))
         room -= len(rows[-1]) if whole else 0
-    if earlier := len(seen) - len(rows):
-        rows.append(f"… {earlier} earlier ones are left out here")
+    if gone:
+        rows.append(f"… {gone} earlier ones are left out here")
     return "\n".join(reversed(rows))
 
 
@@ -223,7 +226,7 @@ def _index_row(entry: Mapping[str, Any], whole: bool) -> str:
     if whole:
         return f"{head}\n{entry['text']}" if "\n" in entry["text"].strip() else f"{head} {entry['text'].strip()}"
     first = " ".join(entry["text"][: 2 * INDEX_CHARS].split())[:INDEX_CHARS]
-    return f"{head} {first} … ({entry['length']:,} characters; recall {entry['id']} reads them)"
+    return f"{head} {first} … ({entry['length']:,} characters)"
 
 
 def _share(count: int) -> int:

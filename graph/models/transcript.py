@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -145,7 +146,7 @@ def _lines(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
             continue
         call = calls.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
         made = f"{call['name']} {_short(canonical(call['args']), ARGUMENT_CHARS)}" if call else ""
-        heads = list(_HEAD.finditer(text))[: 1 if call else None]
+        heads = list(islice(_HEAD.finditer(text), 1 if call else None))
         if made and not heads:
             yield "", f"{made} → {_short(text, LINE_CHARS)}"
         for place, head in enumerate(heads):

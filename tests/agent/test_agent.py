@@ -34,12 +34,12 @@ def test_the_first_request_waits_for_no_library_that_later_ones_need() -> None:
     """T (cold start): what checks calls, patterns and paths is imported when there is one."""
     program = (
         "import sys\n"
+        "from langchain_core.language_models import FakeListChatModel\n"
         "from donewhen import Agent\n"
-        "from donewhen.testing import ScriptedModel\n"
         "def look(what: str) -> str:\n"
         "    'Look.'\n"
         "    return what\n"
-        "Agent(ScriptedModel([]), tools=[look], storage='memory:')\n"
+        "Agent(FakeListChatModel(responses=[]), tools=[look], storage='memory:')\n"
         "print([m for m in ('jsonschema', 'regex', 'jsonpath_ng', 'openai', 'psycopg', 'a2a') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

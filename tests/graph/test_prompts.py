@@ -166,6 +166,24 @@ async def test_each_round_extends_the_last() -> None:
         assert len(after[1]) > len(before[1])
 
 
+async def test_the_brief_of_a_chained_step_begins_as_that_of_the_step_before() -> None:
+    """T (prompts), K4: results grow at their end, what was observed before leaves the index twenty at a time, and what
+    differs from step to step comes last."""
+    looks = [call("read_file", path=f"{number}.csv") for number in range(9)]
+    plan = submit_plan([{"content": f"Read part {number}", "done_when": ["it is read"]} for number in range(1, 9)])
+    steps = {f"s{n}": [looks, finish_step(f"Part {n} is read.", f"s{n}.1")] for n in range(1, 9)}
+    model = ScriptedModel(roles={"triage": [plan], "execute": steps, "deliver": ["Done."]})
+    agent = Agent(model, TOOLS, storage="memory:", effects=EFFECTS, settings=Settings(confirm="never"))
+    run = await agent.start("Read all parts.")
+    assert run.status == "completed", run.outcome
+    briefs = {r.step: r.messages[1].text for r in model.requests if r.role == "execute"}
+    first = {id: re.findall(r"^\[(s\d+\.\d+)\]", text, re.MULTILINE)[:1] for id, text in briefs.items()}
+    assert list(first.values()) == [[], *([["s1.1"]] * 5), ["s3.3"], ["s3.3"]]
+    for before, after in pairwise(list(briefs.values())[1:]):
+        assert after.startswith(before.partition("\n</results>")[0])
+        assert after.index("</seen") < after.index("<step id=")
+
+
 def str_of(key: Any) -> Any:
     return lambda request: str(key(request))
 
