@@ -1,74 +1,27 @@
-"""What `langgraph.json` exports: the graph without a checkpointer (the server brings its own), and who may do what.
-
-The graph works with the workspace tools on DONEWHEN_DIR (default: the current folder). With DONEWHEN_TOKENS
-(`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own
-folder below DONEWHEN_DIR. Without, the server is for one person on one machine: it answers programs, and pages of this
-machine and of LangGraph Studio. What DONEWHEN_SETTINGS names, a JSON file of settings, no client can widen; nor can one
-lower `confirm` and `approvals`, nor get around them by writing the state. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are
-as for every agent.
-"""
+"""Who may do what on the server: users by token, pages by origin, settings within the operator's."""
 
 import hmac
 import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
-from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
-from langgraph.graph.state import CompiledStateGraph
 from langgraph_sdk import Auth
 
-from donewhen.agent.a2a.remote import connected
-from donewhen.agent.config import DEMO, read_config
-from donewhen.agent.logs import set_up
-from donewhen.agent.models import ModelSource, Prices
-from donewhen.agent.workspace import workspace_tools
-from donewhen.graph.build import build_graph
-from donewhen.graph.executors.executor import Executors
+from donewhen.agent.server.graphs import config
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings.merging import confined, merged, read_settings
 
-_config = read_config()
-set_up(_config.log)
-_pinned = merged(read_settings({"profile": _config.profile} if _config.profile else {}), _config.settings)
-_models = ModelSource(_config.model or DEMO, config=_config)
+_pinned = merged(read_settings({"profile": config.profile} if config.profile else {}), config.settings)
 _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
 _BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
 """How keys begin that the server itself puts beside settings."""
 _SYSTEM = str(uuid5(UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8"), "agent"))
 """The assistant that the server makes of our graph; everybody's to use."""
-
-
-def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The graph whose tools work in `folder`; None: one without tools, to be looked at."""
-    tools = [] if folder is None else workspace_tools(folder, commands=_config.commands)
-    prices, secrets = Prices(_config.prices).cost, _config.secrets
-    executors = Executors(_config.executors, tools=tools, connect=connected)
-    return build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
-
-
-def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    folder = Path(_config.folder) / (user or "")
-    if user:
-        folder.mkdir(parents=True, exist_ok=True)
-    return _graph_in(folder)
-
-
-_of_users = {user: _graph_of(user) for user in _config.tokens}
-_of_nobody = _graph_in(None) if _config.tokens else _graph_of(None)
-
-
-def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The graph in the folder of the user whose request it is."""
-    return _of_users.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _of_nobody)
-
-
-graph: Any = _graph_for if _config.tokens else _of_nobody
 auth = Auth()
 AuthHandler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
 
@@ -81,13 +34,13 @@ def _on(action: Any) -> Callable[[AuthHandler], AuthHandler]:
 @auth.authenticate
 async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDict:
     """The user whose bearer token (RFC 6750) the request has; everyone is `local` where no tokens are set."""
-    if not _config.tokens:
+    if not config.tokens:
         if problem := foreign(_text(headers, b"origin"), _text(headers, b"host")):
             raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
         return {"identity": "local"}
     scheme, _, given = _text(headers, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
-        for name, token in _config.tokens.items():
+        for name, token in config.tokens.items():
             if hmac.compare_digest(given.strip().encode(), token.encode()):
                 return {"identity": name}
     raise Auth.exceptions.HTTPException(
@@ -149,7 +102,7 @@ async def kept_to_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -
 @_on(auth.on.threads.update)
 async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Where an operator sets the rules, only runs write the state of a thread: who writes it could approve anything."""
-    if (_config.tokens or _config.settings) and not set(value) - {"thread_id"}:
+    if (config.tokens or config.settings) and not set(value) - {"thread_id"}:
         raise Auth.exceptions.HTTPException(status_code=403, detail="the state of a thread is written by its runs")
     return _owned(ctx, value)
 
@@ -170,7 +123,7 @@ def _confine(kwargs: dict[str, Any]) -> None:
     asked = {**configurable, **(kwargs.get("context") or {})}
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
     try:
-        kept, refused = confined(_pinned, asked, models=not (_config.tokens or _config.settings))
+        kept, refused = confined(_pinned, asked, models=not (config.tokens or config.settings))
     except ConfigError as error:
         raise Auth.exceptions.HTTPException(status_code=422, detail=str(error)) from None
     if refused:

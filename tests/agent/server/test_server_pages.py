@@ -1,0 +1,130 @@
+"""What pages made with `useStream` send beside the words: the checkpoint they looked at last, perhaps an old one."""
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from langgraph_sdk import get_client
+from langgraph_sdk.client import LangGraphClient
+
+from donewhen.testing import ScriptedModel, WireServer, ask_user, call, finish_step, submit_plan
+from tests.kit.serving import started, stopped
+
+PLAN = [
+    {"content": "write the note", "done_when": ["it is written"], "tools": ["write_file"]},
+    {"content": "ask for the colour", "done_when": ["it is known"], "tools": []},
+]
+GOAL = {"messages": [{"role": "user", "content": "note the colour"}]}
+MODES: Any = ["values", "messages-tuple", "custom"]
+stop = threading.Event()
+"""Set where the model may answer the second step."""
+
+
+def script(messages: list[Any], tools: list[Any]) -> Any:
+    """Plans, writes, asks; what the user wants otherwise becomes the title of the plan."""
+    role, text = messages[0].text.split("\n")[0], messages[-1].text
+    if role.startswith("You are the triage"):
+        return submit_plan(PLAN, title="In blue" if "in blue" in text else "In any colour")
+    if role.startswith("You write the answer"):
+        return "It is noted."
+    if messages[1].text.rsplit('<step id="', 1)[1].startswith("s1"):
+        return finish_step("written", "s1.1") if "[s1.1]" in text else call("write_file", path="note", content="a")
+    stop.wait(20)
+    return finish_step("green", "s2.1") if "[s2.1]" in text else ask_user("Which colour?", ["red", "green"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with WireServer(ScriptedModel(script)) as wire:
+        process, url = started(tmp_path_factory.mktemp("server"), wire.base_url)
+        yield url
+        stopped(process)
+
+
+@pytest.fixture
+async def page(server: str) -> AsyncIterator[tuple[LangGraphClient, str, Any]]:
+    """A page that shows the plan of a thread: its client, the thread, and the checkpoint it has seen."""
+    stop.set()
+    async with get_client(url=server) as client:
+        id = (await client.threads.create())["thread_id"]
+        await client.runs.wait(id, "agent", input=GOAL)
+        yield client, id, await looked_at(client, id)
+
+
+async def looked_at(client: LangGraphClient, id: str) -> Any:
+    seen = (await client.threads.get_state(id))["checkpoint"]
+    return {"checkpoint_id": seen["checkpoint_id"], "checkpoint_ns": ""}
+
+
+async def stopped_at_work(client: LangGraphClient, id: str) -> None:
+    """The plan is approved, and Stop pressed in the second step, when the first has written."""
+    stop.clear()
+    async for part in client.runs.stream(id, "agent", command={"resume": "approve"}, stream_mode=MODES):
+        if part.event == "metadata":
+            run = part.data["run_id"]
+        if part.event == "custom" and part.data["type"] == "step_started" and part.data["step"] == "s2":
+            await client.runs.cancel(id, run, wait=True)
+    stop.set()
+
+
+def written(values: Any) -> int:
+    return sum(entry.get("tool") == "write_file" for entry in values["journal"])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"input": {"messages": [{"role": "user", "content": "continue"}]}},
+        {"input": {}, "command": {"resume": {"decisions": [{"type": "approve"}]}}},
+    ],
+    ids=["typed", "approved once more"],
+)
+async def test_after_stop_a_page_goes_on_from_where_the_run_is(page: Any, given: Any) -> None:
+    """U4: the page still shows the plan, and names its checkpoint; the run goes on, and writes nothing twice."""
+    client, id, seen = page
+    await stopped_at_work(client, id)
+    await client.runs.wait(id, "agent", checkpoint=seen, **given)
+    state = await client.threads.get_state(id)
+    assert state["interrupts"][0]["value"]["kind"] == "question"
+    assert (state["values"]["steps"]["s1"]["status"], written(state["values"])) == ("done", 1)
+
+
+async def test_after_stop_other_text_steers(page: Any) -> None:
+    """U4: whatever checkpoint the page names, the new plan is made with what was done."""
+    client, id, seen = page
+    await stopped_at_work(client, id)
+    typed = {"messages": [{"role": "user", "content": "in blue, please"}]}
+    await client.runs.wait(id, "agent", checkpoint=seen, input=typed)
+    state = await client.threads.get_state(id)
+    assert "In blue" in state["values"]["messages"][-1]["content"]
+    assert (state["interrupts"][0]["value"]["kind"], written(state["values"])) == ("plan", 1)
+
+
+async def test_a_second_approve_from_another_tab_is_refused(page: Any) -> None:
+    """U4, W4: it does not run the plan once more from there, and is no answer to what is asked by now; only then."""
+    client, id, seen = page
+    approve = {"command": {"resume": {"decisions": [{"type": "approve"}]}}, "checkpoint": seen}
+    await client.runs.wait(id, "agent", **approve)
+    await client.runs.wait(id, "agent", **approve)
+    state = await client.threads.get_state(id)
+    asked = state["interrupts"][0]["value"]
+    assert (asked["kind"], written(state["values"])) == ("question", 1)
+    assert "it is answered already" in state["values"]["messages"][-1]["content"]
+    seen = await looked_at(client, id)
+    await client.runs.wait(id, "agent", command={"resume": "green"}, checkpoint=seen)
+    await client.runs.wait(id, "agent", **approve)
+    values = (await client.threads.get_state(id))["values"]
+    assert (values["outcome"]["status"], values["messages"][-1]["content"]) == ("completed", "It is noted.")
+
+
+async def test_a_message_said_otherwise_begins_anew_from_there(page: Any) -> None:
+    """R03: at rest, a checkpoint is one to travel to: “edit” and “try again” of the pages."""
+    client, id, _ = page
+    first = (await client.threads.get_history(id, limit=100))[-1]
+    before = {"checkpoint_id": first["checkpoint"]["checkpoint_id"], "checkpoint_ns": ""}
+    other = {"messages": [{"role": "user", "content": "note it in blue"}]}
+    await client.runs.wait(id, "agent", input=other, checkpoint=before)
+    values = (await client.threads.get_state(id))["values"]
+    assert [message["content"] for message in values["messages"] if message["type"] == "human"] == ["note it in blue"]
+    assert "In blue" in values["messages"][-1]["content"]
