@@ -12,7 +12,7 @@ from langgraph.runtime import RunControl
 from donewhen.agent.run import Run
 from donewhen.graph.events import stamped
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.events import Event
+from donewhen.state.event_types import Event
 from donewhen.state.graph_state import Json
 
 OnLeave = Literal["stop", "continue"]

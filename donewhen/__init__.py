@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         ToolError,
         UnknownThread,
     )
-    from donewhen.state.events import Event, event_schema
+    from donewhen.state.event_types import Event, event_schema
     from donewhen.state.ledger import Limits
     from donewhen.state.plan.plan import PlanJson
     from donewhen.state.proof.receipt import Outcome, Receipt
@@ -54,7 +54,7 @@ _HOME = {
     "ThreadInfo": "agent.work.threads",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
-    **dict.fromkeys(("Event", "event_schema"), "state.events"),
+    **dict.fromkeys(("Event", "event_schema"), "state.event_types"),
     "build_graph": "graph.build",
     "wait": "graph.sync",
     "Limits": "state.ledger",

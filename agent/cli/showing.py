@@ -22,7 +22,7 @@ from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.events import event_schema
+from donewhen.state.event_types import event_schema
 from donewhen.state.language.scripts import spoken
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")

@@ -15,7 +15,7 @@ from typing import Any
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import only_words, plain, refuses, substance, word
 from donewhen.state.people.amounts import read_limits
-from donewhen.state.people.shapes import decode_json, looks_like_json
+from donewhen.state.people.shapes import decode_json
 from donewhen.state.people.sheet import HEADING, STEP_LINE, PlanSheet, StepText, read_sheet
 from donewhen.state.plan.schedule import DAYS
 
@@ -88,35 +88,19 @@ def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, fl
 def _from_text(
     text: str, plan: Mapping[str, Any], shown_text: str, limits: Mapping[str, Any] | None
 ) -> PlanEdit | Unclear | None:
-    if not text.strip():
-        return unclear("empty_plan")
-    if looks_like_json(text):
-        return _json_problem(text)
     sheet, shown = read_sheet(text), read_sheet(shown_text)
     if not sheet.steps:
         return None
     steps = _read_steps(sheet, shown, plan)
-    goal = plan.get("done_when") or []
-    if sheet.goal.fields != shown.goal.fields:
-        goal = _read_criteria(sheet.goal, shown.goal, goal, sheet.problems)
+    goal = _read_criteria(sheet.goal, shown.goal, plan.get("done_when") or [], sheet.problems)
     schedule = _read_schedule(sheet, shown, plan.get("schedule"))
     asked = _read_limits_line(sheet, limits)
     feedback = _beside(sheet, {_bare(line) for line in shown_text.splitlines()}, {step.id for step in shown.steps})
     if sheet.problems:
         return unclear("edit", reasons=sheet.problems[:5])
     title = plan.get("title") if sheet.title in (None, shown.title) else sheet.title
-    edited = {**plan, "title": title, "steps": steps, "schedule": schedule}
-    if goal or "done_when" in plan:
-        edited["done_when"] = goal
+    edited = {**plan, "title": title, "done_when": goal, "steps": steps, "schedule": schedule}
     return _edit(edited, plan, asked, feedback)
-
-
-def _json_problem(text: str) -> Unclear:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError) as error:
-        return unclear("plan_broken_json", error=error)
-    return unclear("plan_json")
 
 
 def _read_steps(sheet: PlanSheet, shown: PlanSheet, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -211,8 +195,6 @@ def _read_step(
     if before is None or written.content != before.content:
         result["content"] = written.content
         result.pop("calls", None)  # the words say now what is to be done
-    if before is not None and written.fields == before.fields:
-        return result
     result["done_when"] = _read_criteria(written, before, step.get("done_when") or [], problems)
     for name, key in (("executor", "executor"), ("tools", "tools"), ("after", "depends_on")):
         values = [text for field_name, text in written.fields if field_name == name]
@@ -261,12 +243,9 @@ def _read_criterion(lines: list[tuple[str, str]]) -> dict[str, Any] | None:
     values = dict(lines)
     if len(values) != len(lines) or "done_when" not in values:
         return None
-    criterion: dict[str, Any] = {"text": values["done_when"], "check": None, "judge": "judge" in values}
-    if "check" in values:
-        criterion["check"] = _read_check(values["check"])
-        if criterion["check"] is None:
-            return None
-    return criterion
+    check = _read_check(values["check"]) if "check" in values else None
+    fits = check is not None or "check" not in values
+    return {"text": values["done_when"], "check": check, "judge": "judge" in values} if fits else None
 
 
 def _read_check(text: str) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ PLAN: dict[str, Any] = {
     "title": "Total the sales",
     "complexity": "moderate",
     "need_thinking": False,
+    "done_when": [],
     "steps": [
         {
             "id": "s1",
