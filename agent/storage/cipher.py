@@ -15,7 +15,7 @@ from donewhen.state.errors import ConfigError, StorageError
 
 STORAGE_VERSION = 1
 """Raised whenever older versions of this project could no longer read what is written."""
-TABLES = "1"
+TABLES = "2"
 """Raised whenever there is a table or an index more to be made, in databases that are there too."""
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 

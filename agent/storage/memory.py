@@ -1,6 +1,7 @@
 """A storage that lasts as long as its process."""
 
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -37,6 +38,7 @@ class MemoryDatabase:
     """Everything is gone with this object; its locks are a set."""
 
     display = "memory:"
+    at_once = sys.maxsize
 
     def __init__(self) -> None:
         self._saver = InMemorySaver(serde=StrictSerializer())

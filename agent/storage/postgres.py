@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks
 from donewhen.agent.storage.forgetting import POSTGRES_KINDS, forgetting
-from donewhen.agent.storage.postgres_connections import Connections, PgConnection, hear, holding
+from donewhen.agent.storage.postgres_connections import SESSIONS, Connections, PgConnection, hear, holding
 from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
 from donewhen.agent.storage.thread_store import stop_batching
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
@@ -90,6 +90,8 @@ class PostgresDatabase:
     At most 16 sessions are open at once in a process, and 4 connections for reading; others wait for their turn.
     Session locks do not work through a pooler in transaction mode (pgbouncer): connect past it.
     """
+
+    at_once = SESSIONS
 
     def __init__(self, url: str, display: str, cipher: Cipher | None = None) -> None:
         self.display = display

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import os
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
@@ -94,6 +95,8 @@ class SqliteDatabase:
     `patience` is how many seconds to wait while another process writes. A folder named `donewhen` or
     `.donewhen` is created when it is missing, any other has to exist.
     """
+
+    at_once = sys.maxsize
 
     def __init__(self, path: Path, cipher: Cipher | None = None, *, patience: float = 30.0) -> None:
         self.display = f"sqlite:///{path}"

@@ -114,6 +114,8 @@ class Database(Protocol):
     """What a kind of database has to offer; `MemoryDatabase`, `SqliteDatabase` and `PostgresDatabase` do."""
 
     display: str
+    at_once: int
+    """Sessions that a process can have open at once."""
 
     def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[Opened]:
         """Own connections, closed at the end; with a thread id under its lock, without `writes` for reading only.
@@ -194,9 +196,8 @@ class Storage:
     async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
         """`(checkpointer, store)` for working on one thread, alone.
 
-        The lock dies with its holder. Raises ThreadBusy when another worker, in this process or in another,
-        holds it (at once, or after `patience` seconds); StorageError when the database cannot be used;
-        ConfigError for the thread id.
+        The lock dies with its holder. Raises ThreadBusy when another worker, anywhere, holds it (at once, or after
+        `patience` seconds); StorageError when the database cannot be used; ConfigError for the thread id.
         """
         check_thread_id(thread_id)
         deadline = monotonic() + patience
@@ -247,15 +248,17 @@ class Storage:
         async with self._translated():
             await self._database.check()
 
+    @property
+    def at_once(self) -> int:
+        """Sessions that a process can have open at once; more wait."""
+        return self._database.at_once
+
     def next_version(self, current: Any) -> Any:
         """The version of a channel after `current`."""
         return self._database.next_version(current)
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Delete a thread's checkpoints, its writes and its entries in `("donewhen", …, label(thread_id))`.
-
-        An unknown thread is no error; a thread that is being worked on is ThreadBusy.
-        """
+        """Delete its checkpoints, writes and entries in `("donewhen", kind, label(thread_id))`; else ThreadBusy."""
         if await self.delete_threads([thread_id]):
             raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
 

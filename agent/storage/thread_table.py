@@ -22,7 +22,23 @@ TABLE = (
     "CREATE INDEX IF NOT EXISTS donewhen_threads_updated ON donewhen_threads (updated, thread_id)",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_owner ON donewhen_threads (owner, updated, thread_id)",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_status ON donewhen_threads (status, updated, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_mine ON donewhen_threads (owner, status, updated, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_turns ON donewhen_threads (queue, owner, due, thread_id)"
+    " WHERE status = 'queued'",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_work ON donewhen_threads (queue, status, due)",
+)
+_QUEUED = "FROM donewhen_threads AS t WHERE t.queue = ? AND t.status = 'queued'"
+_FIRST = f"{_QUEUED} AND t.owner = owners.owner AND t.due <= ? ORDER BY t.due, t.thread_id LIMIT 1"
+_FIRSTS = (
+    f"SELECT * FROM (WITH RECURSIVE owners(owner) AS (SELECT min(t.owner) {_QUEUED} UNION ALL"
+    f" SELECT (SELECT min(t.owner) {_QUEUED} AND t.owner > owners.owner) FROM owners WHERE owners.owner IS NOT NULL)"
+    f" SELECT (SELECT t.due {_FIRST}), (SELECT t.thread_id {_FIRST}), owner FROM owners WHERE owner IS NOT NULL)"
+    " AS firsts"
+)
+"""Jumps from owner to owner in the index, however much each of them has queued."""
+_OLDEST = (
+    "SELECT due, thread_id, owner FROM donewhen_threads WHERE queue = ? AND status = '{}' AND due <= ?"
+    " ORDER BY due LIMIT ?"
 )
 BACKFILL = (
     "INSERT INTO donewhen_threads SELECT DISTINCT thread_id, 'unknown', '', '', '', '', '' FROM checkpoints"
@@ -81,15 +97,15 @@ class ThreadTable:
         return [self._read(row) for row in rows]
 
     async def line(self, queue: str, now: str, limit: int) -> list[tuple[str, str]]:
-        """(thread, owner) of what a queue's workers have to do by now: each owner's first, then each one's second …"""
-        places = (
-            "SELECT thread_id, owner, due, row_number() OVER (PARTITION BY owner ORDER BY due, thread_id) AS place"
-            " FROM donewhen_threads WHERE queue = ? AND due <= ? AND status IN ('queued', 'waiting')"
-        )
-        rows = await self.execute(
-            f"SELECT thread_id, owner FROM ({places}) AS places ORDER BY place, due LIMIT ?", [queue, now, limit]
-        )
-        return [(thread_id, owner) for thread_id, owner in rows]
+        """(thread, owner) of what a queue's workers have to do by now: each owner's first, then what is due longest.
+
+        What waits for a person and is answered by its settings by now counts as a first, too.
+        """
+        firsts = await self.execute(_FIRSTS, [queue, queue, queue, now, queue, now])
+        firsts += await self.execute(_OLDEST.format("waiting"), [queue, now, limit])
+        rest = await self.execute(_OLDEST.format("queued"), [queue, now, limit])
+        line = [*sorted(row for row in firsts if row[0] is not None), *rest]
+        return list({thread_id: (thread_id, owner) for _, thread_id, owner in line}.values())[:limit]
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """How many threads there are by (queue, status)."""

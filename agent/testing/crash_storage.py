@@ -31,7 +31,7 @@ class CrashingDatabase:
     """What `crashing` puts between a Storage and its database."""
 
     def __init__(self, inner: Database, crash: Crash) -> None:
-        self.display = inner.display
+        self.display, self.at_once = inner.display, inner.at_once
         self._inner = inner
         self._crash = crash
 

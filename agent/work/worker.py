@@ -74,7 +74,7 @@ class Worker:
         tell: Callable[[str, str], None] = lambda thread_id, said: None,
     ) -> None:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
-        self.concurrency = concurrency
+        self.concurrency = min(concurrency, storage.at_once)  # more would only keep others from taking them up
         self.schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll

@@ -1,0 +1,46 @@
+"""What lists, workers and pruning ask goes by indexes, so that it stays flat however many threads there are."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen.agent.storage import open_storage
+from donewhen.agent.storage.forgetting import POSTGRES_KINDS, SQLITE_KINDS, forgetting
+from donewhen.agent.storage.thread_table import ThreadTable
+from tests.kit.storage.cases import DATABASES, fresh_url
+
+
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
+    """R09: no statement reads a whole table, and a worker's look sorts nothing."""
+    plans: dict[str, str] = {}
+    async with open_storage(fresh_url(kind, tmp_path)).unlocked() as (_, store):
+        if kind == "postgres":
+            await store.threads.execute("SET enable_seqscan = off", [])  # of a table so small it would read all
+
+        async def explain(sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+            word = "EXPLAIN QUERY PLAN" if kind == "sqlite" else "EXPLAIN (COSTS OFF)"
+            plans[sql] = "\n".join(row[-1] for row in await store.threads.execute(f"{word} {sql}", values))
+            return []
+
+        table = ThreadTable(explain)
+        await table.line("agents", "2026", 256)
+        assert not [plan for plan in plans.values() if "TEMP B-TREE" in plan or "Sort Key" in plan]
+        await table.find(100)
+        for owner in (None, "ann"):
+            await table.find(100, owner=owner, status=["waiting"], before="2026")
+        await table.find(100, owner="ann")
+        await table.find(100, queue="agents", status=["running"], due="2026")
+        await table.counts()
+        await table.oldest(["queued", "running"])
+        await explain(SQLITE_KINDS if kind == "sqlite" else POSTGRES_KINDS, [])
+        for sql, values in forgetting(["a", "b"], ["checkpoints"], [("donewhen.effects/",)]):
+            await explain(sql, values)
+    for sql, plan in plans.items():
+        lines = [line for line in plan.splitlines() if "SCAN" in line.upper() and "SCAN owners" not in line]
+        read = [line for line in lines if "Seq Scan" in line or ("SCAN donewhen" in line and "INDEX" not in line)]
+        assert not read, (sql, plan)
+        assert "SCAN store" not in plan
+        assert "SCAN checkpoints" not in plan
