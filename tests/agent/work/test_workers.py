@@ -210,6 +210,28 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         assert (info.queue, info.metadata["problem"]) == ("", "ConfigError: there is no model")
 
 
+async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> None:
+    """R04: a worker that was frozen, or lost its connection, does not say of a run that it is to be tried again."""
+
+    class Late:
+        async def carry(self, thread_id: str) -> Any:
+            assert (await agent.carry(thread_id)).status == "completed"  # as another worker does
+            raise StorageError("the connection was lost")
+
+        def drain(self) -> None: ...
+
+    async def late(_: Any) -> Late:
+        return Late()
+
+    async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        async with storage.reader() as (_, store):
+            row = await store.threads.get(thread)
+        await Worker(storage, QUEUE, late)._take(thread, row or {})
+        info = await agent.info(thread)
+        assert (info.status, info.metadata) == ("completed", {})
+
+
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
 def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop: signal.Signals) -> None:
     """R02, P18: detached goals are carried out by `donewhen worker`; drained or killed, the next one finishes them."""
