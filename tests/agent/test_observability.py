@@ -25,7 +25,7 @@ def spans(tool: str) -> list[dict[str, Any]]:
     return list(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
-TOOLS = pytest.mark.parametrize("tool", ["openinference", "opentelemetry", "langfuse"])
+TOOLS = pytest.mark.parametrize("tool", ["openinference", "opentelemetry", "langfuse", "langsmith"])
 
 
 @TOOLS
@@ -46,7 +46,7 @@ def test_each_node_is_one_span_in_its_place(tool: str) -> None:
 
 @TOOLS
 def test_model_spans_say_where_they_belong(tool: str) -> None:
-    """U11: step, role, round and attempt stand beside each model call; the session is the thread."""
+    """U11: step, executor, role, round and attempt stand beside each model call; the session is the thread."""
     models = [span for span in spans(tool) if span["name"].startswith("ScriptedModel")]
     told = [json.dumps(span["attributes"]) for span in models]
     assert ["thread-1" in each for each in told] == [True] * 3
@@ -56,13 +56,25 @@ def test_model_spans_say_where_they_belong(tool: str) -> None:
             assert place > 0
             assert value in each[place : place + 60]
     assert ["donewhen_round" in each for each in told] == [True] * 3
+    assert ["scout" in each.partition("donewhen_executor")[2][:40] for each in told] == [False, True, True]
 
 
-def test_langfuse_has_the_session() -> None:
-    """U11: Langfuse groups the traces of a run and its resume by the thread."""
-    roots = [span for span in spans("langfuse") if not span["parent"]]
+@pytest.mark.parametrize(("tool", "key"), [("langfuse", "session.id"), ("langsmith", "langsmith.metadata.session_id")])
+def test_traces_are_grouped_by_the_thread(tool: str, key: str) -> None:
+    """U11: Langfuse, and LangSmith by OpenTelemetry, join the traces of a run and its resume as one session."""
+    roots = [span for span in spans(tool) if not span["parent"]]
     assert len(roots) == 2
-    assert {span["attributes"].get("session.id") for span in roots} == {"thread-1"}
+    assert {span["attributes"].get(key) for span in roots} == {"thread-1"}
+
+
+def test_langsmith_knows_kinds_and_cost() -> None:
+    """U11: what LangSmith reads from its spans: chains, models with their tokens, tools with what they gave."""
+    found = spans("langsmith")
+    kinds = {span["name"]: span["attributes"]["langsmith.span.kind"] for span in found}
+    assert (kinds["donewhen"], kinds["ScriptedModel"], kinds["look"]) == ("chain", "llm", "tool")
+    models = [span["attributes"] for span in found if span["name"] == "ScriptedModel"]
+    assert all(int(each["gen_ai.usage.input_tokens"]) > 0 for each in models)
+    assert {span["attributes"].get("langsmith.metadata.thread_id") for span in found} == {"thread-1"}
 
 
 async def test_logs_tell_what_runs_do(caplog: pytest.LogCaptureFixture) -> None:

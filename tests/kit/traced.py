@@ -2,14 +2,16 @@
 
 import asyncio
 import json
+import os
 import sys
 from typing import Any
 
+from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from donewhen import Agent
+from donewhen import Agent, Executor
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 
@@ -30,6 +32,10 @@ def traced_by(tool: str, exporter: InMemorySpanExporter) -> dict[str, Any]:
         from opentelemetry.instrumentation.langchain import LangchainInstrumentor
 
         LangchainInstrumentor().instrument(tracer_provider=provider)
+    elif tool == "langsmith":
+        os.environ |= {"LANGSMITH_TRACING": "true", "LANGSMITH_OTEL_ENABLED": "true", "LANGSMITH_OTEL_ONLY": "true"}
+        os.environ |= {"LANGSMITH_API_KEY": "key", "LANGSMITH_ENDPOINT": "http://127.0.0.1:9"}
+        trace.set_tracer_provider(provider)
     else:
         from langfuse import Langfuse
         from langfuse.langchain import CallbackHandler
@@ -42,8 +48,11 @@ def traced_by(tool: str, exporter: InMemorySpanExporter) -> dict[str, Any]:
 async def run(config: Any) -> None:
     """A plan is approved, a step looks and finishes."""
     rounds = {"s1": [call("look"), finish_step("one", "s1.1")]}
-    model = ScriptedModel(roles={"triage": [submit_plan(["look"])], "execute": rounds})
-    agent = Agent(model, [look], storage="memory:", effects={"look": "read"})
+    model = ScriptedModel(
+        roles={"triage": [submit_plan([{"content": "look", "executor": "scout"}])], "execute": rounds}
+    )
+    scout = {"scout": Executor("It looks.")}
+    agent = Agent(model, [look], executors=scout, storage="memory:", effects={"look": "read"})
     asked = await agent.start("go", thread_id="thread-1", config=config)
     await agent.resume(asked, "approve", config=config)
 
@@ -56,6 +65,10 @@ def main(tool: str) -> None:
         from langfuse import get_client
 
         get_client(public_key="pk").flush()
+    if tool == "langsmith":
+        from langsmith.run_trees import get_cached_client
+
+        get_cached_client().flush()
     spans = exporter.get_finished_spans()
     names = {span.context.span_id: span.name for span in spans if span.context}
     rows = [
