@@ -56,7 +56,8 @@ class Sources:
         """Read one more text; False if there is none."""
         if (text := next(self._unread, None)) is None:
             return False
-        new = {*tokens(text), *tokens(text, commas_part=True)} - self.tokens
+        parted = "," in text or not text.isascii()
+        new = {*tokens(text), *(tokens(text, commas_part=True) if parted else ())} - self.tokens
         self._read.append(text.casefold())
         self.tokens |= new
         self.parts |= {int(part) for token in new for part in re.findall(r"\d+", token) if len(part) < 10}
