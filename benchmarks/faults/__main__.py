@@ -10,9 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from benchmarks.faults.figures import problems
-from benchmarks.faults.measuring import measure
-from benchmarks.faults.page import NAMES, figures, page
+from benchmarks.faults.figures import NAMES, figures, measure, page, problems
 
 PAGE = Path(__file__).parents[2] / "docs" / "faults.md"
 

@@ -1,9 +1,26 @@
-"""What a measurement gives: figures with their bars, and words for the page."""
+"""What a measurement gives, figures with their bars and words; and the page docs/faults.md made of them."""
 
+import asyncio
+import importlib
+import logging
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from string import Template
+
+from benchmarks.report import table
 
 SEED = 20261121
+TEMPLATE = Path(__file__).with_name("page.md")
+NAMES = ("storage", "models", "provider", "tools", "plans", "tamper", "escapes", "injection", "recorded")
+"""The sections of the page, in the order of the faults."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +65,39 @@ def counted(counts: Mapping[str, int]) -> str:
 def problems(figures: Iterable[Figure]) -> list[str]:
     """The figures that miss their bar, in words."""
     return [f"{each.fault} {each.what}: {each.figure}, not {each.bar}" for each in figures if not each.held]
+
+
+def page(found: Mapping[str, Measured]) -> str:
+    """The page, from what was measured."""
+    told = {name: found[name].told if name in found else "Not measured yet." for name in NAMES}
+    facts = {
+        "seed": str(SEED),
+        "machine": f"Python {platform.python_version()} on {platform.system()}, {os.cpu_count()} cores",
+        "version": version("langgraph"),
+        "figures": figures([each for name in NAMES if name in found for each in found[name].figures]),
+    }
+    return Template(TEMPLATE.read_text("utf-8")).substitute(facts, **told)
+
+
+def figures(found: list[Figure]) -> str:
+    """The table: fault, n, figure, bar."""
+    rows = [(f"{each.fault} {each.what}", f"{each.n:,}", _marked(each), each.bar) for each in found]
+    return table(["fault", "n", "figure", "bar"], rows)
+
+
+def _marked(each: Figure) -> str:
+    return each.figure if each.held else f"**{each.figure}** (missed)"
+
+
+def measure(name: str) -> tuple[str, Measured]:
+    """The name, and what its module measured in a folder that needs no disk."""
+    os.environ["LANGSMITH_TRACING"] = "false"
+    logging.disable(logging.CRITICAL)  # the faults are meant, and the page says what came of them
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    started = time.monotonic()
+    try:
+        found = asyncio.run(importlib.import_module(f"benchmarks.faults.{name}").measured(folder))
+    finally:
+        shutil.rmtree(folder)
+    print(f"{time.monotonic() - started:6.0f} s  {name}", file=sys.stderr, flush=True)
+    return name, found

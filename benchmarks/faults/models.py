@@ -13,8 +13,7 @@ from langchain_core.messages import AIMessage
 
 from benchmarks.faults.figures import Figure, Measured, counted, none, of
 from benchmarks.faults.replies import KINDS, Spoil, Spoiler, broken, placeholders, truncated
-from benchmarks.faults.tau import tau_worlds
-from benchmarks.faults.world import TOOLS, World, agent_for, carry, perfect, shop
+from benchmarks.faults.world import TOOLS, World, agent_for, carry, perfect, shop, tau_worlds
 from benchmarks.report import table
 from donewhen.agent.tools import as_tools
 from donewhen.graph.models.reading import Decision, read

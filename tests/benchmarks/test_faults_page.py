@@ -1,8 +1,7 @@
 """docs/faults.md: every fault is measured, and a bar that is missed is said."""
 
 from benchmarks.faults.__main__ import PAGE, PARTS
-from benchmarks.faults.figures import Measured, none, of, problems
-from benchmarks.faults.page import NAMES, page
+from benchmarks.faults.figures import NAMES, Measured, none, of, page, problems
 
 
 def test_every_fault_is_measured_and_on_the_page() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import tools
-from benchmarks.faults.bodies import RELEASE, SECRETS, Case, cases
+from benchmarks.faults.tools import RELEASE, SECRETS, Case, cases
 from donewhen.graph.tools.guarding import LIMIT
 
 CASES = [(case, bool(number % 2)) for number, case in enumerate(cases())]
