@@ -245,10 +245,10 @@ class Agent(Standing):
             on_leave,
         )
 
-    async def carry(self, thread_id: str, *, config: RunnableConfig | None = None) -> Run:
+    async def carry(self, thread_id: str) -> Run:
         """Do now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
         legs = self._legs_of(thread_id)
-        return await self._stream(thread_id, lambda session: legs.carry(session, config), "stop").result()
+        return await self._stream(thread_id, legs.carry, "stop").result()
 
     # Reading -----------------------------------------------------------------------------------------------------
 

@@ -167,10 +167,10 @@ class Legs:
         await forget_cancel(store, thread_id)
         return run
 
-    async def carry(self, session: Session, config: RunnableConfig | None) -> Run:
+    async def carry(self, session: Session) -> Run:
         """What was submitted for the session's thread; where nothing is left of that, going on."""
         async with self._alone(session.thread_id) as (graph, store):
-            return await self._carry(session, graph, store, configured_for(session.thread_id, config, self.form))
+            return await self._carry(session, graph, store, configured_for(session.thread_id, None, self.form))
 
     async def _carry(self, session: Session, graph: Compiled, store: ThreadStore, configured: RunnableConfig) -> Run:
         row = await read_row(store, session.thread_id) or {}

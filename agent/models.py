@@ -55,14 +55,11 @@ class ModelSource:
         roles: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
         config: Connection | None = None,
-        *,
-        timeout: float = 600.0,
     ) -> None:
         self._model = model
         self._roles = dict(roles or {})
         self._thinking: dict[str, Thinking] = dict(thinking or {})
         self._connection = config
-        self._timeout = timeout
         self._named: dict[str, BaseChatModel] = {}
         self._made: dict[tuple[str, str | None], BaseChatModel] = {}
         if not (model or self._roles or (config and config.model)):
@@ -98,7 +95,7 @@ class ModelSource:
         if not isinstance(chosen, str):
             return _fitted(chosen, role, asked, keep=chosen is own or role != "triage")
         if chosen not in self._named:
-            self._named[chosen] = make_model(chosen, self._connection, self._timeout)
+            self._named[chosen] = make_model(chosen, self._connection)
         return _fitted(self._named[chosen], role, asked, keep=False)
 
 

@@ -13,6 +13,8 @@ from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
 
 OPENAI_URL = "https://api.openai.com/v1"
+TIMEOUT = 600.0
+"""Seconds that a request may take; `Settings.model_seconds` ends a call sooner."""
 _PACKAGES = {
     "anthropic": "langchain-anthropic",
     "azure_ai": "langchain-azure-ai",
@@ -79,7 +81,7 @@ def check_name(name: str, has_base_url: bool = False) -> None:
     _split(name, has_base_url)
 
 
-def make_model(name: str, connection: Connection | None, timeout: float) -> BaseChatModel:
+def make_model(name: str, connection: Connection | None) -> BaseChatModel:
     """The model of this name: `provider:model`, `demo`, or a bare name, which is OpenAI's or the base URL's.
 
     Whether the provider offers the model shows at its first answer. Raises ConfigError, saying what to set or to
@@ -94,7 +96,7 @@ def make_model(name: str, connection: Connection | None, timeout: float) -> Base
     if not bare.strip():
         raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as {DEFAULT_MODEL!r}.")
     if provider == "openai":
-        return _openai_model(bare, connection.api_key if connection else None, base_url, timeout)
+        return _openai_model(bare, connection.api_key if connection else None, base_url)
     return _langchain_model(provider, bare)
 
 
@@ -117,7 +119,7 @@ def _split(name: str, has_base_url: bool) -> tuple[str, str]:
     )
 
 
-def _openai_model(name: str, api_key: str | None, base_url: str | None, timeout: float) -> BaseChatModel:
+def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseChatModel:
     if not api_key and not base_url:
         raise ConfigError(
             f"There is no key for the model {name!r}. Set OPENAI_API_KEY; or OPENAI_BASE_URL for a server that needs "
@@ -131,7 +133,7 @@ def _openai_model(name: str, api_key: str | None, base_url: str | None, timeout:
     # No retries, since the runtime repeats and counts.
     key = SecretStr(api_key or "none")
     return ChatOpenAI(
-        model=name, api_key=key, base_url=base_url or OPENAI_URL, stream_usage=True, max_retries=0, timeout=timeout
+        model=name, api_key=key, base_url=base_url or OPENAI_URL, stream_usage=True, max_retries=0, timeout=TIMEOUT
     )
 
 

@@ -34,12 +34,12 @@ def told(run: Run) -> dict[str, Any]:
     return {**row, "answer": run.answer}
 
 
-def mcp_server(agent: "Agent", name: str = "donewhen") -> "FastMCP[Any]":
+def mcp_server(agent: "Agent") -> "FastMCP[Any]":
     """The tools `run`, `resume` and `show` over this agent. Raises ImportError without the extra `mcp`."""
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.types import ToolAnnotations
 
-    server: FastMCP[Any] = FastMCP(name, instructions=INSTRUCTIONS)
+    server: FastMCP[Any] = FastMCP("donewhen", instructions=INSTRUCTIONS)
     reads, works = ToolAnnotations(readOnlyHint=True), ToolAnnotations(readOnlyHint=False, openWorldHint=True)
 
     async def run(goal: str, context: Context[Any, Any, Any], thread_id: str = "") -> dict[str, Any]:

@@ -158,22 +158,25 @@ def _sparse(name: str, /, **args: Any) -> ToolCall:
     return call(name, **{key: value for key, value in args.items() if value is not None})
 
 
-def message_chunks(message: AIMessage, size: int = 8) -> Iterator[AIMessageChunk]:
-    """Thinking, text, tool calls in pieces of about `size` characters; the last has tokens and metadata."""
+CHUNK = 8
+
+
+def message_chunks(message: AIMessage) -> Iterator[AIMessageChunk]:
+    """Thinking, text, tool calls in pieces of about eight characters; the last has tokens and metadata."""
     extra = dict(message.additional_kwargs)
     thinking = extra.pop("reasoning_content", None)
     whole = message.content if isinstance(message.content, list) else None
     empty: str | list[str | dict[str, object]] = "" if whole is None else []
-    for piece in pieces(thinking or "", size):
+    for piece in pieces(thinking or "", CHUNK):
         yield AIMessageChunk(content=empty, additional_kwargs={"reasoning_content": piece}, id=message.id)
     if whole is not None:
         yield AIMessageChunk(content=whole, id=message.id)
-    for piece in pieces(str(message.text) if whole is None else "", size):
+    for piece in pieces(str(message.text) if whole is None else "", CHUNK):
         yield AIMessageChunk(content=piece, id=message.id)
     for index, (name, arguments, id) in enumerate(written_calls(message)):
         head = tool_call_chunk(name=name, args="", id=id, index=index)
         yield AIMessageChunk(content=empty, tool_call_chunks=[head], id=message.id)
-        for piece in pieces(arguments, size):
+        for piece in pieces(arguments, CHUNK):
             tail = tool_call_chunk(args=piece, index=index)
             yield AIMessageChunk(content=empty, tool_call_chunks=[tail], id=message.id)
     yield AIMessageChunk(

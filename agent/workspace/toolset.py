@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, fil
 from donewhen.agent.workspace.commands import Programs, run_command
 from donewhen.agent.workspace.data.query import describe_data, query_data
 from donewhen.agent.workspace.files import (
+    Written,
     append_file,
     delete_file,
     edit_file,
@@ -29,6 +31,7 @@ from donewhen.graph.tools.call import threaded
 from donewhen.graph.tools.toolbox import EffectKind
 
 GIVEN = ["root", "programs", "stop"]
+PATH = ["path"]
 
 
 def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
@@ -41,70 +44,45 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
     """
     folder = Root(root)
     tools = [
-        *(_tool(function, folder, "read") for function in (list_files, find_text, read_file)),
-        _tool(describe_data, folder, "read"),
-        _structured(query_data, (folder,), {"effect": "read"}, stoppable=True),
-        *(_tool(function, folder, "read", check=True) for function in (file_exists, file_contains)),
-        _tool(matches_schema, folder, "read", check=True, schema=SCHEMA_ARGUMENTS),
-        _calculate(),
+        *(_tool(function, folder, "read", PATH) for function in (list_files, find_text, read_file, describe_data)),
+        _tool(query_data, folder, "read"),
+        *(_tool(function, folder, "read", PATH, check=True) for function in (file_exists, file_contains)),
+        _tool(matches_schema, folder, "read", PATH, schema=SCHEMA_ARGUMENTS, check=True),
+        _tool(calculate, None, "read"),
     ]
     if write:
         replaces = functools.partial(text_replaced, folder)
-        tools.append(_tool(write_file, folder, "idempotent", artifact=True, replaces=replaces))
-        tools.extend(_tool(function, folder, "write", artifact=True) for function in (append_file, edit_file))
-        tools.append(_tool(move_file, folder, "write", target=["source", "destination"]))
-        tools.append(_tool(delete_file, folder, "write"))
+        tools.append(_tool(write_file, folder, "idempotent", PATH, replaces=replaces))
+        tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
+        tools.append(_tool(move_file, folder, "write", ["source", "destination"]))
     if commands:
-        tools.append(_run_command(folder, Programs(commands)))
+        programs = Programs(commands)
+        tools.append(_tool(functools.partial(run_command, programs=programs), folder, "write", seconds="timeout"))
+        first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
+        tools[-1].description = f"{first}; allowed: {', '.join(sorted(programs.found))}. {rest}"
     return tools
 
 
 def _tool(
     function: Callable[..., Any],
-    root: Root,
+    root: Root | None,
     effect: EffectKind,
+    paths: Sequence[str] = (),
     *,
-    check: bool = False,
-    artifact: bool = False,
     schema: dict[str, Any] | None = None,
-    target: Sequence[str] = ("path",),
-    replaces: Callable[..., Any] | None = None,
+    **metadata: Any,
 ) -> BaseTool:
-    metadata: dict[str, Any] = {"effect": effect, "targets": [*target], "paths": [*target], "check": check}
-    metadata["replaces"] = replaces
-    return _structured(function, (root,), metadata, artifact=artifact, schema=schema)
-
-
-def _calculate() -> BaseTool:
-    return _structured(calculate, (), {"effect": "read"})
-
-
-def _run_command(root: Root, programs: Programs) -> BaseTool:
-    metadata = {"effect": "write", "seconds": "timeout"}
-    tool = _structured(run_command, (root, programs), metadata, stoppable=True)
-    first, rest = tool.description.split(". ", 1)  # planners see the first sentence
-    tool.description = f"{first}; allowed: {', '.join(sorted(programs.found))}. {rest}"
-    return tool
-
-
-def _structured(
-    function: Callable[..., Any],
-    given: tuple[Any, ...],
-    metadata: dict[str, Any],
-    *,
-    artifact: bool = False,
-    schema: dict[str, Any] | None = None,
-    stoppable: bool = False,
-) -> BaseTool:
-    call = _told(functools.partial(function, *given), next((one for one in given if isinstance(one, Root)), None))
+    """The function with its first argument given; one that takes `stop` ends when its caller is cancelled."""
+    about = getattr(function, "func", function)
+    call = _told(functools.partial(function, root) if root else function, root)
     return StructuredTool.from_function(
         call,
-        _stoppable(call) if stoppable else None,
-        name=function.__name__,
-        description=" ".join((function.__doc__ or "").split()),
-        args_schema=schema or create_schema_from_function(function.__name__, function, filter_args=GIVEN),
-        response_format="content_and_artifact" if artifact else "content",
-        metadata=metadata,
+        _stoppable(call) if "stop" in inspect.signature(about).parameters else None,
+        name=about.__name__,
+        description=" ".join((about.__doc__ or "").split()),
+        args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=GIVEN),
+        response_format="content_and_artifact" if about.__annotations__["return"] == Written else "content",
+        metadata={"effect": effect, **({"targets": [*paths], "paths": [*paths]} if paths else {}), **metadata},
     )
 
 
