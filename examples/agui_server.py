@@ -1,18 +1,61 @@
 """An AG-UI endpoint, for CopilotKit and other AG-UI clients. Run: uvicorn examples.agui_server:app
 
 Needs ag-ui-langgraph and fastapi. Pauses come as interrupts with everything to draw them; any shape of answer resumes.
+What is said streams as the messages that stay, under their ids; all other events come as CUSTOM, `donewhen.plan` …
 """
+
+from collections.abc import AsyncIterator
+from typing import Any
 
 from ag_ui_langgraph import LangGraphAgent, add_langgraph_fastapi_endpoint
 from fastapi import FastAPI
+from langchain_core.messages import AIMessageChunk
 
 from donewhen import Agent
+
+MESSAGES = (None, "submit_plan.speak", "ask_user.question", "answer.text")
+"""What is said as a message of its own; the result of a step is that of its card."""
+
+RAW = ("on_chat_model_stream", "on_tool_end")
+"""What models and tools give, from which the adapter would make messages that do not stay."""
+
+
+class Speaking:
+    """The graph of an agent for the adapter, which knows chunks of models: it gets what is said as such chunks."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._graph = agent.graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._graph, name)
+
+    async def astream_events(self, *given: Any, **more: Any) -> AsyncIterator[Any]:
+        """The graph's own events, what is said in place of what its models stream."""
+        said = ""
+        async for event in self._graph.astream_events(*given, **more, stream_mode=["updates", "custom"]):
+            chunk = event["data"].get("chunk")
+            part = chunk[-1] if isinstance(chunk, tuple) and chunk[-2] == "custom" else None
+            if part is None and event["event"] not in RAW:
+                yield event
+            elif part and part["type"] == "speech" and part.get("argument") in MESSAGES:
+                if said and said != part["id"]:
+                    yield _spoken("on_chat_model_end", said, output=None)
+                said = part["id"]
+                yield _spoken("on_chat_model_stream", said, chunk=AIMessageChunk(part["text"], id=said))
+            elif part and part["type"] != "speech":
+                yield {**event, "event": "on_custom_event", "name": f"donewhen.{part['type']}", "data": part}
+
+
+def _spoken(kind: str, id: str, **data: Any) -> dict[str, Any]:
+    """An event of a model; the adapter makes one message of all that a node says, so each message is a node."""
+    return {"event": kind, "name": "donewhen", "run_id": id, "data": data, "metadata": {"langgraph_node": id}}
 
 
 def serve(agent: Agent) -> FastAPI:
     """The agent at `/agent`, on its own storage."""
     app = FastAPI()
-    endpoint = LangGraphAgent(name="donewhen", graph=agent.graph, emit_interrupt_outcome=True)
+    graph: Any = Speaking(agent)
+    endpoint = LangGraphAgent(name="donewhen", graph=graph, emit_interrupt_outcome=True)
     add_langgraph_fastapi_endpoint(app, endpoint, "/agent")
     return app
 

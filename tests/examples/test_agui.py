@@ -8,7 +8,7 @@ import pytest
 from ag_ui.core import RunAgentInput, UserMessage
 
 from donewhen import Agent
-from donewhen.testing import ScriptedModel, call, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, reply, submit_plan
 from examples.agui_server import serve
 
 Json = dict[str, Any]
@@ -38,9 +38,23 @@ async def told(client: httpx.AsyncClient, **more: Any) -> list[Json]:
     return [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
 
 
+def spoken(events: list[Json]) -> dict[str, str]:
+    """What was said, by message; each is begun and ended once."""
+    texts: dict[str, str] = {}
+    for event in events:
+        if event["type"] == "TEXT_MESSAGE_START":
+            assert event["messageId"] not in texts
+            texts[event["messageId"]] = ""
+        elif event["type"] == "TEXT_MESSAGE_CONTENT":
+            texts[event["messageId"]] += event["delta"]
+    ended = [event["messageId"] for event in events if event["type"] == "TEXT_MESSAGE_END"]
+    assert sorted(ended) == sorted(texts)
+    return texts
+
+
 @pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
 async def test_a_run_pauses_and_is_resumed_over_agui() -> None:
-    """U1, U10: the pause is an interrupt to draw, its answer goes on; speech streams, arguments of decisions do not."""
+    """U1, U10: the pause is an interrupt to draw, its answer goes on; all that is said streams, calls do not."""
     agent = Agent(model(), [look], storage="memory:", effects={"look": "read"})
     transport = httpx.ASGITransport(app=serve(agent))
     async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -54,12 +68,34 @@ async def test_a_run_pauses_and_is_resumed_over_agui() -> None:
     kinds = [event["type"] for event in (*first, *events)]
     assert "RUN_ERROR" not in kinds
     assert not {"TOOL_CALL_START", "TOOL_CALL_ARGS"} & set(kinds)
-    spoken = [event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT"]
-    assert "".join(spoken) == "Let me look at it now.There is one thing."
-    assert len(spoken) > 4
+    assert list(spoken(first).values()) == ["I will look first."]
+    assert list(spoken(events).values()) == ["Let me look at it now.", "There is one thing."]
     messages = [event for event in events if event["type"] == "MESSAGES_SNAPSHOT"][-1]["messages"]
+    stays = {message["id"]: message["content"] for message in messages}
+    assert stays.items() >= {**spoken(first), **spoken(events)}.items(), "said twice, or under another id"
     assert messages[-1]["content"] == "There is one thing."
     assert events[-1]["type"] == "RUN_FINISHED"
+    told_of = [event["name"] for event in (*first, *events) if event["type"] == "CUSTOM"]
+    assert {"donewhen.plan", "donewhen.todos", "donewhen.tool_started", "donewhen.outcome"} <= set(told_of)
+
+
+@pytest.mark.filterwarnings("ignore:.*get_config_jsonschema")
+async def test_text_inside_decisions_streams_as_messages_over_agui() -> None:
+    """U1: a question and an answer stand in arguments of decisions; they come piece by piece, once, under their ids."""
+    words = "Which of the two kinds do you mean?"
+    talks = ScriptedModel(roles={"triage": [ask_user(words), call("answer", text="The first one, then.")]})
+    agent = Agent(talks, storage="memory:")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=serve(agent)), base_url="http://test") as client:
+        first = await told(client)
+        (interrupt,) = first[-1]["outcome"]["interrupts"]
+        events = await told(client, resume=[{"interruptId": interrupt["id"], "status": "resolved", "payload": "one"}])
+    assert list(spoken(first).values()) == [words]
+    assert list(spoken(events).values()) == ["The first one, then."]
+    for heard in (first, events):
+        assert sum(event["type"] == "TEXT_MESSAGE_CONTENT" for event in heard) > 1
+        messages = [event for event in heard if event["type"] == "MESSAGES_SNAPSHOT"][-1]["messages"]
+        assert set(spoken(heard)) <= {message["id"] for message in messages}
+        assert len({message["id"] for message in messages}) == len(messages)
 
 
 async def test_a_stream_of_events_runs_the_subgraphs() -> None:
