@@ -25,7 +25,7 @@ _CHARS_PER_TOKEN = 4
 def usage_of(message: AIMessage, prompt: Prompt) -> dict[str, int]:
     """`input_tokens`, `cached_tokens` (part of the input), `output_tokens` (thinking included), `estimated` (a bool).
 
-    From `usage_metadata`, else from the provider's raw `token_usage`, else estimated from the texts.
+    From `usage_metadata`, which LangChain's packages fill, else estimated from the texts.
     """
     reported = _reported(message)
     if reported is not None:
@@ -43,30 +43,11 @@ def estimate_tokens(text: str) -> int:
 
 def _reported(message: AIMessage) -> dict[str, int] | None:
     """None when nothing is reported, or nothing but zeros, as some servers do."""
-    raw = message.response_metadata.get("token_usage") or message.response_metadata.get("usage")
-    for usage in (message.usage_metadata, raw):
-        if not isinstance(usage, Mapping):
-            continue
-        given = _count(usage, "input_tokens", "prompt_tokens")
-        written = _count(usage, "output_tokens", "completion_tokens")
-        if given or written:
-            details = usage.get("input_token_details") or usage.get("prompt_tokens_details")
-            cached = _count(details, "cache_read", "cached_tokens") if isinstance(details, Mapping) else 0
-            return {
-                "input_tokens": given,
-                "cached_tokens": min(cached, given),
-                "output_tokens": written,
-                "estimated": False,
-            }
-    return None
-
-
-def _count(usage: Mapping[str, Any], *names: str) -> int:
-    for name in names:
-        value = usage.get(name)
-        if isinstance(value, int | float) and math.isfinite(value) and value > 0:
-            return int(value)
-    return 0
+    usage: Mapping[str, Any] = message.usage_metadata or {}
+    given, written = (max(0, usage.get(key) or 0) for key in ("input_tokens", "output_tokens"))
+    cached = (usage.get("input_token_details") or {}).get("cache_read") or 0
+    counted = {"input_tokens": given, "cached_tokens": min(cached, given), "output_tokens": written}
+    return {**counted, "estimated": False} if given or written else None
 
 
 def _written(message: AIMessage) -> int:
