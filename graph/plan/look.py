@@ -13,7 +13,7 @@ from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.models.offering import FIND, found, offered_to_plan
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
-from donewhen.graph.plan.outcomes import out_of_budget
+from donewhen.graph.plan.outcomes import Turn, out_of_budget
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
@@ -31,7 +31,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     told, names = await _found(asked, state, settings, deps)
     calls = [call for call in asked if call["name"] != FIND]
     if calls and (key := exhausted(left_of(state), ("tool_calls",))):
-        return out_of_budget(state, runtime, deps, key)
+        return out_of_budget(Turn(state, runtime, deps), key)
     site = Site(_as_step(state), runtime, config, deps, settings.tool_seconds)
     room = int(left_of(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1

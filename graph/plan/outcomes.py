@@ -1,7 +1,8 @@
 """What comes out of planning: a plan, an answer, a question, a refusal, a correction, or an honest end."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.runtime import Runtime
@@ -9,9 +10,10 @@ from langgraph.runtime import Runtime
 from donewhen.graph.calls.invoking import left_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen
+from donewhen.graph.models.offering import Offer
 from donewhen.graph.models.output import Form
 from donewhen.graph.models.reading import Decision, Unusable
-from donewhen.graph.models.transcript import kept, respond, shown
+from donewhen.graph.models.transcript import respond, shown
 from donewhen.graph.models.voice import Voice, finished
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose
@@ -45,48 +47,69 @@ ANSWER_CHARS = 20_000
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
 
-def legal_now(phase: str, settings: Settings) -> tuple[str, ...]:
-    """The decisions of a phase, less the one that a forced mode leaves no room for."""
-    gone = {"auto": "", "answer": "submit_plan"}.get(settings.mode, "answer")
-    return tuple(name for name in LEGAL[phase] if name != gone)
+@dataclass(frozen=True)
+class Turn:
+    """One round of planning: where it stands, and what it works with."""
+
+    state: Planning
+    runtime: Runtime[Settings]
+    deps: Deps
+    offer: Offer = field(default_factory=Offer)
+    voice: Voice | None = None
+    form: Form | None = None
+    """In which the result is wanted as data."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the run."""
+        return settings_of(self.runtime)
+
+    @property
+    def planning(self) -> Json:
+        """The planner's record."""
+        return self.state["planning"]
+
+    @property
+    def legal(self) -> tuple[str, ...]:
+        """The decisions of the phase, less the one that a forced mode leaves no room for."""
+        gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.mode, "answer")
+        return self.offer.legal(name for name in LEGAL[self.planning["phase"]] if name != gone)
+
+    def noting(self, **record: Any) -> "Turn":
+        """The same with this in the planner's record."""
+        return replace(self, state={**self.state, "planning": {**self.planning, **record}})
+
+    def said_as(self, argument: str) -> str | None:
+        """The message in which a text for people was streamed."""
+        return self.voice.id(argument) if self.voice else None
 
 
-def corrected(
-    state: Planning,
-    message: AIMessage,
-    correction: Unusable,
-    runtime: Runtime[Settings],
-    deps: Deps,
-    legal: tuple[str, ...],
-) -> Planning:
+def corrected(turn: Turn, message: AIMessage, correction: Unusable) -> Planning:
     """The model is told what was wrong; too many in a row fail the phase (P11)."""
-    settings, planning = settings_of(runtime), state["planning"]
-    count = planning["corrections"] + 1
+    most, count = turn.settings.max_corrections, turn.planning["corrections"] + 1
     said = redact("; ".join(correction.problems)[:1000])
-    emit(runtime, "correction", step=None, text=said[:500])
-    if count >= settings.max_corrections:
-        reason = f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}"
-        return fail(state, runtime, deps, "no_plan", reason)
-    correction = replace(correction, hint=EXAMPLE) if count == settings.max_corrections - 1 else correction
-    told = respond(kept(message), partial(correction.text, legal))
-    return {"planning": {**planning, "corrections": count}, "transcript": [kept(message), *told]}
+    emit(turn.runtime, "correction", step=None, text=said[:500])
+    if count >= most:
+        return fail(turn, "no_plan", f"{counted(count, 'unusable reply')} in a row; the last: {said[:300]}")
+    correction = replace(correction, hint=EXAMPLE) if count == most - 1 else correction
+    told = respond(message, partial(correction.text, turn.legal))
+    return {"planning": {**turn.planning, "corrections": count}, "transcript": [message, *told]}
 
 
-def fail(state: Planning, runtime: Runtime[Settings], deps: Deps, code: str, reason: str) -> Planning:
+def fail(turn: Turn, code: str, reason: str) -> Planning:
     """The phase failed: the draft falls back on the triage's plan and says so (P04); else the run ends."""
-    planning = state["planning"]
-    if planning.get("sketched"):
-        emit(runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
-        return _proposed({**planning, "fell_back": reason}, planning["proposal"], state, runtime, deps)
+    if turn.planning.get("sketched"):
+        emit(turn.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
+        return _proposed(turn.noting(fell_back=reason), turn.planning["proposal"])
     return {"ending": {"code": code, "reason": reason}}
 
 
-def out_of_budget(state: Planning, runtime: Runtime[Settings], deps: Deps, key: str) -> Planning:
+def out_of_budget(turn: Turn, key: str) -> Planning:
     """A limit is reached: the quick plan if there is one; else by policy a question, or an honest end."""
-    settings, planning = settings_of(runtime), state["planning"]
-    reason = f"the limit of {key} was reached while planning"
+    settings, planning, state = turn.settings, turn.planning, turn.state
     if planning.get("sketched") or settings.at_limit != "ask":
-        return fail(state, runtime, deps, "stopped" if settings.at_limit == "stop" else "out_of_budget", reason)
+        code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
+        return fail(turn, code, f"the limit of {key} was reached while planning")
     before = state["account"]
     spent = add(before["spent"], state.get("spent"))
     needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
@@ -98,139 +121,104 @@ def out_of_budget(state: Planning, runtime: Runtime[Settings], deps: Deps, key: 
     return {"pending": pending, "messages": [opening(pending)], "transcripts": {planning["transcript"]: rounds}}
 
 
-def planned(
-    state: Planning, message: AIMessage, decision: Decision, plan: Json, runtime: Runtime[Settings], deps: Deps
-) -> Planning:
+def planned(turn: Turn, message: AIMessage, decision: Decision, plan: Json) -> Planning:
     """A plan: on to the careful draft if the triage wants one, else to consent. Not one that failed already."""
-    tried = () if state["planning"].get("feedback") else state["planning"].get("tried", ())
-    if work_of(plan, state.get("kept_steps") or {}) in tried:
-        return _repeated(state, message, decision, runtime, deps)
-    planning = {**state["planning"], "corrections": 0}
-    if planning["phase"] == "triage" and plan["need_thinking"]:
-        emit(runtime, "note", text="This deserves a careful plan; thinking it through.")
-        return {"planning": {**planning, "phase": "draft", "proposal": plan, "sketched": True}}
-    return _proposed(planning, plan, state, runtime, deps)
+    tried = () if turn.planning.get("feedback") else turn.planning.get("tried", ())
+    if work_of(plan, turn.state.get("kept_steps") or {}) in tried:
+        return _repeated(turn, message, decision)
+    turn = turn.noting(corrections=0)
+    if turn.planning["phase"] == "triage" and plan["need_thinking"]:
+        emit(turn.runtime, "note", text="This deserves a careful plan; thinking it through.")
+        return {"planning": {**turn.planning, "phase": "draft", "proposal": plan, "sketched": True}}
+    return _proposed(turn, plan)
 
 
-def _repeated(
-    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps
-) -> Planning:
+def _repeated(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
     """The work that failed already, proposed again: the planner is told, then a person; else it ends here (M7)."""
-    planning, settings = state["planning"], settings_of(runtime)
-    if not planning.get("repeat_told"):
-        told: Planning = {**state, "planning": {**planning, "repeat_told": True}}
-        return corrected(told, message, Unusable([REPEATED]), runtime, deps, legal_now(planning["phase"], settings))
-    emit(runtime, "note", text="The planner proposes again what failed already.")
-    if settings.alone:
-        return fail(state, runtime, deps, "no_plan", "what failed already was planned again")
+    if not turn.planning.get("repeat_told"):
+        return corrected(turn.noting(repeat_told=True), message, Unusable([REPEATED]))
+    emit(turn.runtime, "note", text="The planner proposes again what failed already.")
+    if turn.settings.alone:
+        return fail(turn, "no_plan", "what failed already was planned again")
     steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
-    question = say(_language(state), "ask", "repeated", steps=steps[:500])
-    again: Planning = {**state, "planning": {**planning, "tried": []}}
-    return asks(again, message, Decision("ask_user", {"question": question}, id=decision.id), runtime, deps)
+    question = say(_language(turn.state), "ask", "repeated", steps=steps[:500])
+    return asks(turn.noting(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id))
 
 
-def _proposed(planning: Json, plan: Json, state: Planning, runtime: Runtime[Settings], deps: Deps) -> Planning:
-    settings = settings_of(runtime)
+def _proposed(turn: Turn, plan: Json) -> Planning:
+    state, planning, language = turn.state, turn.planning, _language(turn.state)
     found = joined(plan, (state.get("approval") or {}).get("plan"), state.get("kept_steps") or {})
     assert isinstance(found, tuple), found
     whole, stale = found
     count = len(whole["steps"])
-    enough = "enough" if count == 1 else "takes"
-    reason = planning.get("reason") or say(_language(state), "mode", enough, number=count)
-    mode: Mode = "plan" if count > 1 or planning.get("promoted") else "step"
-    modes = _mode(planning, mode, reason, runtime)
-    emit(runtime, "plan", plan=whole)
-    ask = planning.get("promoted") == f"{PROMOTED}write"
-    language, granted = _language(state), (state.get("account") or {}).get("granted")
-    update = propose(whole, state.get("approval"), settings, deps, language, granted=granted, ask=ask)
+    reason = planning.get("reason") or say(language, "mode", "enough" if count == 1 else "takes", number=count)
+    modes = _mode(turn, "plan" if count > 1 or planning.get("promoted") else "step", reason)
+    emit(turn.runtime, "plan", plan=whole)
+    ask, granted = planning.get("promoted") == f"{PROMOTED}write", (state.get("account") or {}).get("granted")
+    update = propose(whole, state.get("approval"), turn.settings, turn.deps, language, granted=granted, ask=ask)
     return {"planning": {**planning, "open": False, "stale": stale}, **modes, **update}  # type: ignore[typeddict-item]
 
 
-def _mode(planning: Json, mode: Mode, reason: str, runtime: Runtime[Settings]) -> Planning:
+def _mode(turn: Turn, mode: Mode, reason: str) -> Planning:
     """What is made of the request, told and written down where it is not what it was before."""
-    if planning.get("mode") == mode:
+    if turn.planning.get("mode") == mode:
         return {}
-    by = "triage" if planning["phase"] == "triage" else "plan"
-    row = mode_row(mode, by if settings_of(runtime).mode == "auto" else "settings", reason)
-    mode_chosen(runtime, row)
+    by = "triage" if turn.planning["phase"] == "triage" else "plan"
+    row = mode_row(mode, by if turn.settings.mode == "auto" else "settings", reason)
+    mode_chosen(turn.runtime, row)
     return {"modes": [dict(row)]}
 
 
-def looks(state: Planning, message: AIMessage, decision: Decision) -> Planning:
+def looks(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
     """Calls that read, for the next node; what was wrong with others of the same reply is told at once."""
     native = bool(message.tool_calls or message.invalid_tool_calls)
     calls = [{**call, "native": native, "position": number} for number, call in enumerate(decision.calls)]
     told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
-    planning = {**state["planning"], "corrections": 0, "texts": 0, "calls": calls}
+    planning = {**turn.planning, "corrections": 0, "texts": 0, "calls": calls}
     return {"planning": planning, "transcript": [message, *told]}
 
 
-def answered(
-    state: Planning,
-    message: AIMessage,
-    decision: Decision,
-    runtime: Runtime[Settings],
-    deps: Deps,
-    voice: Voice,
-    form: Form | None,
-) -> Planning:
+def answered(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
     """The goal is settled without a plan. What it cites must hold, and data be in its form: that is mended once."""
-    planning, arguments = state["planning"], decision.arguments
+    state, form, arguments = turn.state, turn.form, decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
     found = ground(arguments["text"], arguments, Seen(entries, "p")) if arguments.get("evidence") else Ground()
     good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
-    if (problems or flaws) and not planning.get("answer_told"):
-        told: Planning = {**state, "planning": {**planning, "answer_told": True}}
-        wrong = Unusable([*problems, *flaws])
-        return corrected(told, message, wrong, runtime, deps, legal_now("triage", settings_of(runtime)))
-    ending = {"code": "answered", "reason": "", "text": arguments["text"], "said": True, "evidence": good}
-    ending["message_id"] = voice.id("answer.text")
+    if (problems or flaws) and not turn.planning.get("answer_told"):
+        return corrected(turn.noting(answer_told=True), message, Unusable([*problems, *flaws]))
+    ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good}
+    ending["message_id"] = turn.said_as("answer.text")
     if form and not flaws:
         ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
-    return {"planning": {**planning, "corrections": 0}, "ending": ending, **_mode(planning, "answer", why, runtime)}
+    return {"planning": {**turn.planning, "corrections": 0}, "ending": ending, **_mode(turn, "answer", why)}
 
 
-def declined(
-    state: Planning, message: AIMessage, decision: Decision, runtime: Runtime[Settings], deps: Deps, voice: Voice
-) -> Planning:
+def declined(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
     """It cannot be done here: the reason for the log, guidance for the user."""
     arguments = decision.arguments
     ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
-    return {"planning": {**state["planning"], "corrections": 0}, "ending": ending}
+    return {"planning": {**turn.planning, "corrections": 0}, "ending": ending}
 
 
-def asks(
-    state: Planning,
-    message: AIMessage,
-    decision: Decision,
-    runtime: Runtime[Settings],
-    deps: Deps,
-    voice: Voice | None = None,
-) -> Planning:
+def asks(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
     """Leave with a question; the answer will be the result of this very call."""
-    planning, question = {**state["planning"], "corrections": 0}, decision.arguments["question"]
+    state, planning = turn.state, {**turn.planning, "corrections": 0}
+    question, options = decision.arguments["question"], decision.arguments.get("options")
     told = ""
     if left_of(state).get("questions", 1) < 1:
-        if settings_of(runtime).at_limit == "ask":
-            return {"planning": planning, **out_of_budget(state, runtime, deps, "questions")}
+        if turn.settings.at_limit == "ask":
+            return {"planning": planning, **out_of_budget(turn, "questions")}
         told = NO_QUESTIONS
-    if before := answered_before(state.get("asked", ()), question, decision.arguments.get("options"), step="plan"):
+    if before := answered_before(state.get("asked", ()), question, options, step="plan"):
         told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
     if told:
         return {"planning": planning, "transcript": [message, *respond(message, told)]}
     number = planning["questions"] + 1
-    pending = pause(
-        "question",
-        f"{planning['transcript']}.q{number}",
-        question,
-        options=decision.arguments.get("options") or (),
-        call=decision.id,
-        message_id=voice.id("ask_user.question") if voice else None,
-        language=_language(state),
-    )
+    more: Json = {"call": decision.id, "message_id": turn.said_as("ask_user.question"), "language": _language(state)}
+    pending = pause("question", f"{planning['transcript']}.q{number}", question, options=options or (), **more)
     asked = opening(pending)
     finished(asked, question, inside=True)
     return {

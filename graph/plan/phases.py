@@ -10,29 +10,19 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.attached import brief_message
 from donewhen.graph.calls.invoking import left_of
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps
 from donewhen.graph.events import charged, decided, emit
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text
-from donewhen.graph.models.offering import Offer, offered_to_plan
-from donewhen.graph.models.output import Form, form_of
+from donewhen.graph.models.offering import offered_to_plan
+from donewhen.graph.models.output import form_of
 from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
 from donewhen.graph.models.transcript import called_natively, kept, rounds_of
 from donewhen.graph.models.voice import Voice
 from donewhen.graph.people.consent import plan_rules
 from donewhen.graph.people.told import hearing
-from donewhen.graph.plan.outcomes import (
-    answered,
-    asks,
-    corrected,
-    declined,
-    fail,
-    legal_now,
-    looks,
-    out_of_budget,
-    planned,
-)
+from donewhen.graph.plan.outcomes import Turn, answered, asks, corrected, declined, fail, looks, out_of_budget, planned
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.scripts import other_script
@@ -79,57 +69,50 @@ async def _hearing(state: Planning, runtime: Runtime[Settings], config: Runnable
 
 async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """One model call of the phase, and what follows from it."""
-    settings, planning = settings_of(runtime), state["planning"]
-    form = form_of(state["brief"].get("output_schema"), config)
+    voice, form = Voice(runtime, inside=True), form_of(state["brief"].get("output_schema"), config)
+    turn = Turn(state, runtime, deps, voice=voice, form=form)
+    settings, planning = turn.settings, turn.planning
     if planning["rounds"] >= settings.plan_rounds:
-        return fail(state, runtime, deps, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
+        return fail(turn, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
     if settings.late():
-        return fail(state, runtime, deps, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
+        return fail(turn, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
     if key := exhausted(left_of(state), ("model_calls",)):
-        return out_of_budget(state, runtime, deps, key)
-    cards, voice = await deps.executors.cards(), Voice(runtime, inside=True)
-    offer = await offered_to_plan(deps, settings, state["brief"]["goal"], planning)
-    reply = await ask(deps, settings, await _question(state, runtime, deps, offer, cards, voice, form))
+        return out_of_budget(turn, key)
+    turn = replace(turn, offer=await offered_to_plan(deps, settings, state["brief"]["goal"], planning))
+    reply = await ask(deps, settings, await _question(turn, await deps.executors.cards(), voice))
     charged(runtime, None, reply.spent)
     after = {**planning, "rounds": planning["rounds"] + 1}
-    now: Planning = {**state, "planning": after, "spent": add(state.get("spent"), reply.spent)}
+    turn = replace(turn, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
     if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
-        if key := exhausted(left_of(now), ("model_calls",)):
-            return {"planning": after, **out_of_budget(now, runtime, deps, key), "spent": reply.spent}
+        if key := exhausted(left_of(turn.state), ("model_calls",)):
+            return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
-    update = _acted(now, reply, runtime, deps, offer, voice, form)
+    update = _acted(turn, reply)
     messages = [*voice.spoken(), *update.get("messages", ())]
     return {"planning": after, **update, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
 
 
-async def _question(
-    state: Planning,
-    runtime: Runtime[Settings],
-    deps: Deps,
-    offer: Offer,
-    cards: Mapping[str, Card],
-    voice: Voice,
-    form: Form | None,
-) -> Question:
+async def _question(turn: Turn, cards: Mapping[str, Card], voice: Voice) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
-    settings, phase = settings_of(runtime), PHASES[state["planning"]["phase"]]
-    facts = {**state["brief"], "proposal": state["planning"].get("proposal"), "today": settings.today}
+    state, deps, settings, form = turn.state, turn.deps, turn.settings, turn.form
+    phase = PHASES[turn.planning["phase"]]
+    facts = {**state["brief"], "proposal": turn.planning.get("proposal"), "today": settings.today}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
-    brief = planning_brief(deps, settings, facts, offer, full=phase.role == "plan")
+    brief = planning_brief(deps, settings, facts, turn.offer, full=phase.role == "plan")
+    model = partial(deps.model, phase.role, settings)
     messages = [
         SystemMessage(instructions(phase.prompt, profile)),
-        await brief_message(brief, state.get("attachments", ()), runtime, partial(deps.model, phase.role, settings)),
+        await brief_message(brief, state.get("attachments", ()), turn.runtime, model),
         *rounds_of(state),
         *_running_out(state, settings),
     ]
-    legal = offer.legal(legal_now(state["planning"]["phase"], settings))
     quick = phase.role == "triage"
     again = not quick or facts.get("finished")
     used = {"executor": cards, "id": again, "replaces": again, "need_thinking": quick}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
-    tools = [*control_tools(legal, own | (form.tools if form else {})), *deps.toolbox.openai(offer.bound)]
+    tools = [*control_tools(turn.legal, own | (form.tools if form else {})), *deps.toolbox.openai(turn.offer.bound)]
     return Question(
         phase.role,
         messages,
@@ -151,62 +134,48 @@ def _running_out(state: Planning, settings: Settings) -> list[HumanMessage]:
     return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
 
 
-def _acted(
-    state: Planning,
-    reply: ModelReply,
-    runtime: Runtime[Settings],
-    deps: Deps,
-    offer: Offer,
-    voice: Voice,
-    form: Form | None,
-) -> Planning:
-    """What the reply changes; `state` has this round counted."""
-    settings, planning = settings_of(runtime), state["planning"]
+def _acted(turn: Turn, reply: ModelReply) -> Planning:
+    """What the reply changes; `turn` has this round counted."""
+    settings, planning, legal = turn.settings, turn.planning, turn.legal
     if reply.message is None:
         assert reply.error is not None
-        return fail(state, runtime, deps, "model_error", str(reply.error))
-    legal = offer.legal(legal_now(planning["phase"], settings))
-    native = called_natively(rounds_of(state))
-    outcome = read(reply.message, legal, deps.reads(settings), printed=not native)
+        return fail(turn, "model_error", str(reply.error))
+    message, native = kept(reply.message), called_natively(rounds_of(turn.state))
+    outcome = read(reply.message, legal, turn.deps.reads(settings), printed=not native)
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]
-        return _goes_on(state, reply, outcome.speech)
+        return _goes_on(reply, outcome.speech)
     if alone and "answer" in legal and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
     said = "" if alone else outcome.speech
     if alone:
-        state = {**state, "planning": {**planning, "texts": 1}}
-        outcome = Unusable([ALONE], printed=not native)
+        turn, outcome = turn.noting(texts=1), Unusable([ALONE], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
-        found = _read(state, outcome.arguments, runtime, deps)
-        why = str(outcome.arguments.get("reason") or planning.get("reason") or "")
-        state = {**state, "planning": {**state["planning"], "reason": why}}
+        found = _read(turn, outcome.arguments)
+        turn = turn.noting(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
         outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
-    if isinstance(outcome, Decision) and _wrong_language(state, plan or outcome.arguments, settings):
+    if isinstance(outcome, Decision) and _wrong_language(turn, plan or outcome.arguments):
         outcome = Unusable([f"write what the user reads in this language: {settings.speaks}"])
-        state = {**state, "planning": {**state["planning"], "language_told": True}}
+        turn = turn.noting(language_told=True)
     taken = outcome if isinstance(outcome, Decision) else Decision("speak")
     if reply.speech:
         reply.speech.finish(said, taken.kind, taken.arguments)
     if isinstance(outcome, Unusable):
-        return corrected(state, reply.message, outcome, runtime, deps, legal)
-    decided(runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
+        return corrected(turn, message, outcome)
+    decided(turn.runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
     if plan:
-        return planned(state, kept(reply.message), outcome, plan, runtime, deps)
-    if outcome.kind == "calls":
-        return looks(state, kept(reply.message), outcome)
-    if outcome.kind == "answer":
-        update = answered(state, kept(reply.message), outcome, runtime, deps, voice, form)
-        if reply.speech and "ending" not in update:  # it is sent back, and said again
-            reply.speech.restart()
-        return update
-    left_by = {"ask_user": asks, "decline": declined}[outcome.kind]
-    return left_by(state, kept(reply.message), outcome, runtime, deps, voice)
+        return planned(turn, message, outcome, plan)
+    update = {"calls": looks, "answer": answered, "ask_user": asks, "decline": declined}[outcome.kind](
+        turn, message, outcome
+    )
+    if reply.speech and outcome.kind == "answer" and "ending" not in update:  # it is sent back, and said again
+        reply.speech.restart()
+    return update
 
 
-def _goes_on(state: Planning, reply: ModelReply, speech: str) -> Planning:
+def _goes_on(reply: ModelReply, speech: str) -> Planning:
     """It says something and goes on: a round like any other."""
     assert reply.message is not None
     if reply.speech:
@@ -219,22 +188,23 @@ def _is_whole(message: AIMessage, text: str) -> bool:
     return not cut_off(message) and not text.rstrip().endswith((":", "：", "...", "…"))
 
 
-def _read(state: Planning, written: Json, runtime: Runtime[Settings], deps: Deps) -> Json | list[str]:
+def _read(turn: Turn, written: Json) -> Json | list[str]:
     """The plan as it was written, or all that is wrong with it, also beside what is finished."""
-    settings, before = settings_of(runtime), (state.get("approval") or {}).get("plan")
-    rules = plan_rules(deps, settings, state["brief"].get("finished"), before, state.get("begun"))
+    state, settings = turn.state, turn.settings
+    before = (state.get("approval") or {}).get("plan")
+    rules = plan_rules(turn.deps, settings, state["brief"].get("finished"), before, state.get("begun"))
     found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)
     if isinstance(found, list):
         return found
     if extra := left_out(written):
-        emit(runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+        emit(turn.runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
     whole = joined(found, before, state.get("kept_steps") or {})
     return whole if isinstance(whole, list) else found
 
 
-def _wrong_language(state: Planning, said: Json, settings: Settings) -> bool:
+def _wrong_language(turn: Turn, said: Json) -> bool:
     """Whether what the user will read is plainly not in the language that was set; pointed out once (P14)."""
-    planning = state["planning"]
+    planning, settings = turn.planning, turn.settings
     if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
         return False
     texts = [said.get(key) for key in ("title", "speak", "text", "question", "guidance")]
