@@ -24,6 +24,8 @@ from donewhen.agent.storage.cipher import StrictSerializer
 
 HELD = 0.01
 """Seconds that what a node wrote waits for its checkpoint, to be committed with it."""
+MOST_FREE = 0.25
+"""Of a file's pages, when the last user closes it; what is free is used again, by whichever run."""
 TOGETHER = 64
 """Calls that are committed together at most."""
 Returned = TypeVar("Returned")
@@ -132,6 +134,8 @@ class SqliteFile:
                 self._answer([self._tried(following, "")])
         if opened:
             with suppress(sqlite3.Error):
+                self._give_back()
+            with suppress(sqlite3.Error):
                 self.connection.close()
         self._closed.set_result(None)
 
@@ -139,9 +143,18 @@ class SqliteFile:
         self.connection = sqlite3.connect(
             self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, factory=_Connection
         )
+        self.connection.say("PRAGMA auto_vacuum = INCREMENTAL")
         self.connection.say("PRAGMA synchronous = FULL")
         self.saver = SqliteSaver(self.connection, serde=StrictSerializer())
         self.store = SqliteStore(self.connection)
+
+    def _give_back(self) -> None:
+        """To the disk, if much of the file is free, and nobody else is writing."""
+        names = ("freelist_count", "page_count")
+        free, pages = (self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        if free > pages * MOST_FREE:
+            self.connection.say("PRAGMA busy_timeout = 0")
+            self.connection.executescript("PRAGMA incremental_vacuum")
 
     def _in_line(self, first: _Work) -> tuple[list[_Work], _Work | None]:
         """What can be committed with the first call, and a call after these that has to be made alone."""

@@ -6,20 +6,29 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.sqlite_file import SqliteFile, surely
 
+STEPS = ("plan:", "execute:")
+"""How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
 Returned = TypeVar("Returned")
 
 
 class FileSaver(BaseCheckpointSaver[Any]):
     """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses.
 
-    What a node wrote is committed together with what comes next, mostly its checkpoint.
+    What a node wrote is committed together with what comes next, mostly its checkpoint. With the run's checkpoint after
+    a planning or a step go its rounds: all that it came to is in the run.
     """
 
     def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
@@ -28,6 +37,8 @@ class FileSaver(BaseCheckpointSaver[Any]):
         self._reads = reads
         self._next_version = next_version
         self._held: list[Future[None]] = []
+        self._inside: dict[str, str] = {}
+        """Namespaces of plannings and steps at work → the checkpoint of the run that they began at."""
 
     async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
         self._check(writes)
@@ -53,8 +64,21 @@ class FileSaver(BaseCheckpointSaver[Any]):
         for found in await self._call(lambda saver: list(saver.list(config, **options)), writes=False):
             yield found
 
-    async def aput(self, *given: Any) -> RunnableConfig:
-        return await self._call(lambda saver: saver.put(*given), writes=True)
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> RunnableConfig:
+        place = config["configurable"]
+        if (namespace := place.get("checkpoint_ns", "")).startswith(STEPS):
+            self._inside[namespace] = metadata.get("parents", {}).get("", "")
+        ended = [] if namespace else [key for key, at in self._inside.items() if at == place.get("checkpoint_id")]
+        gone = [(str(place["thread_id"]), key) for key in ended if self._inside.pop(key)]
+
+        def put(saver: SqliteSaver) -> RunnableConfig:
+            for table in ("checkpoints", "writes") if gone else ():
+                saver.conn.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
+            return saver.put(config, checkpoint, metadata, versions)
+
+        return await self._call(put, writes=True)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -2,8 +2,9 @@
 
 import functools
 import inspect
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import BaseTool
@@ -64,6 +65,10 @@ def _guarding(kind: Any) -> Any:
         except (SystemExit, KeyboardInterrupt) as error:
             raise Raised(error) from error
 
+    for body in (run, arun):  # LangChain reads them at every call
+        with suppress(Exception):
+            body.__annotations__ = get_type_hints(body, include_extras=True)
+            body.__dict__["__signature__"] = inspect.signature(body)
     bodies: dict[str, Any] = {"_run": run, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     if kind._arun is not BaseTool._arun:  # LangChain asks whether it is
         bodies["_arun"] = arun
