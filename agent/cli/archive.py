@@ -64,8 +64,8 @@ class Archive:
         """The thread that is meant: by its id or the beginning of it; without one the latest of these states."""
 
         async def find() -> list[ThreadInfo]:
-            async with open_storage(self.config.storage, key=self.config.key) as opened:
-                return await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread)
+            opened = open_storage(self.config.storage, key=self.config.key)
+            return await list_threads(opened, SEVERAL if thread else 1, status=states, prefix=thread)
 
         if not self.readable():
             named = f"there is no thread {thread!r}: " if thread else ""

@@ -171,11 +171,11 @@ def _package(name: str) -> Finding:
 async def _storage(archive: Archive) -> Finding:
     config = archive.config
     try:
-        async with open_storage(config.storage, key=config.key) as storage:
-            if not archive.exists():
-                return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
-            await storage.healthy()
-            return Finding("storage", "ok", storage.url_for_display + (", encrypted" if config.key else ""))
+        storage = open_storage(config.storage, key=config.key)
+        if not archive.exists():
+            return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
+        await storage.healthy()
+        return Finding("storage", "ok", storage.url_for_display + (", encrypted" if config.key else ""))
     except DoneWhenError as error:
         return Finding("storage", "broken", str(error))
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
@@ -182,15 +182,6 @@ class Storage:
     def url_for_display(self) -> str:
         """The URL without its password."""
         return self._database.display
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Nothing stays open between sessions; kept so that callers need not know that."""
 
     @asynccontextmanager
     async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
