@@ -102,13 +102,10 @@ security: .venv/ready-dev ## every attack that docs/security.md names
 pythons: .venv/ready-dev ## the wheel in a fresh venv of every Python from 3.11 to 3.14 that is on this machine
 	@$(BIN)/python -m benchmarks.pythons
 
-load: .venv/ready-dev ## 200 runs at once on one database, beside a plain LangGraph loop
-	@$(BIN)/python -m benchmarks.load 200
-
 scale: .venv/ready-dev ## workers killed, frozen, cut off, a database restarted, many threads: regenerates docs/scale.md (minutes)
 	@$(BIN)/python -m benchmarks.scale
 
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local load scale security pythons clean
+.PHONY: bench test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons clean
