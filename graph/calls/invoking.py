@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
@@ -10,7 +11,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.calls.observing import keep_text, kept_text
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
-from donewhen.graph.models.metering import Meter, metered
+from donewhen.graph.models.metering import Meter
 from donewhen.graph.models.voice import aside
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
@@ -64,11 +65,8 @@ async def invoke(
         thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
     )
     meter = Meter(site.left, site.deps.prices)
-    config = aside(metered(site.config, meter))
-    tagged: RunnableConfig = {
-        **config,
-        "metadata": {**(config.get("metadata") or {}), "step": id, "attempt": record["attempt"]},
-    }
+    about: RunnableConfig = {"callbacks": [meter], "metadata": {"step": id, "attempt": record["attempt"]}}
+    tagged = aside(merge_configs(site.config, about))
 
     async def run(key: str) -> CallOutcome:
         known: RunnableConfig = {**tagged, "metadata": {**tagged["metadata"], EFFECT: key}}

@@ -120,16 +120,6 @@ def _name(facts: Mapping[str, Any]) -> str:
     return str(next((name for name in named if name), "a model without a name"))
 
 
-def metered(config: RunnableConfig, meter: Meter) -> RunnableConfig:
-    """The config with the meter among its callbacks, passed on to everything that is called with it."""
-    given = config.get("callbacks")
-    if isinstance(given, BaseCallbackManager):
-        manager = given.copy()
-        manager.add_handler(meter, inherit=True)
-        return {**config, "callbacks": manager}
-    return {**config, "callbacks": [*(given or ()), meter]}
-
-
 def meter_of(config: RunnableConfig) -> Meter | None:
     """The meter among the callbacks of a config."""
     given = config.get("callbacks")

@@ -9,7 +9,7 @@ from langchain_core.language_models import FakeListLLM
 from langchain_core.runnables import RunnableLambda
 
 from donewhen import Executor
-from donewhen.graph.models.metering import Meter, metered
+from donewhen.graph.models.metering import Meter
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, call, criterion, finish_step, reply
 from tests.kit.flows import FREE, one_step, play
@@ -95,7 +95,7 @@ async def test_every_way_of_calling_a_model_is_counted() -> None:
             await model.ainvoke(text)
         return "done"
 
-    assert await RunnableLambda(work).ainvoke("go", metered({}, meter)) == "done"
+    assert await RunnableLambda(work).ainvoke("go", {"callbacks": [meter]}) == "done"
     assert meter.spent["model_calls"] == 7
     assert meter.spent["input_tokens"] == 6000
     assert meter.spent["cost_usd"] == pytest.approx(6.0)
@@ -106,7 +106,7 @@ async def test_a_call_in_flight_counts_with_its_prompt_for_the_one_beside_it() -
     model = ScriptedModel([reply("a", usage=USAGE)], model_name="helper")
     meter = Meter(lambda: {"input_tokens": 900 - meter.taken.get("input_tokens", 0), "cost_usd": 5.0}, price)
     model_of = RunnableLambda(model.ainvoke)
-    asked = [model_of.ainvoke("x" * 4000, metered({}, meter)) for _ in range(3)]
+    asked = [model_of.ainvoke("x" * 4000, {"callbacks": [meter]}) for _ in range(3)]
     results = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(result).__name__ for result in results] == ["AIMessage", "ModelError", "ModelError"]
     assert meter.spent == meter.taken
@@ -122,9 +122,9 @@ async def test_after_a_call_is_over_its_thread_calls_no_model_any_more() -> None
 
     model = ScriptedModel([too_late], model_name="helper")
     meter = Meter(dict, price)
-    await model.ainvoke("x" * 400, metered({}, meter))
+    await model.ainvoke("x" * 400, {"callbacks": [meter]})
     with pytest.raises(ModelError, match="is over"):
-        await model.ainvoke("again", metered({}, meter))
+        await model.ainvoke("again", {"callbacks": [meter]})
     model.assert_exhausted()
     spent = {key: amount for key, amount in meter.spent.items() if amount}
     assert spent == {"model_calls": 1, "input_tokens": 100, "cost_usd": 0.1, "estimated_calls": 1}
@@ -132,7 +132,7 @@ async def test_after_a_call_is_over_its_thread_calls_no_model_any_more() -> None
 
 async def test_a_model_that_only_completes_text_is_counted_by_its_length() -> None:
     meter = Meter(dict, None)
-    await FakeListLLM(responses=["four words of text"]).ainvoke("x" * 400, metered({}, meter))
+    await FakeListLLM(responses=["four words of text"]).ainvoke("x" * 400, {"callbacks": [meter]})
     assert meter.spent["model_calls"] == 1
     assert meter.spent["input_tokens"] == 100
     assert meter.spent["estimated_calls"] == 1
@@ -143,7 +143,7 @@ async def test_a_limit_in_dollars_refuses_a_model_without_a_price_before_it_is_c
     model = ScriptedModel([], model_name="unknown")
     meter = Meter(lambda: {"cost_usd": 1.0}, price)
     with pytest.raises(ModelError, match="no price is known"):
-        await model.ainvoke("go", metered({}, meter))
+        await model.ainvoke("go", {"callbacks": [meter]})
     assert not model.requests
     assert meter.spent == {}
 
