@@ -230,10 +230,17 @@ def read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
 
 
 @lru_cache
-def _arguments(name: str) -> "Arguments":
+def _arguments(name: str, *, whole: bool = True) -> "Arguments":
+    """What reads a control tool's arguments; not `whole`, what checks those without a reader of their own."""
     from donewhen.graph.tools.arguments import Arguments  # with jsonschema, which only replies need
 
-    return Arguments(arguments_schema(name))
+    schema = arguments_schema(name)
+    if whole:
+        return Arguments(schema)
+    asked = {key: rule for key, rule in schema["properties"].items() if key not in ("goal_check", "evidence")}
+    for key in (required := [key for key in schema["required"] if key in asked]):
+        asked[key] = {**asked[key], **({"pattern": r"\S"} if asked[key]["type"] == "string" else {})}
+    return Arguments({**schema, "properties": asked, "required": required}, closed=False)
 
 
 def _asking(args: Any, speech: str) -> Any:
@@ -247,31 +254,9 @@ def _problems(name: str, args: Any) -> list[str]:
     """What is wrong with the arguments of a control tool. Plans and goal_checks have readers of their own."""
     if not isinstance(args, Mapping):
         return ["the arguments must be an object"]
-    if name != "submit_plan" and (size := len(json.dumps(args, ensure_ascii=False, default=str))) > CALLS_CHARS:
+    if name == "submit_plan":
+        return []
+    if (size := len(json.dumps(args, ensure_ascii=False, default=str))) > CALLS_CHARS:
         return [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
-    problems = []
-    if name != "submit_plan" and (args.get("steps") or args.get("plan_steps")):
-        problems.append("only submit_plan carries steps")
-    schema = arguments_schema(name)
-    for key, rule in schema["properties"].items():
-        required = key in schema["required"]
-        if name != "submit_plan" and rule.get("type") == "string" and (required or args.get(key) is not None):
-            problems += _text_problems(key, args.get(key), required, rule.get("enum"))
-    if (options := args.get("options")) is not None and not _texts(options):
-        problems.append("options must be a list of texts")
-    offset = args.get("offset") or 0
-    if name == "recall" and (isinstance(offset, bool) or not isinstance(offset, int) or offset < 0):
-        problems.append("offset must be a whole number from 0")
-    return problems
-
-
-def _text_problems(key: str, value: Any, required: bool, allowed: Sequence[str] | None) -> list[str]:
-    if not isinstance(value, str) or (required and not value.strip()):
-        return [f"{key} must be a text that is not blank"]
-    if allowed and value not in allowed:
-        return [f"{key} must be one of {', '.join(allowed)}, not {value[:40]!r}"]
-    return []
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    carried = ["only submit_plan carries steps"] if args.get("steps") or args.get("plan_steps") else []
+    return [*carried, *_arguments(name, whole=False).problems(dict(args))]

@@ -153,6 +153,8 @@ def arguments_schema(name: str) -> dict[str, Any]:
     properties = schema["properties"]
     if name == "ask_user":
         properties["reason"] = _TEXT
+    if name == "recall":
+        properties["offset"]["minimum"] = 0
     if "goal_check" in properties:
         properties["goal_check"] = copy.deepcopy(_GOAL_CHECK)
         properties["goal_check"]["items"]["properties"]["note"] = _TEXT
