@@ -1,21 +1,24 @@
 """A run followed from anywhere: events read off its checkpoints, so none is missed, whoever works on it and dies.
 
-They are the events of a stream that the state tells of: plan, steps, observations, what is waited for, the outcome.
-Speech and meters are for those who sit beside the run.
+They are the events of a stream that the state tells of: speech, plan, steps, observations, what is waited for, the
+outcome. Speech comes whole, under the id of its message, when the reply is there; its pieces as they are written, and
+meters, are for those who sit beside the run. In one look speech comes before observations.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langgraph.types import StateSnapshot
 
 from donewhen.agent.run import Run
 from donewhen.agent.stream import terminal
 from donewhen.graph.events import at_turn, stamped
+from donewhen.graph.people.tasks import TASK
 from donewhen.state.errors import ConfigError
-from donewhen.state.graph_state import Json
+from donewhen.state.graph_state import SAID, Json
 
 POLL = 0.5
 """Seconds between two looks."""
@@ -55,12 +58,19 @@ def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
         return
     if seen.get("turn") != turn:
         seen.clear()
-        seen.update(turn=turn, plan="", observed={}, steps={}, asked="")
+        seen.update(turn=turn, plan="", said="", observed={}, steps={}, asked="")
         yield {"type": "started", "thread_id": run.thread_id, "goal": run.goal}
     plan = (values.get("approval") or {}).get("plan") or run.plan
+    speech = _speech(snapshot, run, plan)
+    for message in [message for step, message in speech if step is None]:
+        yield from _said(None, message, seen)
     if plan and seen["plan"] != plan["revision"]:
         seen["plan"] = plan["revision"]
         yield {"type": "plan", "plan": plan}
+    for step, message in speech:
+        if step is not None:
+            yield from _begun(step, plan, seen)
+            yield from _said(step, message, seen)
     for entry in _journal(snapshot):
         name, _, number = str(entry["id"]).rpartition(".")
         if number.isdecimal() and int(number) > seen["observed"].get(name, 0):
@@ -86,6 +96,50 @@ def _begun(id: str, plan: Mapping[str, Any] | None, seen: Json) -> Iterator[Json
     if found and id not in seen["steps"]:
         seen["steps"][id] = "running"
         yield {"type": "step_started", "step": id, "content": found["content"]}
+
+
+def _said(step: str | None, message: AnyMessage, seen: Json) -> Iterator[Json]:
+    """What was not said yet; the cursor has eight characters of each id."""
+    mark, known = str(message.id)[-8:], seen.setdefault("said", "")
+    if mark not in (known[at : at + 8] for at in range(0, len(known), 8)):
+        seen["said"] = known + mark
+        yield {"type": "speech", "step": step, "text": f"{message.text.strip()}\n", "id": message.id}
+
+
+def _speech(snapshot: StateSnapshot, run: Run, plan: Mapping[str, Any] | None) -> list[tuple[str | None, AnyMessage]]:
+    """What was said since the request, and by which step (None: planning)."""
+    messages = list(snapshot.values.get("messages") or ())
+    asked = [at for at, each in enumerate(messages) if isinstance(each, HumanMessage) and each.text.strip() == run.goal]
+    ids = [step["id"] for step in (plan or {}).get("steps", ())]
+    cards: dict[str, str | None] = {}
+    found: list[tuple[str | None, AnyMessage]] = []
+    waiting: list[AnyMessage] = []
+    for message in messages[asked[-1] if asked else 0 :]:
+        if isinstance(message, AIMessage):
+            cards |= {
+                str(call["id"]): _step_of(call["args"], ids) for call in message.tool_calls if call["name"] == TASK
+            }
+        if str(message.id).startswith(SAID):
+            waiting.append(message)
+        if isinstance(message, ToolMessage) and message.tool_call_id in cards:
+            step = cards.pop(message.tool_call_id)  # what a step said comes with its result, just before it
+            found += [(step, each) for each in waiting]
+            waiting.clear()
+        elif not cards:
+            found += [(None, each) for each in waiting]
+            waiting.clear()
+    found += [(next(iter(cards.values())) if len(cards) == 1 else None, each) for each in waiting]
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            said = task.state.values.get("messages") or ()
+            step = task.state.values.get("id")
+            found += [(step if step in ids else None, each) for each in said if str(each.id).startswith(SAID)]
+    return found
+
+
+def _step_of(card: Mapping[str, Any], ids: Sequence[str]) -> str | None:
+    number = str(card.get("subagent_type") or "").rpartition(" ")[2]
+    return ids[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(ids) else None
 
 
 def _journal(snapshot: StateSnapshot) -> list[Json]:

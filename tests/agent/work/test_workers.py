@@ -16,7 +16,7 @@ from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadWaitin
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.worker import Worker
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
 from tests.kit.places import ROOT
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
@@ -65,6 +65,34 @@ async def test_submitted_watched_done(storage: Any) -> None:
             await told(agent, thread, "12")
         with pytest.raises(UnknownThread):
             await told(agent, "nobody")
+
+
+async def test_what_is_said_is_watched(storage: Any) -> None:
+    """R04, U1: what planning and steps say comes whole, once each, from wherever it is watched."""
+    plan = submit_plan([{"content": "write", "tools": ["send"]}, {"content": "again", "tools": ["send"]}])
+    work = [
+        part
+        for number in (1, 2)
+        for part in (
+            reply(f"Step {number} writes.", [call("send", text="hi")]),
+            reply("Sent.", [finish_step("sent", f"s{number}.1")]),
+        )
+    ]
+    roles = {"triage": [answer("Hello."), reply("Let me plan.", [plan])], "execute": work, "deliver": ["Both sent."]}
+    settings = {**FREE, "approvals": "never"}
+    async with Agent(ScriptedModel(roles=roles), [send], storage=storage, settings=settings) as agent:
+        thread = (await agent.start("hello")).thread_id
+        await agent.submit("write two letters", thread_id=thread)
+        async with agent.worker():
+            live = await told(agent, thread)
+        late = await told(agent, thread)
+        for events in (live, late):
+            said = [(event["step"] or "", event["text"].strip()) for event, _ in events if event["type"] == "speech"]
+            steps = [(f"s{number}", text) for number in (1, 2) for text in (f"Step {number} writes.", "Sent.")]
+            assert sorted(said) == sorted([("", "Let me plan."), *steps])
+        middle = next(after for event, after in late if event["type"] == "speech" and event["step"] == "s1")
+        rest = [event["text"] for event, _ in await told(agent, thread, middle) if event["type"] == "speech"]
+        assert rest == ["Sent.\n", "Step 2 writes.\n", "Sent.\n"]
 
 
 async def test_a_worker_hears_what_another_process_submits(tmp_path: Path) -> None:
