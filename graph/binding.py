@@ -129,8 +129,9 @@ class Subgraph(RunnableLambda[Any, Any]):
     """
 
     def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf) -> None:
-        # LangGraph finds the subgraph by what the function refers to.
-        super().__init__(lambda sent: graph.invoke(sent), name=given.__name__)
+        super().__init__(graph.invoke, name=given.__name__)
+        self.deps = [graph]
+        """Where LangGraph finds the subgraph; it would parse the source of a function for it."""
         self._graph = graph
         self._given = given
 
