@@ -83,7 +83,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
         return agent.stream(given, **more)
 
-    return work(lambda stack: open_agent(stack, choices, config), begin, _desk(output, terminal, choices))
+    return work(lambda stack: open_agent(stack, choices, config, terminal), begin, _desk(output, terminal, choices))
 
 
 def resume_thread(
@@ -110,7 +110,7 @@ def resume_thread(
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
-    return work(lambda stack: open_agent(stack, choices, config), begin, _desk(output, terminal, choices))
+    return work(lambda stack: open_agent(stack, choices, config, terminal), begin, _desk(output, terminal, choices))
 
 
 def _detached(choices: Choices, archive: Archive, submit: Callable[[Agent], Coroutine[Any, Any, str]]) -> int:
@@ -137,7 +137,7 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
     _say_demo(terminal, choices, config)
 
     async def opened(stack: AsyncExitStack) -> Agent:
-        return (await open_agent(stack, choices, config)).agent
+        return (await open_agent(stack, choices, config, terminal)).agent
 
     def say(link: str) -> None:
         terminal.line(link, whole=True)
@@ -164,15 +164,22 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
     return 0
 
 
-async def open_agent(stack: AsyncExitStack, choices: Choices, config: Config) -> ReadyAgent:
-    """The agent for these choices; MCP servers stay up until `stack` closes."""
+async def open_agent(
+    stack: AsyncExitStack, choices: Choices, config: Config, terminal: Terminal | None = None
+) -> ReadyAgent:
+    """The agent for these choices; MCP servers stay up until `stack` closes. A slow one is said at the terminal."""
+
+    def slow(server: str) -> None:
+        if terminal:
+            terminal.line(terminal.say("server_starts", server=server), "dim")
+
     tools = workspace_tools(choices.dir, commands=choices.allow_commands)
     confined = frozenset(tool.name for tool in tools if tool.name != "run_command")
     if choices.mcp is not None:
         from donewhen.agent.mcp.client import McpServers
 
         names = [tool.name for tool in tools]
-        servers = McpServers(choices.mcp, environment=config.variables, reserved=names)
+        servers = McpServers(choices.mcp, environment=config.variables, reserved=names, slow=slow)
         tools = [*tools, *(await stack.enter_async_context(servers)).tools]
     agent = Agent(choices.model, tools, storage=config.storage, settings=choices.settings, queue=QUEUE, config=config)
     return ReadyAgent(await stack.enter_async_context(agent), confined)

@@ -4,7 +4,7 @@ import asyncio
 import collections
 import os
 import re
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 5.0
 """Time a server has to stop before its task is cancelled; the SDK kills the process then."""
+SLOW_SECONDS = 2.0
+"""After which people are told that a server has not started yet."""
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -33,9 +35,9 @@ class McpServers:
     file that holds it. `${NAME}` in it is taken from `environment`. A stdio server gets the variables of its `env`
     and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
     in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
-    `start_seconds`; the others are stopped again. A server that dies later makes the calls at work fail, nothing else;
-    the next call starts it again. That a tool only reads is believed of stdio servers, which run with the user's rights
-    anyway, and of remote ones with `"trust": true`.
+    `start_seconds`; the others are stopped again; `slow` is told the name of one that takes longer than 2 seconds.
+    A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a tool only
+    reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with `"trust": true`.
     """
 
     def __init__(
@@ -45,9 +47,10 @@ class McpServers:
         environment: Mapping[str, str] | None = None,
         reserved: Collection[str] = (),
         start_seconds: float = 30.0,
+        slow: Callable[[str], None] = lambda name: None,
     ) -> None:
         connections = read_servers(config, environment or {})
-        self._servers = [_Server(name, connection) for name, connection in connections.items()]
+        self._servers = [_Server(name, connection, slow) for name, connection in connections.items()]
         self._reserved = frozenset(reserved)
         self._start_seconds = start_seconds
         self.tools: list[BaseTool] = []
@@ -85,8 +88,9 @@ class McpServers:
 class _Server:
     """One server and its session, both owned by one task: the SDK's scopes must be left where they were entered."""
 
-    def __init__(self, name: str, connection: McpServer) -> None:
+    def __init__(self, name: str, connection: McpServer, slow: Callable[[str], None]) -> None:
         self.name = name
+        self._slow = slow
         self.listed: list[Tool] = []
         self._trusted = "command" in connection or connection.get("trust") is True
         self._connection = {key: value for key, value in connection.items() if key != "trust"}
@@ -105,7 +109,10 @@ class _Server:
         self._ready, self._stop, self._problem = asyncio.Event(), asyncio.Event(), ""
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
         waiting = asyncio.create_task(self._ready.wait())
-        await asyncio.wait({waiting, self._owner}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        either, patience = {waiting, self._owner}, min(SLOW_SECONDS, seconds)
+        if not (await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED))[0]:
+            self._slow(self.name)
+            await asyncio.wait(either, timeout=seconds - patience, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._session is not None:
             return ""
@@ -162,6 +169,20 @@ class _Server:
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        import anyio
+
+        for _ in range(2):
+            try:
+                return await self._called(name, arguments)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+                self._lost = True  # it ended while nobody used it, during a pause say: nothing was sent
+        raise ToolException(self._gone())
+
+    async def _called(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        """Raises anyio's errors where the session was closed before the call could be sent."""
+        from mcp import McpError
+        from mcp.types import CONNECTION_CLOSED
+
         async with self._starting:
             if self._lost and not self._stopped and (problem := await self._again()):
                 raise ToolException(problem)
@@ -173,23 +194,12 @@ class _Server:
             await asyncio.wait({call, owner}, return_when=asyncio.FIRST_COMPLETED)
             if not call.done():
                 raise ToolException(self._gone())
-            return _answer(self._result(call))
+            return _answer(call.result())
+        except McpError as error:
+            closed = error.error.code == CONNECTION_CLOSED
+            raise ToolException(self._gone() if closed else error.error.message) from error
         finally:
             call.cancel()
-
-    def _result(self, call: "asyncio.Task[CallToolResult]") -> "CallToolResult":
-        import anyio
-        from mcp import McpError
-        from mcp.types import CONNECTION_CLOSED
-
-        try:
-            return call.result()
-        except (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream) as error:
-            raise ToolException(self._gone()) from error
-        except McpError as error:
-            raise ToolException(
-                self._gone() if error.error.code == CONNECTION_CLOSED else error.error.message
-            ) from error
 
     def _gone(self) -> str:
         self._lost = True

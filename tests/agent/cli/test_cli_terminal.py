@@ -133,6 +133,16 @@ def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
     assert "☑ s3 Write it down" in shown
 
 
+def test_a_server_that_does_not_start_is_no_silence(tmp_path: Path) -> None:
+    """U12: people at the terminal are told which MCP server they wait for; Ctrl-C ends that."""
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"quiet": {"command": "sleep", "args": ["60"]}}}')
+    session = Session.start("run", "count", "--mcp", "mcp.json", env=environment(tmp_path), cwd=tmp_path)
+    session.expect("Waiting for the MCP server “quiet” to start …")
+    session.interrupt()
+    assert session.end() == (130, "")
+    assert "Interrupted before anything was started." in session.seen
+
+
 def test_a_terminal_that_knows_only_ascii(tmp_path: Path) -> None:
     """The marks have ASCII forms, and an answer that cannot be written whole is written as well as it goes."""
     with scripted(

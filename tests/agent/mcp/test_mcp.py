@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import sys
 import textwrap
@@ -52,6 +54,11 @@ SERVER = """
     def die() -> str:
         "Crash."
         os._exit(3)
+
+    @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
+    def process() -> int:
+        "Which one is it?"
+        return os.getpid()
 
     @server.tool()
     def shout() -> str:
@@ -117,6 +124,29 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
         assert "the MCP server 'shop' is not there any more" in waiting.text
         assert (await called(servers, "price", {"thing": "tea"})).text.startswith("tea costs 3")
     assert servers.tools == []
+
+
+async def killed(process: int) -> None:
+    """Kill it, and wait until it is gone."""
+    watched, gone, loop = os.pidfd_open(process), asyncio.Event(), asyncio.get_running_loop()
+    loop.add_reader(watched, gone.set)
+    os.kill(process, signal.SIGKILL)
+    await gone.wait()
+    loop.remove_reader(watched)
+    os.close(watched)
+
+
+async def test_a_server_that_died_while_nobody_used_it_is_started_again(tmp_path: Path) -> None:
+    """U12: killed during a pause, it is there again for the next call, which was not sent and so is made."""
+    async with McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}}) as servers:
+        for _ in range(2):
+            process = int((await called(servers, "process")).text)
+            await killed(process)
+            for _ in range(20):  # until the end of its output is read, which came before
+                await asyncio.sleep(0)
+            again = await called(servers, "process")
+            assert again.ok, again.text
+            assert int(again.text) != process
 
 
 BOLD = """
@@ -215,10 +245,13 @@ async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(
 
 
 async def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
+    """U12: people are told of it before, once."""
     silent = python(tmp_path, "import sys\nprint('waiting for a disk', file=sys.stderr, flush=True)\nsys.stdin.read()")
-    with pytest.raises(ConfigError, match="no answer within 1\\.5 seconds; it said: waiting for a disk"):
-        async with McpServers({"silent": silent}, start_seconds=1.5):
+    slow: list[str] = []
+    with pytest.raises(ConfigError, match="no answer within 2\\.5 seconds; it said: waiting for a disk"):
+        async with McpServers({"silent": silent}, start_seconds=2.5, slow=slow.append):
             raise AssertionError("it started")
+    assert slow == ["silent"]
 
 
 async def test_a_remote_server_that_is_not_there_is_named() -> None:
