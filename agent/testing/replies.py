@@ -96,8 +96,7 @@ def decline(reason: str, guidance: str) -> ToolCall:
 
 def criterion(number: int, *evidence: Citation, met: bool = True, note: str | None = None) -> dict[str, Any]:
     """One item of a goal_check: criterion `number`, from 1, shown by `"s1.1"` or `("s1.1", "quote")`."""
-    cited = [{"observation": e} if isinstance(e, str) else {"observation": e[0], "quote": e[1]} for e in evidence]
-    item: dict[str, Any] = {"criterion": number, "met": met, "evidence": cited}
+    item: dict[str, Any] = {"criterion": number, "met": met, "evidence": [_cited(one) for one in evidence]}
     return item if note is None else {**item, "note": note}
 
 
@@ -109,8 +108,9 @@ def finish_step(
 ) -> ToolCall:
     """The executor finishes its step.
 
-    `evidence` is short for a goal_check that meets every criterion: one observation for criterion 1, or a
-    list, one per criterion. `goal_check` says it in full, see `criterion`. Without both, nothing is claimed.
+    `evidence` is short for a goal_check that meets every criterion: one citation, `"s1.1"` or `("s1.1", "quote")`, for
+    criterion 1, or a list, one per criterion. `goal_check` says it in full, see `criterion`. Without both, nothing is
+    claimed.
     """
     return call("finish_step", result=result, goal_check=_goal_check(evidence, goal_check))
 
@@ -141,6 +141,17 @@ def observed(messages: Sequence[BaseMessage]) -> list[str]:
     texts = [str(message.text) for message in messages if isinstance(message, ToolMessage)]
     found = (re.match(r"\[([^\]\s]+)\] \S+ ok\b", text) for text in texts)
     return [match[1] for match in found if match]
+
+
+def _cited(citation: Citation) -> dict[str, str]:
+    match citation:
+        case str():
+            return {"observation": citation}
+        case (str(id), str(quote)):
+            return {"observation": id, "quote": quote}
+    raise ValueError(
+        f'a citation is "s1.1" or ("s1.1", "quote"), not {citation!r}; several for a criterion: criterion()'
+    )
 
 
 def _goal_check(evidence: Citations | None, goal_check: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:

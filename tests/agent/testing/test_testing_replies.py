@@ -192,3 +192,9 @@ def test_importing_it_is_cheap() -> None:
     code = "import sys, agent.testing; print({'pytest', 'langchain_openai', 'openai'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_citation_of_another_shape_is_named() -> None:
+    for wrong in ([["s1.1"]], [{"observation": "s1.1"}]):
+        with pytest.raises(ValueError, match='a citation is "s1.1" or'):
+            finish_step("done", wrong)  # type: ignore[arg-type]
