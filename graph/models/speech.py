@@ -3,7 +3,10 @@ may be a decision or a thought, not."""
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Protocol
+
+from pydantic_core import from_json
 
 from donewhen.graph.models.forms import WORDING
 
@@ -154,60 +157,23 @@ def _settled(text: str) -> str:
 
 
 class _Written:
-    """One text argument, decoded while the JSON of the arguments is still being written, each character once."""
+    """One text argument, read while the JSON of the arguments is still being written."""
 
     def __init__(self, name: str, key: str) -> None:
         self.argument = f"{name}.{key}"
         self._key = key
-        self._name = ""
-        """The key at the top that was read last."""
-        self._depth = 0
-        self._at_key = self._quoted = False
-        self._escape = self._high = ""
+        self._json = ""
+        self._read = self._said = 0
 
     def feed(self, piece: str) -> str:
-        """What these characters add to the text."""
-        return "".join(map(self._step, piece))
-
-    def _step(self, char: str) -> str:
-        if not self._quoted:
-            self._outside(char)
-            return ""
-        if self._escape or char == "\\":
-            self._escape += char
-            char = self._unescaped()
-        elif char == '"':
-            self._quoted = False
-            return ""
-        if self._depth == 1 and self._at_key:
-            self._name += char
-        return char if self._depth == 1 and not self._at_key and self._name == self._key else ""
-
-    def _outside(self, char: str) -> None:
-        self._quoted = char == '"'
-        if self._quoted and self._at_key:
-            self._name = ""
-        if char in "{[":
-            self._depth += 1
-        elif char in "}]":
-            self._depth -= 1
-        if char in "{[,:}]":
-            self._at_key = self._depth == 1 and char in "{,"
-
-    def _unescaped(self) -> str:
-        """The character of an escape that is whole; half of a pair waits for the other half."""
-        escape = self._escape
-        if len(escape) == 1 or (escape[1] == "u" and len(escape) < 6):
-            return ""
-        self._escape = ""
-        if escape[1] != "u":
-            return {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}.get(escape[1], escape[1])
-        try:
-            char = chr(int(escape[2:], 16))
-        except ValueError:
-            return ""
-        if "\ud800" <= char < "\udc00":
-            self._high = char
-            return ""
-        high, self._high = self._high, ""
-        return (high + char).encode("utf-16", "surrogatepass").decode("utf-16", "replace") if high else char
+        """What this adds to the text; "" also for what no JSON is, and waits for the whole reply to be read."""
+        self._json += piece
+        if len(self._json) - self._read < self._read // 256:
+            return ""  # the longer, the larger the pieces: each reading begins anew
+        self._read = len(self._json)
+        with suppress(ValueError):
+            arguments = from_json(self._json, allow_partial="trailing-strings")
+            if isinstance(arguments, dict) and isinstance(text := arguments.get(self._key), str):
+                new, self._said = text[self._said :], len(text)
+                return new
+        return ""
