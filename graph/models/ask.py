@@ -1,12 +1,11 @@
 """One question to a model: streamed, timed, retried where that may help, charged in any case."""
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -39,8 +38,6 @@ SHORTER = 0.6
 """Of a request that a provider found too long: what the next one may have."""
 STALLS = 10.0
 """Seconds of silence after which a listener is told."""
-_PICTURE = " " * 4_000
-"""Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
 LONGEST_STREAM = 5
 """Times `model_seconds`, which is the longest silence: a reply that streams for longer is cut off there."""
 
@@ -238,10 +235,8 @@ class _Asking:
         self.spent.update(add(self.spent, amounts))
 
     def _cost(self, message: AIMessage) -> Amounts:
-        return cost_of(message, partial(prompt_text, self._sent()), model_name(self.model), self.deps.prices)
-
-    def _sent(self) -> Question:
-        return replace(self.question, messages=self.messages)
+        sent = partial(tokens_of, self.messages, self.question.tools)
+        return cost_of(message, sent, model_name(self.model), self.deps.prices)
 
     def check_price(self) -> None:
         """Under a limit of money, a model whose price is unknown is an error before the first call."""
@@ -283,15 +278,3 @@ def _most(model: BaseChatModel, role: str) -> int | None:
     own = next((most for name in TOKENS if (most := getattr(model, name, None))), known)
     most = MOST_TOKENS.get(role, max(MOST_TOKENS.values()))
     return None if own != known else min(most, known or most)
-
-
-def prompt_text(question: Question) -> str:
-    """All that was sent, for an estimate of its tokens."""
-    sent = [json.dumps(list(question.tools), ensure_ascii=False)] if question.tools else []
-    for message in question.messages:
-        sent.append(message.text)
-        parts = message.content if isinstance(message.content, list) else []
-        sent += [_PICTURE for part in parts if isinstance(part, dict) and part.get("type") != "text"]
-        if isinstance(message, AIMessage) and message.tool_calls:
-            sent.append(json.dumps([call["args"] for call in message.tool_calls], ensure_ascii=False, default=str))
-    return "\n".join(sent)

@@ -14,8 +14,8 @@ from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import ESTIMATED, UNPRICED, Amounts
 from donewhen.state.settings import ROLES, Settings
 
-Prompt = int | str | Callable[[], str]
-"""What was sent: its number of characters, the text, or how to get it, which is asked only for an estimate."""
+Prompt = int | Callable[[], int]
+"""About how many tokens were sent, or how to count them, which is asked only for an estimate."""
 
 # Scripts of which a character is about a token: kana, CJK, Hangul, full-width forms, and emoji beyond the first plane.
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]")
@@ -31,8 +31,7 @@ def usage_of(message: AIMessage, prompt: Prompt) -> dict[str, int]:
     if reported is not None:
         return reported
     sent = prompt() if callable(prompt) else prompt
-    tokens = math.ceil(sent / _CHARS_PER_TOKEN) if isinstance(sent, int) else estimate_tokens(sent)
-    return {"input_tokens": tokens, "cached_tokens": 0, "output_tokens": _written(message), "estimated": True}
+    return {"input_tokens": sent, "cached_tokens": 0, "output_tokens": _written(message), "estimated": True}
 
 
 def estimate_tokens(text: str) -> int:

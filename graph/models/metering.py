@@ -12,7 +12,7 @@ from langchain_core.outputs import ChatGeneration, LLMResult
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.graph.context import PriceOf
-from donewhen.graph.models.cost import cost_of, is_priced, no_price
+from donewhen.graph.models.cost import cost_of, estimate_tokens, is_priced, no_price
 from donewhen.state.errors import ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 
@@ -24,8 +24,8 @@ _ONE_AT_A_TIME = threading.RLock()
 class _Flying:
     """A call that was not answered yet."""
 
-    size: int
-    """Characters of the prompt."""
+    sent: int
+    """About how many tokens the prompt has."""
     name: str
     least: Amounts
     """What the prompt alone costs."""
@@ -68,11 +68,11 @@ class Meter(BaseCallbackHandler):
         self, serialized: Any, messages: Sequence[Sequence[BaseMessage]], *, run_id: UUID, **kwargs: Any
     ) -> None:
         """A chat model is about to be called."""
-        self._start(run_id, sum(len(m.text) for batch in messages for m in batch), kwargs)
+        self._start(run_id, sum(estimate_tokens(m.text) for batch in messages for m in batch), kwargs)
 
     def on_llm_start(self, serialized: Any, prompts: Sequence[str], *, run_id: UUID, **kwargs: Any) -> None:
         """A model that only completes text is about to be called."""
-        self._start(run_id, sum(map(len, prompts)), kwargs)
+        self._start(run_id, sum(map(estimate_tokens, prompts)), kwargs)
 
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
         """It answered."""
@@ -84,7 +84,7 @@ class Meter(BaseCallbackHandler):
             for generation in row[:1]:
                 said = generation.message if isinstance(generation, ChatGeneration) else None
                 message = said if isinstance(said, AIMessage) else AIMessage(generation.text)
-                self._add(cost_of(message, call.size, call.name, self._prices))
+                self._add(cost_of(message, call.sent, call.name, self._prices))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """It failed; the call was made and counts."""
@@ -96,7 +96,7 @@ class Meter(BaseCallbackHandler):
         for reply in [] if self.spent.get("model_calls") else replies:
             self._add({"model_calls": 1, **cost_of(reply, 0, "", self._prices)})
 
-    def _start(self, run_id: UUID, size: int, facts: Mapping[str, Any]) -> None:
+    def _start(self, run_id: UUID, sent: int, facts: Mapping[str, Any]) -> None:
         with _ONE_AT_A_TIME:
             if self._closed:
                 raise ModelError("The call is over; no model may be called for it any more.", code="budget")
@@ -106,7 +106,7 @@ class Meter(BaseCallbackHandler):
             name = _name(facts)
             if "cost_usd" in left and not is_priced(name, self._prices):
                 raise ModelError(no_price(name), code="unpriced")
-            self._open[run_id] = _Flying(size, name, cost_of(AIMessage(""), size, name, self._prices))
+            self._open[run_id] = _Flying(sent, name, cost_of(AIMessage(""), sent, name, self._prices))
             self._add({"model_calls": 1})
 
     def _add(self, amounts: Amounts) -> None:

@@ -23,6 +23,8 @@ SHARE = 8
 """One observation shown takes at most this part of the window."""
 LEAST_CHARS = 400
 """Of a message that is cut."""
+PICTURE = " " * 4_000
+"""Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
 _ID = re.compile(r"\[([^\]\s]+)\] ")
 
 
@@ -86,7 +88,10 @@ def _cut(message: BaseMessage, limit: int) -> BaseMessage:
 
 def _texts(message: BaseMessage) -> list[str]:
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return [str(message.text), *(json.dumps(call["args"], ensure_ascii=False, default=str) for call in calls)]
+    parts = message.content if isinstance(message.content, list) else ()
+    pictures = [PICTURE for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    said = [json.dumps(call["args"], ensure_ascii=False, default=str) for call in calls]
+    return [str(message.text), *said, *pictures]
 
 
 def _length(message: BaseMessage) -> int:

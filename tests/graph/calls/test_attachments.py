@@ -10,8 +10,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, Executor, Settings, build_graph
-from donewhen.graph.models.ask import Question, prompt_text
-from donewhen.graph.models.cost import estimate_tokens
+from donewhen.graph.models.window import tokens_of
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, finish_step, submit_plan
 from tests.kit.flows import FREE
 
@@ -121,5 +120,5 @@ async def test_an_executor_that_cannot_see_is_told_so() -> None:
 
 def test_pictures_are_charged_where_nothing_is_reported() -> None:
     """R05: about a thousand tokens each, whatever their size."""
-    few, more = (estimate_tokens(prompt_text(Question("triage", request(*blocks)))) for blocks in ([], [IMAGE, IMAGE]))
+    few, more = (tokens_of(request(*blocks), ()) for blocks in ([], [IMAGE, IMAGE]))
     assert 2_000 <= more - few <= 2_010

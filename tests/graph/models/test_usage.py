@@ -47,7 +47,7 @@ async def test_reported_tokens_survive_the_wire(streaming: bool) -> None:
 def test_unreported_tokens_are_estimated_and_marked(usage: Any) -> None:
     """R05: nobody works for nothing because a server counts nothing."""
     message = AIMessage("a" * 40, usage_metadata=usage, tool_calls=[{"name": "f", "args": {"x": "b" * 400}, "id": "1"}])
-    used = usage_of(message, 4000)
+    used = usage_of(message, lambda: 1000)
     assert used["estimated"] is True
     assert used["input_tokens"] == 1000
     assert 100 < used["output_tokens"] < 130
@@ -58,14 +58,13 @@ def test_estimates_know_scripts_without_spaces() -> None:
     assert estimate_tokens("four") == 1
     assert estimate_tokens("请先读取合同再写摘要") == 10
     assert estimate_tokens("契約を読む abcd") == 7
-    assert usage_of(AIMessage("好" * 30), "读" * 200)["input_tokens"] == 200
     assert usage_of(AIMessage("好" * 30), 1)["output_tokens"] == 30
 
 
 def test_odd_usage_never_breaks_the_ledger() -> None:
     """R05: negative or missing counts of a broken server."""
     message = AIMessage("text", usage_metadata={"input_tokens": -5, "output_tokens": 0, "total_tokens": -5})
-    used = usage_of(message, 8)
+    used = usage_of(message, 2)
     assert used == {"input_tokens": 2, "cached_tokens": 0, "output_tokens": 1, "estimated": True}
 
 
