@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.scale.cases import Outcome, attacked, cut_off, frozen, killed, restarted, restarting, terminating
 from benchmarks.scale.crowd import crowd
-from benchmarks.scale.growth import grown, look_seconds, with_waiting
+from benchmarks.scale.growth import begun_seconds, grown, look_seconds, with_waiting
 from tests.kit.storage.servers import fresh_postgres_url
 
 PAGE, MEASURED = Path("docs/scale.md"), Path(__file__).with_name("measured.json")
@@ -55,11 +55,16 @@ def growth(kind: str) -> dict[str, Row]:
 
 
 def idle(kind: str) -> Row:
-    """Milliseconds of a look."""
+    """Of a look, and of being taken up."""
     with _place(kind) as (url, _):
         before = asyncio.run(look_seconds(url))
         asyncio.run(with_waiting(url, WAITING))
-        return {"none": f"{1000 * before:.1f} ms", f"{WAITING:,}": f"{1000 * asyncio.run(look_seconds(url)):.1f} ms"}
+        after, begun = asyncio.run(look_seconds(url)), asyncio.run(begun_seconds(url))
+    return {
+        "a look, none": f"{1000 * before:.1f} ms",
+        f"a look, {WAITING:,}": f"{1000 * after:.1f} ms",
+        "from submit to the first request": f"{1000 * begun:.0f} ms",
+    }
 
 
 def crowded(kind: str, runs: int, each: int) -> Row:

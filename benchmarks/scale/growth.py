@@ -1,20 +1,24 @@
 """How a database grows: copies of real threads, what is asked of so many, what deleting some costs."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
 import psycopg
 
 from benchmarks.scale.world import agent_on, goal
+from donewhen import Agent
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.threads import now_text
 from donewhen.agent.work.worker import Worker
+from donewhen.testing import ScriptedModel, answer
 
 OLD = 200
 TABLES = ("checkpoints", "checkpoint_blobs", "checkpoint_writes", "writes", "store", "donewhen_threads")
@@ -79,19 +83,39 @@ async def look_seconds(url: str, times: int = 20) -> float:
     async def never(_: Any) -> Any:
         raise AssertionError("there is nothing to do")
 
-    async with open_storage(url) as storage:
-        worker = Worker(storage, QUEUE, never, poll=0.0)
-        async with storage.listening() as (store, _):
+    storage = open_storage(url)
+    worker = Worker(storage, QUEUE, never, poll=0.0)
+    async with storage.listening() as (store, _):
+        await worker._look(store)
+        begun = perf_counter()
+        for _ in range(times):
             await worker._look(store)
-            begun = perf_counter()
-            for _ in range(times):
-                await worker._look(store)
-            return (perf_counter() - begun) / times
+        return (perf_counter() - begun) / times
+
+
+async def begun_seconds(url: str, times: int = 10) -> float:
+    """Median seconds from `submit` to the first request to the model, where the worker is another agent."""
+    began, took = asyncio.Event(), list[float]()
+
+    def triage(*_: Any) -> Any:
+        began.set()
+        return answer("Hello.")
+
+    model = ScriptedModel(roles={"triage": triage}, strict=False)
+    async with Agent(model, storage=url) as ours, Agent(model, storage=url) as other, other.worker():
+        for number in range(times):
+            await asyncio.sleep(1 + number / times)  # at any time between two looks
+            await ours.submit("hello")
+            submitted = perf_counter()
+            await began.wait()
+            took.append(perf_counter() - submitted)
+            began.clear()
+    return median(took)
 
 
 async def with_waiting(url: str, count: int) -> None:
     """So many threads that wait for a person, as rows of the table that workers look at."""
-    async with open_storage(url) as storage, storage.unlocked() as (_, store):
+    async with open_storage(url).unlocked() as (_, store):
         row = {"goal": "wait", "status": "waiting", "queue": QUEUE, "due": "never", "updated": now_text()}
         for number in range(count):
             await store.threads.put(f"waits-{number}", row)

@@ -98,7 +98,8 @@ async def test_what_is_said_is_watched(storage: Any) -> None:
 async def test_a_worker_hears_what_another_process_submits(tmp_path: Path) -> None:
     """R04: PostgreSQL tells workers of what is queued; they need not look for it."""
     url = fresh_url("postgres", tmp_path)
-    async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=url) as agent, open_storage(url) as own:
+    own = open_storage(url)
+    async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=url) as agent:
 
         async def ours(_: Any) -> Agent:
             return agent
