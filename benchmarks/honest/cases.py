@@ -90,6 +90,39 @@ MARKUP = [
         ("Spanish", "¿Llegó? Sí, el día 8.", "Sí, el día 8"),
     )
 ]
+EVENT = "BEGIN:VEVENT\r\nDTSTART;TZID=Europe/Berlin:20261124T093000\r\nSUMMARY:Standup\r\nLOCATION:Room 4\\, 2nd floor\r\nEND:VEVENT"
+COMMIT = (
+    "commit 3f9a2c1e8b7d6a5f4e3d2c1b0a9f8e7d6c5b4a39\nAuthor: Ann Lee <ann@example.com>\n"
+    "Date:   Tue Nov 17 14:03:22 2026 +0100\n\n    Fix rounding (#482)\n"
+)
+FILES = '{"files": [{"name": "a.bin", "bytes": 1234567}, {"name": "b.bin", "bytes": 5242880}]}'
+MOMENT = '{"start": "2026-11-24T23:30:00-05:00"}'
+FORMATS = [
+    one("formats", name, output, KNOWN, quote, result=result)
+    for name, output, quote, result in (
+        ("a calendar's time", EVENT, "20261124T093000", "Standup on 24 November 2026, 09:30 (Europe/Berlin)."),
+        ("a calendar's comma", EVENT, "Room 4, 2nd floor", "24.11.2026, 9.30 Uhr, room 4."),
+        ("a commit in short", COMMIT, "commit 3f9a2c1", "3f9a2c1e (17 November 2026) closes #482."),
+        ("a moment without its seconds", MOMENT, "2026-11-24 23:30", "24 Nov 2026, 11:30 pm (UTC-5)."),
+        ("seconds without their fraction", "[10:00:03.870] done", "10:00:03", "Done at 10:00:03."),
+        ("a French time", "le 3 décembre 2026 à 14 h 30", "14 h 30", "2026-12-03 14:30, or 2:30 pm."),
+        ("a space in thousands", "Total 1 299 kr", "1299 kr", "1,299 SEK."),
+        ("a space for its entity", "<td>1&nbsp;299,00&nbsp;&euro;</td>", "1 299,00 €", "1,299.00 EUR."),
+        ("Spanish thousands", "| enero | 12.340,5 |\n| febrero | 9.870 |", "febrero 9,870", "12,340.50 and 9,870."),
+        ("a telephone number", "Tel. +49 (0)30 901820-0", "+49 30 9018200", "Call +49 30 9018200."),
+        ("an IBAN", "DE89 3704 0044 0532 0130 00", "DE89370400440532013000", "IBAN DE89370400440532013000."),
+        ("an ISBN", "ISBN 978-3-16-148410-0", "9783161484100", "It is 9783161484100."),
+        ("bytes", FILES, "b.bin … 5242880", "a.bin has 1.2 MB (1,234,567 bytes), b.bin 5.0 MiB."),
+        ("sizes of du", "1.2M\ta.log\n340K\tb.log", "1.2M a.log", "a.log has 1.2 MB, b.log 340 KB."),
+        ("seconds as minutes", "build: 3725 s, latency: 1500ms", "3725 s", "62 minutes; 1.5 s."),
+        ("metres", "distance: 12.4 km", "12.4 km", "That is 12,400 m."),
+        ("millions", "Revenue: $3.4m, 1.2 万 orders", "$3.4m", "$3,400,000 from 12,000 orders."),
+        ("what is not per cent", '{"share": 0.4286}', "0.4286", "42.86 % passed, so 57.1 % failed."),
+        ("a tax", "1.249,50 € zzgl. 19 % MwSt.", "1.249,50 €", "1,249.50 and 19 % make 1,486.91 EUR."),
+        ("a version in short", "python 3.11.7", "python 3.11.7", "Python 3.11."),
+        ("a range", "10–20 °C, wind 25-30 km/h", "10-20 °C", "10 to 20 °C, 25 to 30 km/h."),
+    )
+]
 READ_ORDER: Call = ("get", {"order_id": "A-106"}, ORDER)
 REFUND: Call = ("refund", {"order_id": "A-106", "amount": 49.9}, '{"refund_id": "RF-1", "refunded": 49.9}')
 SEND: Call = ("send_mail", {"to": "noah@example.com", "body": MAIL}, "sent to noah@example.com")
@@ -165,4 +198,4 @@ WORK = [
     Case("habits", "names of files", (READ, EDIT), (("c.yaml was changed", "s1.2"),), "Changed `c.yaml`."),
     Case("habits", "the user's own number", (LOOK,), ((KNOWN, "s1.1"),), "As asked for the 4711 run: port 80."),
 ]  # fmt: skip
-CASES = [*NUMBERS, *MARKUP, *WORK]
+CASES = [*NUMBERS, *MARKUP, *FORMATS, *WORK]

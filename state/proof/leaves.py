@@ -76,7 +76,7 @@ def traced(data: Any, sources: Sequence[SourceText], told: Sequence[str] = ()) -
     loose: set[str] = set()
     if any(leaf.facts for leaf, said in zip(leaves, found, strict=True) if not said):
         stated = "\n".join(str(value) for _, _, value in values if isinstance(value, str | int | float))
-        loose = set(unconfirmed(stated, [*told, *(source.text for source in sources)], MOST_FIELDS))
+        loose = set(unconfirmed(stated, [*told, *(source.text for source in sources)], MOST_FIELDS, shares=True))
     files = [fact for fact in loose if "." in fact and any(map(str.isalpha, fact))]
     rows: list[FieldRow] = []
     for leaf, said, (path, _, value) in zip(leaves, found, values, strict=False):

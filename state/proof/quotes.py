@@ -2,14 +2,15 @@
 
 A text is read as tokens: words, single characters of scripts without spaces, whole numbers by their value, dates,
 times and ids. Punctuation, markup and case are no tokens. A quote stands in a text if its tokens stand there one
-directly after the other: scattered words prove nothing, and a denial or a digit left out is noticed. `…` in a quote
-skips, between passages of two tokens at least, but never a denial nearby.
+directly after the other: scattered words prove nothing, and a denial or a digit left out is noticed. Seconds are a
+token of their own, so a time can be quoted without them. `…` in a quote skips, between passages of two tokens or a long
+number at least, but never a denial nearby.
 """
 
 import html
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from donewhen.state.proof.wording import denies
@@ -25,6 +26,12 @@ _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _LINE_NUMBER = re.compile(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
 _BLOCKQUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
 _GROUPING_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
+_DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
+_LONG = re.compile(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)
+"""A phone number, an IBAN, an ISBN: groups of digits that are one number, if they are nine digits together."""
+_LONG_DIGITS = range(9, 40)
+_HASH = re.compile(r"(?<!\w)[0-9a-f]{7,31}(?!\w)")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _DATE_AND_TIME = re.compile(r"(\d{4}-\d\d-\d\d)t(?=\d\d:)")
 _UNSPACED = re.compile(
@@ -34,12 +41,13 @@ _UNSPACED = re.compile(
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean with its endings: each character is a token."""
 _TOKEN = re.compile(
     r"""
-      (?P<time>\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d+)?(?=z?(?![\w:])))
+      0?(?P<time>\d{1,2}:\d\d)(?::(?P<seconds>\d\d))?(?:[.,](?P<fraction>\d+))?(?=z?(?![\w:]))
     | (?P<date>\d+(?:[-/]\d+)+(?!\w))
     | (?P<id>[^\W\d_]\w*(?:-\d\w*|(?<=\d)\.\d+)+)
     | (?:(?<![\w)])(?P<minus>-)[$€£¥]?)?(?P<number>(?:(?<!\w)\.)?\d+(?:[.,'](?!\d{4}-\d\d-\d\d(?!\d))\d+)*)
       (?P<power>e[+-]?\d+(?!\w)|\^\d+)?(?=[^\W\d_]{0,3}(?!\w))
     | (?P<word>\w+(?:'\w+)*)
+    | (?P<operator>(?<=[\w)\]][ ])(?:[+*/]|!=)(?=[ ][\w(\["]))
     | (?P<sign>[%‰°<>≤≥≠±×✓✔✗✘\u20a0-\u20cf$£¥¢\u2600-\u27bf\U0001f000-\U0001faff])
     """,
     re.VERBOSE,
@@ -47,10 +55,14 @@ _TOKEN = re.compile(
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:'\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
 _GROUPED_BY_DOTS = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
+_OPERATION = re.compile(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
+OPERATORS = ("+", "*", "/", "!=")
 _SKIP = re.compile(r"[\[(]?(?:…|\.{3,})[\])]?")
 _NEARBY = 15
 """Tokens: a stretch left out of a quote that is shorter than this belongs to the same sentence."""
 PASSAGE_CHARS = 200
+HASH_CHARS = 32
+"""Of the shortest hash that is shortened to how it begins."""
 
 
 def fold(text: str) -> str:
@@ -71,7 +83,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return escape[2] or " "
 
 
-def tokens(text: str, signs: str = "", *, commas_part: bool = False) -> list[str]:
+def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
     """The tokens of a text, in order. `signs`: which of `%`, `$`, `<`, emoji … are tokens too.
 
     A comma between digits belongs to the number where it groups or marks decimals, and separates in lists and rows;
@@ -85,16 +97,37 @@ def tokens(text: str, signs: str = "", *, commas_part: bool = False) -> list[str
     found: list[str] = []
     for match in _TOKEN.finditer(text):
         kind, said = match.lastgroup, match[0]
-        if match["number"]:
+        if match["time"]:
+            exact = "" if match["seconds"] in (None, "00") and not match["fraction"] else f":{match['seconds'] or 0}"
+            found += [
+                match["time"],
+                *([exact] if exact else []),
+                *([f".{part}"] if (part := match["fraction"]) else []),
+            ]
+        elif match["number"]:
             values = _values(match["number"], text, match, commas_part)
             values[0] = (match["minus"] or "") + values[0]
             values[-1] += match["power"] or ""
             found += values
-        elif kind == "sign":
+        elif kind in ("sign", "operator"):
             found += [said] if said in signs else []
         elif word := said.replace("'", "").strip("_"):
             found.append(word)
     return found
+
+
+def regrouped(text: str) -> str:
+    """The text with digits in groups as one number: `1 299`, a phone number or an IBAN, and `9.870` in a text that
+    writes 12.340,5."""
+    text = _LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text))
+    if _GROUPED_BY_DOTS.search(text):
+        text = _DOTTED.sub(lambda number: number[0].replace(".", ""), text)
+    return text
+
+
+def _run(groups: re.Match[str]) -> str:
+    whole = re.sub(r"\(0\)|\W", "", groups[0])
+    return whole if sum(map(str.isdigit, whole)) in _LONG_DIGITS else groups[0]
 
 
 def _values(number: str, text: str, match: re.Match[str], commas_part: bool) -> list[str]:
@@ -130,16 +163,17 @@ class SearchedText:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._read: dict[tuple[int, str], str] = {}
+        self._read: dict[tuple[int, Collection[str]], str] = {}
 
     @cached_property
     def _forms(self) -> list[str]:
-        """As it stands; with the escapes of JSON read; each without tags, and without line numbers."""
+        """As it stands; with the escapes of JSON read; each without tags, without line numbers, and regrouped."""
         forms = [self.text, *([_ESCAPE.sub(_unescaped, self.text)] if "\\" in self.text else [])]
         forms += [_TAG.sub(" ", form) for form in forms if _TAG.search(form)]
-        return forms + [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
+        forms += [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
+        return forms + [joined for form in forms if (joined := regrouped(form)) != form]
 
-    def _readings(self, signs: str) -> Iterator[str]:
+    def _readings(self, signs: Collection[str]) -> Iterator[str]:
         for number, form in enumerate(self._forms):
             if (number, signs) not in self._read:
                 self._read[number, signs] = _joined(tokens(form, signs))
@@ -147,10 +181,16 @@ class SearchedText:
 
     def says(self, quote: str) -> bool:
         """Whether the quote stands in the text; one without words and numbers stands nowhere."""
-        quote = _BLOCKQUOTE.sub("", quote)
+        quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
         forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
-        signs = "".join(sorted(set(quote) & _signs(quote)))
+        forms += [joined for form in forms if (joined := regrouped(form)) != form]
+        signs = _signs(quote)
         return any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms)
+
+    def _whole_hash(self, short: re.Match[str]) -> str:
+        """The first hash in the text that begins so, as git and others shorten them; else as it was."""
+        found = re.search(rf"(?<!\w){short[0]}[0-9a-f]+(?!\w)", self.text)
+        return found[0] if found and len(found[0]) >= HASH_CHARS else short[0]
 
     def nearest(self, quote: str) -> str:
         """The passage of the text that has most in common with the quote, at most 200 characters; "" if none has."""
@@ -176,15 +216,18 @@ def occurs(quote: str, text: str) -> bool:
     return SearchedText(text).says(quote)
 
 
-def _signs(quote: str) -> set[str]:
-    return {match[0] for match in _TOKEN.finditer(unicodedata.normalize("NFKC", quote)) if match.lastgroup == "sign"}
+def _signs(quote: str) -> tuple[str, ...]:
+    """The signs that a quote has; with an operator between operands all of those, so that none stands for another."""
+    plain = unicodedata.normalize("NFKC", quote).translate(_TYPOGRAPHY)
+    found = {match[0] for match in _TOKEN.finditer(plain) if match.lastgroup == "sign"}
+    return (*sorted(found), *(OPERATORS if _OPERATION.search(plain) else ()))
 
 
 def _joined(found: list[str]) -> str:
     return f" {' '.join(found)} " if found else ""
 
 
-def _stands(quote: str, signs: str, reading: str) -> bool:
+def _stands(quote: str, signs: Collection[str], reading: str) -> bool:
     for commas_part in (False, True):
         wanted = _joined(tokens(f" {quote} ", signs, commas_part=commas_part))
         if wanted and wanted in reading:
@@ -197,9 +240,14 @@ def _stands(quote: str, signs: str, reading: str) -> bool:
     return False
 
 
+def _telling(token: str) -> bool:
+    """Whether it stands for something by itself: a number or an id, not a word or a small count."""
+    return sum(map(str.isdigit, token)) > 1
+
+
 def _in_order(parts: list[list[str]], reading: str) -> bool:
     """Whether the parts around skips follow each other in the text, and no denial is skipped within a sentence."""
-    if not parts or (len(parts) > 1 and min(map(len, parts)) < 2):
+    if not parts or (len(parts) > 1 and any(len(part) < 2 and not _telling(part[0]) for part in parts)):
         return False
     end = 0
     for number, part in enumerate(parts):
