@@ -30,6 +30,14 @@ def test_importing_costs_nothing() -> None:
     assert done.stdout == "[]\n"
 
 
+@pytest.mark.parametrize("before", ["enable", "disable"])
+def test_importing_leaves_the_garbage_collector_as_it_was(before: str) -> None:
+    """T (cold start): it is off while a public name is imported, and then as its owner set it."""
+    program = f"import gc, donewhen; gc.{before}(); was = gc.isenabled(); donewhen.Limits; print(gc.isenabled() == was)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 def test_the_first_request_waits_for_no_library_that_later_ones_need() -> None:
     """T (cold start): what checks calls, patterns and paths is imported when there is one."""
     program = (
