@@ -41,11 +41,5 @@ def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) 
             messages.append({"role": "tool", "tool_call_id": call.id, "content": text})
 
 
-def counted(n: int) -> dict[str, Any]:
-    prompts = Prompts()
-    worked(n, "look", None, prompts)
-    return {"mb": prompts.bytes / 1e6, "same": prompts.same / prompts.bytes}
-
-
 if __name__ == "__main__":
-    main({**rounds(worked, stores=False), "prompts": counted})
+    main(rounds(worked, stores=False))

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 TEXT = "value 12345 of item " * 25
@@ -66,12 +67,10 @@ def in_folder(work: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
         return work(folder)
 
 
-def rounds(
-    run: Callable[[int, str, str | None], None], *, stores: bool = True
-) -> dict[str, Callable[[int], dict[str, Any]]]:
+def rounds(run: Callable[..., None], *, stores: bool = True) -> dict[str, Callable[[int], dict[str, Any]]]:
     """The scenarios that are a loop of N model calls: `run(n, tool, file or None)`; imports and warming up not counted.
 
-    `stores`: whether the peer can keep what it does in a file.
+    `run` takes `prompts`, to which it tells what is sent. `stores`: whether the peer can keep what it does in a file.
     """
 
     def timed(n: int, tool: str, file: str | None = None) -> float:
@@ -88,12 +87,39 @@ def rounds(
     def sqlite(n: int) -> dict[str, Any]:
         return in_folder(lambda folder: {"ms": timed(n, "look", f"{folder}/x.db"), "mb": stored(folder)})
 
+    def prompts(n: int) -> dict[str, Any]:
+        counted = Prompts()
+        run(n, "look", None, prompts=counted)
+        return {"mb": counted.bytes / 1e6, "same": counted.same / counted.bytes}
+
     return {
         "rounds": lambda n: {"ms": timed(n, "look")},
         "writes": lambda n: {"ms": timed(n, "put")},
         "memory": memory,
+        "prompts": prompts,
         **({"sqlite": sqlite} if stores else {}),
     }
+
+
+class Reached(BaseException):
+    """The first request of a model."""
+
+
+def cold(run: Callable[..., None]) -> Callable[[int], dict[str, Any]]:
+    """CPU from nothing to the first request; `run` takes what is called there as `first`."""
+
+    def measured(_: int) -> dict[str, Any]:
+        found: list[float] = []
+
+        def first() -> None:
+            found.append(1000 * time.process_time())
+            raise Reached
+
+        with suppress(BaseException):
+            run(2, "look", None, first=first)
+        return {"ms": found[0]}
+
+    return measured
 
 
 def main(scenarios: dict[str, Callable[[int], dict[str, Any]]]) -> None:

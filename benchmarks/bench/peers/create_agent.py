@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from common import GOAL, Prompts, in_folder, look, main, put, rounds, settled, stored
+from common import GOAL, in_folder, look, main, put, rounds, settled, stored
 from fake_chat import FakeChat, loop
 from langchain.agents import create_agent
 from langchain_core.tools import tool
@@ -32,8 +32,8 @@ async def worked(n: int, tool: str, file: str | None, durability: Any = None, **
         await go(saver)
 
 
-def run(n: int, tool: str, file: str | None) -> None:
-    asyncio.run(worked(n, tool, file))
+def run(n: int, tool: str, file: str | None, **options: Any) -> None:
+    asyncio.run(worked(n, tool, file, **options))
 
 
 def durable(n: int) -> dict[str, Any]:
@@ -44,12 +44,6 @@ def durable(n: int) -> dict[str, Any]:
 
     run(3, "look", None)
     return in_folder(one)
-
-
-def prompts(n: int) -> dict[str, Any]:
-    counted = Prompts()
-    asyncio.run(worked(n, "look", None, prompts=counted))
-    return {"mb": counted.bytes / 1e6, "same": counted.same / counted.bytes}
 
 
 def resumed(n: int) -> dict[str, Any]:
@@ -92,5 +86,5 @@ def token(_: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    more = {"durable": durable, "prompts": prompts, "resumed": resumed, "token": token}
+    more = {"durable": durable, "resumed": resumed, "token": token}
     main({**rounds(run), **more})

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from common import GOAL, Prompts, look, main, put, rounds
+from common import GOAL, look, main, put, rounds
 from deepagents import create_deep_agent
 from fake_chat import FakeChat, loop
 from langchain_core.tools import tool
@@ -26,15 +26,9 @@ async def worked(n: int, tool: str, file: str | None, **options: Any) -> None:
         await go(saver)
 
 
-def run(n: int, tool: str, file: str | None) -> None:
-    asyncio.run(worked(n, tool, file))
-
-
-def prompts(n: int) -> dict[str, Any]:
-    counted = Prompts()
-    asyncio.run(worked(n, "look", None, prompts=counted))
-    return {"mb": counted.bytes / 1e6, "same": counted.same / counted.bytes}
+def run(n: int, tool: str, file: str | None, **options: Any) -> None:
+    asyncio.run(worked(n, tool, file, **options))
 
 
 if __name__ == "__main__":
-    main({**rounds(run), "prompts": prompts})
+    main(rounds(run))

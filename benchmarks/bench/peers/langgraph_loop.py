@@ -2,10 +2,9 @@
 
 import asyncio
 import time
-from contextlib import suppress
 from typing import Any
 
-from common import GOAL, look, main, put, rounds
+from common import GOAL, cold, look, main, put, rounds
 from fake_chat import FakeChat, loop
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -47,23 +46,8 @@ async def worked(n: int, tool: str, file: str | None, durability: Any = "sync", 
         await go(saver)
 
 
-def run(n: int, tool: str, file: str | None) -> None:
-    asyncio.run(worked(n, tool, file))
-
-
-def cold(_: int) -> dict[str, Any]:
-    class Reached(BaseException):
-        """The first request."""
-
-    found: list[float] = []
-
-    def first() -> None:
-        found.append(1000 * time.process_time())
-        raise Reached
-
-    with suppress(BaseException):
-        asyncio.run(worked(2, "look", None, first=first))
-    return {"ms": found[0]}
+def run(n: int, tool: str, file: str | None, **options: Any) -> None:
+    asyncio.run(worked(n, tool, file, **options))
 
 
 def sides(count: int) -> dict[str, Any]:
@@ -79,4 +63,4 @@ def sides(count: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main({**rounds(run), "cold": cold, "sides": sides})
+    main({**rounds(run), "cold": cold(run), "sides": sides})

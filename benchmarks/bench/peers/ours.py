@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from common import GOAL, Prompts, cpu, in_folder, look, main, put, rounds, settled, stored
+from common import GOAL, Prompts, cold, cpu, in_folder, look, main, put, rounds, settled, stored
 from fake_chat import FakeChat
 
 from donewhen import Agent, Limits, Settings
@@ -36,8 +36,8 @@ async def worked(replies: list[Any], storage: str, **options: Any) -> None:
     assert run.status == "completed", run.outcome
 
 
-def run(n: int, tool: str, file: str | None) -> None:
-    asyncio.run(worked(script(1, n, tool), f"sqlite:///{file}" if file else "memory:"))
+def run(n: int, tool: str, file: str | None, **options: Any) -> None:
+    asyncio.run(worked(script(1, n, tool), f"sqlite:///{file}" if file else "memory:", **options))
 
 
 def steps(n: int) -> dict[str, Any]:
@@ -50,28 +50,6 @@ def steps(n: int) -> dict[str, Any]:
         return {"ms": ms, "mb": stored(folder)}
 
     return {**in_folder(one), "prompts_mb": prompts.bytes / 1e6, "same": prompts.same / prompts.bytes}
-
-
-def prompts(n: int) -> dict[str, Any]:
-    counted = Prompts()
-    asyncio.run(worked(script(1, n, "look"), "memory:", prompts=counted))
-    return {"mb": counted.bytes / 1e6, "same": counted.same / counted.bytes}
-
-
-class Reached(BaseException):
-    """The first request of a model."""
-
-
-def cold(_: int) -> dict[str, Any]:
-    found: list[float] = []
-
-    def first() -> None:
-        found.append(1000 * time.process_time())
-        raise Reached
-
-    with suppress(BaseException):
-        asyncio.run(worked(script(1, 2, "look"), "memory:", first=first))
-    return {"ms": found[0]}
 
 
 def sides(count: int) -> dict[str, Any]:
@@ -167,5 +145,5 @@ def token(_: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    more = {"steps": steps, "prompts": prompts, "cold": cold, "sides": sides, "resumed": resumed, "token": token}
+    more = {"steps": steps, "cold": cold(run), "sides": sides, "resumed": resumed, "token": token}
     main({**rounds(run), **more})

@@ -24,11 +24,5 @@ def worked(n: int, tool: str, file: str | None, prompts: Prompts | None = None) 
     agent.run_sync(GOAL, usage_limits=UsageLimits(request_limit=None))
 
 
-def counted(n: int) -> dict[str, Any]:
-    prompts = Prompts()
-    worked(n, "look", None, prompts)
-    return {"mb": prompts.bytes / 1e6, "same": prompts.same / prompts.bytes}
-
-
 if __name__ == "__main__":
-    main({**rounds(worked, stores=False), "prompts": counted})
+    main(rounds(worked, stores=False))
