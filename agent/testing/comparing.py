@@ -3,7 +3,7 @@
 import asyncio
 import fcntl
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -31,6 +31,9 @@ class EffectLedger:
         """What happened, oldest first: `{tool, arguments, effect, key, result}`."""
         return notes(self.path)
 
+    def __iter__(self) -> Iterator[LedgerRow]:
+        return iter(self.rows)
+
     def do(
         self,
         tool: str,
@@ -50,7 +53,7 @@ class EffectLedger:
             rows = self.rows
             if key is not None and (before := next((row for row in rows if row["key"] == key), None)):
                 return before["result"]
-            said = _said(result, len(rows) + 1)
+            said = result(len(rows) + 1) if callable(result) else result
             note(self.path, {"tool": tool, "arguments": dict(arguments), "effect": effect, "key": key, "result": said})
         midway()
         return said
@@ -62,10 +65,6 @@ class EffectLedger:
     def count(self, tool: str, arguments: Mapping[str, Any]) -> int:
         """How often this very call took effect."""
         return sum(row["tool"] == tool and canonical(row["arguments"]) == canonical(arguments) for row in self.rows)
-
-
-def _said(result: Any | Callable[[int], Any], number: int) -> Any:
-    return result(number) if callable(result) else result
 
 
 Answers = Callable[[Mapping[str, Any]], Any]
@@ -161,69 +160,47 @@ def resume_equals_uninterrupted(resumed: Json, uninterrupted: Json) -> None:
 
 def differences(resumed: Json, uninterrupted: Json) -> list[str]:
     """A line for everything in which two endings differ."""
-    lines = [
-        f"{key}: {resumed[key]!r} instead of {uninterrupted[key]!r}"
-        for key in ("status", "code", "answer")
-        if resumed[key] != uninterrupted[key]
-    ]
-    lines += _unlike("step", resumed["steps"], uninterrupted["steps"])
-    lines += _unlike(
-        "observation", _without_settled(resumed["journal"], uninterrupted["journal"]), uninterrupted["journal"]
-    )
-    mine, theirs = _decisions(resumed), _decisions(uninterrupted)
-    if mine != theirs:
-        lines.append(f"approvals: {mine} instead of {theirs}")
-    return lines + _unlike("spent", *_comparable(resumed, uninterrupted))
-
-
-def _comparable(resumed: Json, uninterrupted: Json) -> tuple[Json, Json]:
-    """What was spent, without what a crash may rightly change: questions about effects, and tokens for other words."""
-    left_out = set()
-    if any(row["kind"] == "effect" for row in resumed["approvals"]):
-        left_out |= {"questions"}
-    if any(settled(entry) for entry in resumed["journal"].values()):
-        left_out |= {"input_tokens", "output_tokens"}
-    mine, theirs = (
-        {key: value for key, value in end["spent"].items() if key not in left_out} for end in (resumed, uninterrupted)
-    )
-    return mine, theirs
-
-
-def _unlike(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    forgiven = _forgiven(resumed)
+    mine, theirs = _compared(resumed, uninterrupted, forgiven), _compared(uninterrupted, uninterrupted, forgiven)
     return [
-        f"{what} {key}: {mine.get(key)!r} instead of {theirs.get(key)!r}"
+        f"{key}: {mine.get(key)!r} instead of {theirs.get(key)!r}"
         for key in dict.fromkeys((*mine, *theirs))
         if mine.get(key) != theirs.get(key)
     ]
 
 
-def _without_settled(mine: Mapping[str, Json], theirs: Mapping[str, Json]) -> Json:
-    return {
-        id: {**entry, "text": theirs[id]["text"]} if id in theirs and settled(entry) else entry
-        for id, entry in mine.items()
+def _forgiven(end: Json) -> set[str]:
+    """What of the spend a crash may rightly change: questions about effects, and tokens for other words."""
+    asked = any(row["kind"] == "effect" for row in end["approvals"])
+    settled = any(_settled(entry) for entry in end["journal"].values())
+    return ({"questions"} if asked else set()) | ({"input_tokens", "output_tokens"} if settled else set())
+
+
+def _compared(end: Json, like: Json, forgiven: set[str]) -> Json:
+    """An ending as one flat dict; words that stand for a lost output are taken for that output."""
+    decided = [[row["kind"], row["id"], row["decision"]] for row in end["approvals"] if row["kind"] != "effect"]
+    seen = {
+        id: {**entry, "text": like["journal"][id]["text"]} if id in like["journal"] and _settled(entry) else entry
+        for id, entry in end["journal"].items()
     }
+    named = {"step": end["steps"], "observation": seen, "spent": end["spent"]}
+    flat = {f"{what} {key}": value for what, found in named.items() for key, value in found.items()}
+    known = {key: end[key] for key in ("status", "code", "answer")} | {"approvals": sorted(decided, key=canonical)}
+    return known | {key: value for key, value in flat.items() if key.removeprefix("spent ") not in forgiven}
 
 
-def settled(entry: Mapping[str, Any]) -> bool:
+def _settled(entry: Mapping[str, Any]) -> bool:
     """Whether a person or a probe, and not the tool, said what became of the call."""
     return str(entry["text"]).startswith(SETTLED)
 
 
-def _decisions(end: Json) -> Counter[str]:
-    return Counter(
-        canonical([row["kind"], row["id"], row["decision"]]) for row in end["approvals"] if row["kind"] != "effect"
-    )
-
-
-def doubled(
-    ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow] | None = None
-) -> list[str]:
+def doubled(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> list[str]:
     """Calls that took effect more often than in `like` (default: than once). Idempotent ones may repeat."""
     wanted, found = _counts(like, ("write",)), _counts(ledger, ("write",))
     return [f"{call}: {count} times" for call, count in found.items() if count > (1 if like is None else wanted[call])]
 
 
-def lost(ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow]) -> list[str]:
+def lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> list[str]:
     """Calls that took effect in `like` and not, or more seldom, here."""
     every = ("write", "idempotent")
     found = _counts(ledger, every)
@@ -231,21 +208,18 @@ def lost(ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterab
     return [call for call in _counts(like, every) if found[call] < max(1, writes[call])]
 
 
-def effects_at_most_once(
-    ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow] | None = None
-) -> None:
+def effects_at_most_once(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow] | None = None) -> None:
     """Fails if a write took effect more often than in `like`, the ledger of a run undisturbed (default: than once)."""
     assert not (found := doubled(ledger, like)), f"effects happened more than once: {'; '.join(found)}"
 
 
-def nothing_lost(ledger: EffectLedger | Iterable[LedgerRow], like: EffectLedger | Iterable[LedgerRow]) -> None:
+def nothing_lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> None:
     """Fails if an effect of `like`, the ledger of an uninterrupted run, did not happen here."""
     assert not (found := lost(ledger, like)), f"effects were lost: {'; '.join(found)}"
 
 
-def _counts(ledger: EffectLedger | Iterable[LedgerRow] | None, effects: Sequence[str]) -> Counter[str]:
-    rows = ledger.rows if isinstance(ledger, EffectLedger) else list(ledger or ())
-    return Counter(f"{row['tool']}{canonical(row['arguments'])}" for row in rows if row["effect"] in effects)
+def _counts(ledger: Iterable[LedgerRow] | None, effects: Sequence[str]) -> Counter[str]:
+    return Counter(f"{row['tool']}{canonical(row['arguments'])}" for row in ledger or () if row["effect"] in effects)
 
 
 def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:

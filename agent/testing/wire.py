@@ -6,7 +6,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from itertools import chain, islice
 from socketserver import ThreadingTCPServer
@@ -37,18 +37,6 @@ class WireRequest:
     """The parsed JSON, or None."""
 
 
-@dataclass
-class Wire:
-    """What all exchanges of one server share."""
-
-    brain: BaseChatModel
-    model: str
-    api_key: str | None
-    requests: list[WireRequest] = field(default_factory=list)
-    errors: list[BaseException] = field(default_factory=list)
-    stopping: threading.Event = field(default_factory=threading.Event)
-
-
 class LoopbackServer(ThreadingTCPServer):
     """Threads of its own, all of them gone when it is closed."""
 
@@ -56,7 +44,7 @@ class LoopbackServer(ThreadingTCPServer):
     daemon_threads = False
     request_queue_size = 64
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: "WireServer") -> None:
         self.wire = wire
         super().__init__(("127.0.0.1", 0), Exchange)
 
@@ -74,7 +62,7 @@ class Exchange(BaseHTTPRequestHandler):
     started = False
 
     @property
-    def wire(self) -> Wire:
+    def wire(self) -> "WireServer":
         return cast(LoopbackServer, self.server).wire
 
     def do_GET(self) -> None:
@@ -229,7 +217,12 @@ class WireServer:
     def __init__(self, script: Replies | BaseChatModel, *, api_key: str | None = None, model: str = "scripted") -> None:
         brain = script if isinstance(script, BaseChatModel) else ScriptedModel(script)
         self._own = brain if brain is not script and isinstance(brain, ScriptedModel) else None
-        self._wire = Wire(brain, model, api_key)
+        self.brain, self.model, self.api_key = brain, model, api_key
+        self.requests: list[WireRequest] = []
+        """Every request so far, refused ones too; keys are not kept."""
+        self.errors: list[BaseException] = []
+        """What went wrong in the server; the first is raised at exit."""
+        self.stopping = threading.Event()
         self._server: LoopbackServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -240,13 +233,8 @@ class WireServer:
             raise RuntimeError("the server runs inside `with WireServer(…) as server:` only")
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
-    @property
-    def requests(self) -> list[WireRequest]:
-        """Every request so far, refused ones too; keys are not kept."""
-        return self._wire.requests
-
     def __enter__(self) -> Self:
-        self._server = LoopbackServer(self._wire)
+        self._server = LoopbackServer(self)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="wire")
         self._thread.start()
         return self
@@ -256,12 +244,12 @@ class WireServer:
     ) -> None:
         assert self._server is not None
         assert self._thread is not None
-        self._wire.stopping.set()  # wakes what hangs or stalls
+        self.stopping.set()  # wakes what hangs or stalls
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
         self._server = None
-        if error is None and self._wire.errors:
-            raise self._wire.errors[0]
+        if error is None and self.errors:
+            raise self.errors[0]
         if self._own is not None:
             self._own.__exit__(type, error, trace)
