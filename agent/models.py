@@ -8,9 +8,8 @@ from typing import Any, get_args
 
 from langchain_core.language_models import BaseChatModel
 
-from donewhen.agent.config import DEFAULT_MODEL
+from donewhen.agent.config import DEFAULT_MODEL, Config
 from donewhen.agent.providers import (
-    Connection,
     Level,
     Thinking,
     check_name,
@@ -54,15 +53,15 @@ class ModelSource:
         model: str | BaseChatModel | None = None,
         roles: Mapping[str, str | BaseChatModel] | None = None,
         thinking: Mapping[str, Thinking] | None = None,
-        config: Connection | None = None,
+        config: Config | None = None,
     ) -> None:
         self._model = model
         self._roles = dict(roles or {})
         self._thinking: dict[str, Thinking] = dict(thinking or {})
-        self._connection = config
+        self._config = config or Config()
         self._named: dict[str, BaseChatModel] = {}
         self._made: dict[tuple[str, str | None], BaseChatModel] = {}
-        if not (model or self._roles or (config and config.model)):
+        if not (model or self._roles or self._config.model):
             raise ConfigError(NO_MODEL)
         for role in (*self._roles, *self._thinking):
             _check(role)
@@ -84,18 +83,18 @@ class ModelSource:
     def check(self, names: Iterable[str]) -> None:
         """ConfigError for a name of an unknown provider."""
         for name in names:
-            check_name(name, bool(self._connection and self._connection.base_url))
+            check_name(name, bool(self._config.base_url))
 
     def _make(self, role: str, name: str | None) -> BaseChatModel:
         own = self._roles.get(role)
-        chosen = name or own or self._model or (self._connection.model if self._connection else None)
+        chosen = name or own or self._model or self._config.model
         if not chosen:
             raise ConfigError(NO_MODEL)
         asked = self._thinking.get(role)
         if not isinstance(chosen, str):
             return _fitted(chosen, role, asked, keep=chosen is own or role != "triage")
         if chosen not in self._named:
-            self._named[chosen] = make_model(chosen, self._connection)
+            self._named[chosen] = make_model(chosen, self._config)
         return _fitted(self._named[chosen], role, asked, keep=False)
 
 

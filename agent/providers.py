@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
 from pydantic.fields import FieldInfo
 
-from donewhen.agent.config import DEFAULT_MODEL, DEMO
+from donewhen.agent.config import DEFAULT_MODEL, DEMO, Config
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
 
@@ -55,22 +55,6 @@ Thinking = Level | Mapping[str, Any]
 `{"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}`."""
 
 
-class Connection(Protocol):
-    """Where OpenAI's protocol is spoken, and with which key; `agent.config.Config` is one."""
-
-    @property
-    def model(self) -> str | None:
-        """`provider:model`, used where nobody names another."""
-
-    @property
-    def api_key(self) -> str | None:
-        """None is fine for a server of one's own."""
-
-    @property
-    def base_url(self) -> str | None:
-        """None: OpenAI's."""
-
-
 def is_provider(name: str) -> bool:
     """Whether `name` may stand before the colon of a model's name."""
     return name == "openai" or name in _PACKAGES
@@ -81,14 +65,13 @@ def check_name(name: str, has_base_url: bool = False) -> None:
     _split(name, has_base_url)
 
 
-def make_model(name: str, connection: Connection | None) -> BaseChatModel:
+def make_model(name: str, config: Config) -> BaseChatModel:
     """The model of this name: `provider:model`, `demo`, or a bare name, which is OpenAI's or the base URL's.
 
     Whether the provider offers the model shows at its first answer. Raises ConfigError, saying what to set or to
     install, for a missing key, an unknown provider, a missing package or a malformed base URL.
     """
-    base_url = connection.base_url if connection else None
-    provider, bare = _split(name, base_url is not None)
+    provider, bare = _split(name, config.base_url is not None)
     if provider == DEMO:
         from donewhen.agent.demo import DemoModel
 
@@ -96,7 +79,7 @@ def make_model(name: str, connection: Connection | None) -> BaseChatModel:
     if not bare.strip():
         raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as {DEFAULT_MODEL!r}.")
     if provider == "openai":
-        return _openai_model(bare, connection.api_key if connection else None, base_url)
+        return _openai_model(bare, config.api_key, config.base_url)
     return _langchain_model(provider, bare)
 
 

@@ -1,7 +1,6 @@
 """Tools as people have them, made into LangChain tools: functions, MCP-style and OpenAI-style descriptions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.tools import BaseTool
@@ -45,16 +44,6 @@ class AsyncDescribedTool(DescribedTool):
         return await self.caller(self.calls, arguments)
 
 
-@dataclass(frozen=True)
-class Description:
-    """What is known of a tool that a caller carries out."""
-
-    name: str
-    text: str
-    schema: dict[str, Any]
-    metadata: dict[str, Any]
-
-
 def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
     """LangChain tools from any mixture of what tools are given as.
 
@@ -69,7 +58,7 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
         if isinstance(entry, BaseTool):
             made.append(entry)
         elif isinstance(entry, Mapping) or hasattr(entry, "inputSchema"):
-            made.extend(described_tool(each, caller) for each in _descriptions(entry))
+            made.extend(described_tool(name, about, caller) for name, about in _descriptions(entry))
         elif callable(entry) and not isinstance(entry, type):
             made.append(from_function(entry))
         else:
@@ -77,48 +66,46 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
     return made
 
 
-def described_tool(about: Description, caller: Caller | None, name: str | None = None) -> DescribedTool:
-    """The tool a description and a caller make; under another `name` if the model is to see one."""
-    if caller is None:
-        raise ToolError(
-            f"the tool {about.name!r} is only a description: pass caller=, a function (name, arguments) → result"
-        )
-    kind = AsyncDescribedTool if is_async(caller) else DescribedTool
-    return kind(
-        name=name or about.name,
-        description=about.text,
-        args_schema=about.schema,
-        metadata=about.metadata or None,
-        caller=caller,
-        calls=about.name,
-        handle_tool_error=True,
-    )
+def described_tool(
+    name: str, about: Mapping[str, Any], caller: Caller | None, shown_as: str | None = None
+) -> DescribedTool:
+    """The tool that a description in MCP's or OpenAI's words and a caller make; models see it as `shown_as`.
 
-
-def _descriptions(entry: Any) -> Iterator[Description]:
-    if not isinstance(entry, Mapping):
-        entry = {**entry.model_dump(exclude_none=True), "effect": None}  # an item of an MCP tool list: a server's words
-    if isinstance(entry.get("function"), Mapping) and entry.get("type") == "function":
-        entry = entry["function"]
-    if isinstance(name := entry.get("name"), str):
-        yield description_of(name, entry)
-        return
-    for name, about in entry.items():
-        if not isinstance(about, Mapping):
-            raise ToolError(f"{name!r} is described by {type(about).__name__}, not by a dict: {_WHAT_TO_PASS}")
-        yield description_of(str(name), about)
-
-
-def description_of(name: str, about: Mapping[str, Any]) -> Description:
-    """One tool's description in MCP's or OpenAI's words; MCP's hints and an `effect` become metadata."""
+    MCP's hints and an `effect` become metadata.
+    """
     schema = next((about[key] for key in _SCHEMA_KEYS if about.get(key) is not None), None)
     if not isinstance(schema, Mapping):
         raise ToolError(
             f"the tool {name!r} has no input_schema; for a tool without arguments give "
             '{"type": "object", "properties": {}}'
         )
+    if caller is None:
+        raise ToolError(f"the tool {name!r} is only a description: pass caller=, a function (name, arguments) → result")
     said = about.get("annotations")
     metadata = {hint: said[hint] for hint in HINTS if hint in said} if isinstance(said, Mapping) else {}
     if about.get("effect") is not None:
         metadata["effect"] = about["effect"]
-    return Description(name, str(about.get("description") or ""), dict(schema), metadata)
+    kind = AsyncDescribedTool if is_async(caller) else DescribedTool
+    return kind(
+        name=shown_as or name,
+        description=str(about.get("description") or ""),
+        args_schema=dict(schema),
+        metadata=metadata or None,
+        caller=caller,
+        calls=name,
+        handle_tool_error=True,
+    )
+
+
+def _descriptions(entry: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if not isinstance(entry, Mapping):
+        entry = {**entry.model_dump(exclude_none=True), "effect": None}  # an item of an MCP tool list: a server's words
+    if isinstance(entry.get("function"), Mapping) and entry.get("type") == "function":
+        entry = entry["function"]
+    if isinstance(name := entry.get("name"), str):
+        yield name, entry
+        return
+    for name, about in entry.items():
+        if not isinstance(about, Mapping):
+            raise ToolError(f"{name!r} is described by {type(about).__name__}, not by a dict: {_WHAT_TO_PASS}")
+        yield str(name), about

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.config import McpServer, read_servers
-from donewhen.agent.tools import described_tool, description_of
+from donewhen.agent.tools import described_tool
 from donewhen.graph.tools.rendering import described
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
@@ -160,7 +160,7 @@ class _Server:
     def tool(self, about: "Tool", name: str) -> BaseTool:
         """The LangChain tool for one of the server's tools."""
         said = {**about.model_dump(exclude_none=True), "effect": None}
-        made = described_tool(description_of(about.name, said), self._call, name)
+        made = described_tool(about.name, said, self._call, name)
         made.response_format = "content_and_artifact"
         hints = dict(made.metadata or {})
         if not self._trusted:  # a hint may only make us more careful

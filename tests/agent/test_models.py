@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_openai import ChatOpenAI
 
 from donewhen import Agent
+from donewhen.agent.config import Config
 from donewhen.agent.models import ROLES, ModelSource
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel, WireServer
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
-
-
-@dataclass(frozen=True)
-class Connection:
-    model: str | None = None
-    api_key: str | None = None
-    base_url: str | None = None
 
 
 async def sent(models: Any, server: WireServer, role: str, name: str | None = None) -> dict[str, Any]:
@@ -39,7 +32,7 @@ async def sent(models: Any, server: WireServer, role: str, name: str | None = No
 async def test_triage_is_quick_and_the_plan_thinks_on_the_wire() -> None:
     """P01, P03: a reasoning model of OpenAI, thinking off and short in triage, on and unbounded in the draft."""
     with WireServer(["x"] * 5) as server:
-        models = ModelSource("openai:gpt-5-mini", config=Connection(base_url=server.base_url))
+        models = ModelSource("openai:gpt-5-mini", config=Config(base_url=server.base_url))
         bodies = {role: await sent(models, server, role) for role in ROLES}
     assert {role: body["reasoning_effort"] for role, body in bodies.items()} == {
         "triage": "minimal",
@@ -56,7 +49,7 @@ async def test_a_compatible_server_is_told_nothing_that_nobody_said() -> None:
     """K9: strict servers refuse unknown fields; what only this one knows is said by its user. No key is needed."""
     own = {"extra_body": {"chat_template_kwargs": {"enable_thinking": False}}}
     with WireServer(["x"] * 2) as server:
-        models = ModelSource(thinking={"triage": own}, config=Connection("qwen3:8b", None, server.base_url))
+        models = ModelSource(thinking={"triage": own}, config=Config("qwen3:8b", base_url=server.base_url))
         triage, plan = [await sent(models, server, role) for role in ("triage", "plan")]
         assert server.requests[0].headers["authorization"]
     assert triage["model"] == "qwen3:8b"
@@ -85,7 +78,8 @@ async def test_fields_of_one_s_own_are_sent_and_merged() -> None:
 async def test_roles_and_names_choose_the_model() -> None:
     """P01, A3: one model per role; a name given with the call comes first."""
     with WireServer(["x"] * 3) as server:
-        models = ModelSource("main", {"judge": "strict"}, config=Connection("unused", "key", server.base_url))
+        config = Config("unused", api_key="key", base_url=server.base_url)
+        models = ModelSource("main", {"judge": "strict"}, config=config)
         names = [await sent(models, server, *which) for which in (("plan",), ("judge",), ("judge", "openai:other"))]
     assert [body["model"] for body in names] == ["main", "strict", "other"]
     assert models("plan") is models("plan")
@@ -102,7 +96,7 @@ def test_thinking_that_nobody_can_be_told_is_an_error(model: BaseChatModel) -> N
     """L10: an explicit level for a model that is not known to take one is never ignored; by name, at the first call."""
     with pytest.raises(ConfigError, match=r"thinking\['plan'\] is 'high'.*extra_body"):
         ModelSource(model, thinking={"plan": "high"})
-    by_name = ModelSource("local", thinking={"plan": "high"}, config=Connection(base_url="http://127.0.0.1:1/v1"))
+    by_name = ModelSource("local", thinking={"plan": "high"}, config=Config(base_url="http://127.0.0.1:1/v1"))
     assert by_name("triage")
     with pytest.raises(ConfigError, match="'local' is not known to take a level"):
         by_name("plan")
@@ -128,7 +122,7 @@ def test_every_provider_is_told_in_its_own_words(
     pytest.importorskip(f"langchain_{name.partition(':')[0]}")
     for variable in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
         monkeypatch.setenv(variable, "test")
-    models = ModelSource(name, thinking={"triage": "off", "execute": "high"}, config=Connection(api_key="test"))
+    models = ModelSource(name, thinking={"triage": "off", "execute": "high"}, config=Config(api_key="test"))
     assert {key: getattr(models("triage"), key) for key in off} == off
     assert {key: getattr(models("execute"), key) for key in high} == high
 
@@ -172,7 +166,7 @@ async def test_new_openai_models_think_and_call_tools_on_the_responses_api() -> 
 @pytest.mark.parametrize("name", ["openai:gpt-5-mini", "gpt-5-mini", "ft:gpt-4o:org::id"])
 def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
     """P19: with what to set; making the source needs no key."""
-    models = ModelSource(name, config=Connection())
+    models = ModelSource(name, config=Config())
     with pytest.raises(ConfigError, match=r"OPENAI_API_KEY.*OPENAI_BASE_URL.*demo"):
         models("triage")
 
@@ -180,16 +174,16 @@ def test_a_missing_key_is_told_at_the_first_call(name: str) -> None:
 @pytest.mark.parametrize(
     ("model", "connection", "says"),
     [
-        (None, Connection(), "DONEWHEN_MODEL"),
+        (None, Config(), "DONEWHEN_MODEL"),
         (None, None, "DONEWHEN_MODEL"),
-        ("mistralai:mistral-large", Connection(), "pip install langchain langchain-mistralai"),
-        ("anthopic:claude-sonnet-4-5", Connection(), "Did you mean 'anthropic'"),
-        ("nobody:x", Connection(), "OPENAI_BASE_URL"),
-        ("openai:", Connection(api_key="key"), "no name"),
-        ("x", Connection(base_url="localhost:8000/v1"), "must begin with http"),
+        ("mistralai:mistral-large", Config(), "pip install langchain langchain-mistralai"),
+        ("anthopic:claude-sonnet-4-5", Config(), "Did you mean 'anthropic'"),
+        ("nobody:x", Config(), "OPENAI_BASE_URL"),
+        ("openai:", Config(api_key="key"), "no name"),
+        ("x", Config(base_url="localhost:8000/v1"), "must begin with http"),
     ],
 )
-def test_what_is_wrong_is_named(model: str | None, connection: Connection | None, says: str) -> None:
+def test_what_is_wrong_is_named(model: str | None, connection: Config | None, says: str) -> None:
     """P19"""
     with pytest.raises(ConfigError, match=says):
         ModelSource(model, config=connection)("plan")
@@ -209,7 +203,7 @@ def test_wrong_roles_and_levels_are_told_at_once() -> None:
     for given in ({"model": "opnai:gpt-5"}, {"model": "demo", "settings": {"models": {"judge": "opnai:gpt-5"}}}):
         with pytest.raises(ConfigError, match="Did you mean 'openai'"):
             Agent(storage="memory:", **given)
-    models = ModelSource("x", thinking={"plan": {"extra_boddy": {}}}, config=Connection(api_key="key"))
+    models = ModelSource("x", thinking={"plan": {"extra_boddy": {}}}, config=Config(api_key="key"))
     with pytest.raises(ConfigError, match="did you mean 'extra_body'"):
         models("plan")
     with pytest.raises(ConfigError, match="no role 'planer'; did you mean plan"):
