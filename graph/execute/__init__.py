@@ -37,30 +37,18 @@ def build_execute(deps: Deps) -> Subgraph:
     left, more = {END: "ended, or waits"}, {"decide": "next round"}
     begin = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
     lead(graph, START, after_dispatch, {**begin, "decide": "a round"}, inside=True)
-    lead(graph, "delegate", after_delegate, {"goal_check": "its word is the result", **more, **left}, inside=True)
+    lead(graph, "delegate", after_round, {"goal_check": "its word is the result", **more, **left}, inside=True)
     decided = {"act": "calls", "goal_check": "claims to be done", **more, **left}
-    lead(graph, "decide", after_decide, decided, inside=True)
-    lead(graph, "act", after_work, {**more, **left}, inside=True)
-    lead(graph, "goal_check", after_work, {"decide": "not proven", END: "proven, or waits"}, inside=True)
+    lead(graph, "decide", after_round, decided, inside=True)
+    lead(graph, "act", after_round, {**more, **left}, inside=True)
+    lead(graph, "goal_check", after_round, {"decide": "not proven", END: "proven, or waits"}, inside=True)
     return Subgraph(graph.compile(name="step"), for_step)
 
 
-def after_delegate(state: Step) -> Literal["decide", "goal_check", "__end__"]:
-    """The model proves what came of it; what a passthrough executor said is the result."""
-    if has_left(state):
-        return "__end__"
-    return "goal_check" if state.get("decision") else "decide"
-
-
-def after_decide(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
-    """Prove what is claimed; else the next round. Calls that nobody made yet are made by a node of their own."""
+def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:
+    """Make the calls that nobody made yet, prove what is claimed; else the next round, unless it ended or waits."""
     if has_left(state):
         return "__end__"
     if state["record"].get("calls"):
         return "act"
     return "goal_check" if state.get("decision") else "decide"
-
-
-def after_work(state: Step) -> Literal["decide", "__end__"]:
-    """The next round, unless the step ended, or waits for a person or for budget."""
-    return "__end__" if has_left(state) else "decide"

@@ -20,37 +20,19 @@ def build_plan(deps: Deps) -> Subgraph:
     graph.add_node("draft", bound_inside(draft, deps))
     graph.add_node("look", bound_inside(look, deps))
     more, looks = "not decided yet", "wants to see something"
-    lead(graph, START, first_phase, {"triage": "quick", "draft": "careful"}, inside=True)
+    begin = {"triage": "quick", "draft": "careful", "look": "what it wanted to see"}
+    lead(graph, START, after_round, begin, inside=True)
     decided = {"triage": more, "draft": "worth a careful plan", "look": looks, END: "decided"}
-    lead(graph, "triage", after_triage, decided, inside=True)
-    lead(graph, "draft", after_draft, {"draft": more, "look": looks, END: "decided"}, inside=True)
-    lead(graph, "look", after_look, {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"}, inside=True)
+    lead(graph, "triage", after_round, decided, inside=True)
+    lead(graph, "draft", after_round, {"draft": more, "look": looks, END: "decided"}, inside=True)
+    lead(graph, "look", after_round, {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"}, inside=True)
     return Subgraph(graph.compile(name="planning"), for_planning)
 
 
-def first_phase(state: Planning) -> Literal["triage", "draft"]:
-    """Where planning goes on: in the phase that its record names."""
+def after_round(state: Planning) -> Literal["triage", "draft", "look", "__end__"]:
+    """On, in the phase that the record names, as long as nothing came out of planning: a plan, a question or an end."""
+    if state.get("plan") or state.get("pending") or state.get("ending"):
+        return "__end__"
+    if state["planning"].get("calls"):
+        return "look"
     return "draft" if state["planning"]["phase"] == "draft" else "triage"
-
-
-def after_triage(state: Planning) -> Literal["triage", "draft", "look", "__end__"]:
-    """On as long as nothing came out of planning: a plan, a question or an end."""
-    if _came_out(state):
-        return "__end__"
-    return "look" if state["planning"].get("calls") else first_phase(state)
-
-
-def after_draft(state: Planning) -> Literal["draft", "look", "__end__"]:
-    """As after the triage; but there is no way back to it."""
-    if _came_out(state):
-        return "__end__"
-    return "look" if state["planning"].get("calls") else "draft"
-
-
-def after_look(state: Planning) -> Literal["triage", "draft", "__end__"]:
-    """Back to the phase that wanted to see something, unless the budget ended."""
-    return "__end__" if _came_out(state) else first_phase(state)
-
-
-def _came_out(state: Planning) -> bool:
-    return bool(state.get("plan") or state.get("pending") or state.get("ending"))

@@ -493,3 +493,18 @@ async def test_steps_cite_what_planning_saw() -> None:
 def stock(item: str) -> int:
     """How many of an item are in stock."""
     return {"lamp": 3}.get(item, 0)
+
+
+async def test_what_planning_wanted_to_see_is_seen_once_there_is_budget() -> None:
+    """P20, X14: a look that the budget cut off is made when a person extends it, and the planner is not asked again."""
+
+    def look(path: str) -> str:
+        """Look into a file."""
+        return f"{path} holds seven apples"
+
+    seen = StructuredTool.from_function(look, metadata={"effect": "read"})
+    model = planning(call("look", path="a.txt"), lambda messages, _: answer(f"Seven. {messages[-1].text[:20]}"))
+    flow = await play(model, [seen], settings={"limits": {"tool_calls": 0}}, answers=["extend tool calls 2"])
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "look ok" in str(flow.run.answer)
