@@ -4,8 +4,10 @@ Every database is marked with the version and the key that it was written with.
 """
 
 import base64
+import functools
 import json
 from collections.abc import Mapping
+from importlib.metadata import version
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -17,6 +19,8 @@ STORAGE_VERSION = 1
 """Raised whenever older versions of this project could no longer read what is written."""
 TABLES = "2"
 """Raised whenever there is a table or an index more to be made, in databases that are there too."""
+version_of = functools.cache(version)
+"""Of an installed package; looking it up takes a millisecond."""
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
 

@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import psycopg
@@ -17,7 +16,7 @@ from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg.conninfo import conninfo_to_dict
 from typing_extensions import override
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks
+from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks, version_of
 from donewhen.agent.storage.forgetting import POSTGRES_KINDS, forgetting
 from donewhen.agent.storage.postgres_connections import SESSIONS, Connections, PgConnection, hear, holding
 from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
@@ -219,7 +218,7 @@ class PostgresDatabase:
                 used = bool(await _one(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
             found,
-            library=version("langgraph-checkpoint-postgres"),
+            library=version_of("langgraph-checkpoint-postgres"),
             cipher=self._cipher,
             used=used,
             name=self.display,

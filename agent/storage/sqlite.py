@@ -9,11 +9,10 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.storage.cipher import Cipher, missing_marks
+from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
 from donewhen.agent.storage.forgetting import SQLITE_KINDS, forgetting
 from donewhen.agent.storage.sqlite_file import SqliteFile, shared
 from donewhen.agent.storage.sqlite_saver import FileSaver, FileStore
@@ -216,15 +215,19 @@ class SqliteDatabase:
             lock.release()
 
     def _write_marks(self, file: SqliteFile) -> None:
-        _with_tables(file)
         connection = file.connection
-        connection.say("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
-        marks = self._missing_marks(file)
-        for mark in marks.items():
-            connection.execute("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", mark)
-        if "version" in marks:
-            connection.say(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.say(f"PRAGMA user_version = {int(marks['version'])}")
+        connection.say("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
+        try:
+            _with_tables(file)
+            connection.say("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
+            marks = self._missing_marks(file)
+            for mark in marks.items():
+                connection.execute("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", mark)
+            if "version" in marks:
+                connection.say(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.say(f"PRAGMA user_version = {int(marks['version'])}")
+        finally:
+            connection.say("PRAGMA synchronous = FULL")
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
         connection = file.connection
@@ -238,7 +241,7 @@ class SqliteDatabase:
         used = "checkpoints" in tables and bool(_number(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
             found,
-            library=version("langgraph-checkpoint-sqlite"),
+            library=version_of("langgraph-checkpoint-sqlite"),
             cipher=self._cipher,
             used=used,
             name=self.display,

@@ -7,6 +7,7 @@ from typing import Any
 
 from common import GOAL, Prompts, cold, cpu, in_folder, look, main, put, rounds, settled, stored
 from fake_chat import FakeChat
+from langchain_core.tools import tool
 
 from donewhen import Agent, Limits, Settings
 
@@ -14,6 +15,8 @@ FREE = Limits(rounds=None, model_calls=None, tool_calls=None, active_seconds=Non
 SETTINGS = Settings(
     confirm="never", approvals="never", limits=FREE, step_limits=FREE, max_steps=200, max_parallel=16, mode="plan"
 )
+TOOLS = [tool(look), tool(put)]
+"""Made once, as those of the peers."""
 EFFECTS: Any = {"look": "read", "put": "write"}
 
 
@@ -30,7 +33,7 @@ def script(steps: int, each: int, tool: str, **more: Any) -> list[Any]:
 
 async def worked(replies: list[Any], storage: str, **options: Any) -> None:
     async with Agent(
-        FakeChat(replies=replies, **options), tools=[look, put], effects=EFFECTS, storage=storage, settings=SETTINGS
+        FakeChat(replies=replies, **options), tools=TOOLS, effects=EFFECTS, storage=storage, settings=SETTINGS
     ) as agent:
         run = await agent.start(GOAL)
     assert run.status == "completed", run.outcome
@@ -94,12 +97,12 @@ def resumed(n: int) -> dict[str, Any]:
 
         async def begin() -> None:
             model = FakeChat(replies=[*script(1, n + 2, "look")[:-1], stop])
-            async with Agent(model, tools=[look, put], effects=EFFECTS, storage=file, settings=SETTINGS) as agent:
+            async with Agent(model, tools=TOOLS, effects=EFFECTS, storage=file, settings=SETTINGS) as agent:
                 await agent.start(GOAL, thread_id="t")
 
         async def go_on() -> None:
             model = FakeChat(replies=script(1, 2, "look")[-1:], first=lambda: found.append(time.process_time()))
-            async with Agent(model, tools=[look, put], effects=EFFECTS, storage=file, settings=SETTINGS) as agent:
+            async with Agent(model, tools=TOOLS, effects=EFFECTS, storage=file, settings=SETTINGS) as agent:
                 await agent.resume("t")
 
         with suppress(BaseException):
@@ -121,7 +124,7 @@ def token(_: int) -> dict[str, Any]:
         given: list[Any] = []
         seen: list[tuple[str, float]] = []
         model = FakeChat(replies=[reply], pieces=60, moments=given)
-        async with Agent(model, tools=[look, put], effects=EFFECTS, storage="memory:", settings=SETTINGS) as agent:
+        async with Agent(model, tools=TOOLS, effects=EFFECTS, storage="memory:", settings=SETTINGS) as agent:
             with suppress(Exception):
                 async with agent.stream(GOAL) as stream:
                     async for event in stream:
