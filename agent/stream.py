@@ -42,6 +42,8 @@ class Session:
         self.outcome: Event | None = None
         """The run's outcome as its graph told it; it is the last event here, with the run."""
         self.left = False
+        self.unheard = False
+        """Whether only the end is waited for."""
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
         self._work = work
@@ -66,7 +68,7 @@ class Session:
     async def tell(self, event: Event) -> None:
         """Hand an event over, and wait until the next one is wanted."""
         self.told = True
-        if not self.left:
+        if not self.left and not self.unheard:
             self._events.put_nowait(event)
             await self._events.join()
 
@@ -186,7 +188,8 @@ class RunStream:
         """Go on to the end, and give the run. Raises what went wrong instead of telling it."""
         try:
             async for _ in self:
-                pass
+                if self._session:
+                    self._session.unheard = True
         except asyncio.CancelledError:
             if self._session:
                 await self._session.stopped(patience=0)
