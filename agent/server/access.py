@@ -11,11 +11,11 @@ from uuid import UUID, uuid5
 from langgraph.graph import END
 from langgraph_sdk import Auth
 
-from donewhen.agent.server.graphs import config
+from donewhen.agent.server.graphs import served
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings.merging import confined, merged, read_settings
 
-_pinned = merged(read_settings({"profile": config.profile} if config.profile else {}), config.settings)
+_pinned = merged(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
 _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
 _BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
@@ -34,13 +34,13 @@ def _on(action: Any) -> Callable[[AuthHandler], AuthHandler]:
 @auth.authenticate
 async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDict:
     """The user whose bearer token (RFC 6750) the request has; everyone is `local` where no tokens are set."""
-    if not config.tokens:
+    if not served.tokens:
         if problem := foreign(_text(headers, b"origin"), _text(headers, b"host")):
             raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
         return {"identity": "local"}
     scheme, _, given = _text(headers, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
-        for name, token in config.tokens.items():
+        for name, token in served.tokens.items():
             if hmac.compare_digest(given.strip().encode(), token.encode()):
                 return {"identity": name}
     raise Auth.exceptions.HTTPException(
@@ -102,7 +102,7 @@ async def kept_to_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -
 @_on(auth.on.threads.update)
 async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Where an operator sets the rules, only runs write the state of a thread: who writes it could approve anything."""
-    if (config.tokens or config.settings) and not set(value) - {"thread_id"}:
+    if (served.tokens or served.settings) and not set(value) - {"thread_id"}:
         raise Auth.exceptions.HTTPException(status_code=403, detail="the state of a thread is written by its runs")
     return _owned(ctx, value)
 
@@ -119,11 +119,13 @@ def _confine(kwargs: dict[str, Any]) -> None:
     command = kwargs.get("command") or {}
     if command.get("update") or command.get("goto") not in (None, [], END, [END]):
         raise Auth.exceptions.HTTPException(status_code=403, detail="a command may only resume a run, or end it")
-    configurable = kwargs.setdefault("config", {}).setdefault("configurable", {})
+    config = kwargs.setdefault("config", {})
+    config.pop("recursion_limit", None)  # pages send 100, the rounds of half a step; budgets are what ends our runs
+    configurable = config.setdefault("configurable", {})
     asked = {**configurable, **(kwargs.get("context") or {})}
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
     try:
-        kept, refused = confined(_pinned, asked, models=not (config.tokens or config.settings))
+        kept, refused = confined(_pinned, asked, models=not (served.tokens or served.settings))
     except ConfigError as error:
         raise Auth.exceptions.HTTPException(status_code=422, detail=str(error)) from None
     if refused:

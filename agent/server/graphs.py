@@ -19,9 +19,9 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors
 
-config = read_config()
-set_up(config.log)
-_models = ModelSource(config.model or DEMO, config=config)
+served = read_config()
+set_up(served.log)
+_models = ModelSource(served.model or DEMO, config=served)
 
 
 class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
@@ -75,21 +75,21 @@ def _asked(snapshot: StateSnapshot) -> str:
 
 def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     """The graph whose tools work in `folder`; None: one without tools, to be looked at."""
-    tools = [] if folder is None else workspace_tools(folder, commands=config.commands)
-    prices, secrets = Prices(config.prices).cost, config.secrets
-    executors = Executors(config.executors, tools=tools, connect=connected)
+    tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
+    prices, secrets = Prices(served.prices).cost, served.secrets
+    executors = Executors(served.executors, tools=tools, connect=connected)
     return ServedGraph.of(build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile())
 
 
 def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    folder = Path(config.folder) / (user or "")
+    folder = Path(served.folder) / (user or "")
     if user:
         folder.mkdir(parents=True, exist_ok=True)
     return _graph_in(folder)
 
 
-_of_users = {user: _graph_of(user) for user in config.tokens}
-_of_nobody = _graph_in(None) if config.tokens else _graph_of(None)
+_of_users = {user: _graph_of(user) for user in served.tokens}
+_of_nobody = _graph_in(None) if served.tokens else _graph_of(None)
 
 
 def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -97,4 +97,4 @@ def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]
     return _of_users.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _of_nobody)
 
 
-graph: Any = _graph_for if config.tokens else _of_nobody
+graph: Any = _graph_for if served.tokens else _of_nobody

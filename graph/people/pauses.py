@@ -87,7 +87,7 @@ def asked_again(values: Mapping[str, Any], pending: Pause, problem: str, draft: 
     messages = values["messages"]
     if typed_reply(messages) is None and not problem:
         return {"pending": again}
-    closed = closing(messages, pending, f"Not understood: {problem}" if problem else "Left open.")
+    closed = closing(messages, pending, "Not understood." if problem else "Left open.")
     again = {**again, **_anew()}
     return {"pending": again, "messages": [*closed, opening(again)]}
 

@@ -73,7 +73,8 @@ def _bundle(value: Any, pending: Pause) -> Bundle | str | None:
     if answers is value:
         return None
     unknown = ", ".join(sorted(str(name) for name in set(answers) - known))
-    return f"stale: it is answered already: nothing waits under {unknown}; open: {', '.join(sorted(known))}."
+    seen = "stale: that is answered already, perhaps in another window"
+    return f"{seen}: nothing waits under {unknown}; open: {', '.join(sorted(known))}."
 
 
 def _is_decision(given: Given | str) -> bool:

@@ -227,9 +227,9 @@ def short_arguments(pending: Pause) -> dict[str, str]:
 
 
 def _description(pending: Pause) -> str:
-    """What clients show beside the action, which has a plan in it: of that, the title, for lists begin with this."""
+    """What clients show beside the action, and lists show first, as text; of a plan, which is in it, the title."""
     title = (pending.get("plan") or {}).get("title") if pending["kind"] == "plan" else None
-    return _with_problem(pending, f"**{title}**\n\n{question_of(pending)}" if title else question_text(pending))
+    return _with_problem(pending, f"{title}: {question_of(pending)}" if title else question_text(pending))
 
 
 def _with_problem(pending: Pause, text: str) -> str:

@@ -110,7 +110,7 @@ async def test_a_second_approve_from_another_tab_is_refused(page: Any) -> None:
     state = await client.threads.get_state(id)
     asked = state["interrupts"][0]["value"]
     assert (asked["kind"], written(state["values"])) == ("question", 1)
-    assert "it is answered already" in state["values"]["messages"][-1]["content"]
+    assert "that is answered already" in state["values"]["messages"][-1]["content"]
     seen = await looked_at(client, id)
     await client.runs.wait(id, "agent", command={"resume": "green"}, checkpoint=seen)
     await client.runs.wait(id, "agent", **approve)
@@ -128,3 +128,10 @@ async def test_a_message_said_otherwise_begins_anew_from_there(page: Any) -> Non
     values = (await client.threads.get_state(id))["values"]
     assert [message["content"] for message in values["messages"] if message["type"] == "human"] == ["note it in blue"]
     assert "In blue" in values["messages"][-1]["content"]
+
+
+async def test_the_recursion_limit_of_a_page_ends_no_run(page: Any) -> None:
+    """S05: deep-agents-ui sends 100 with every message, which a step of fifty rounds would reach; budgets count."""
+    client, id, _ = page
+    await client.runs.wait(id, "agent", command={"resume": "approve"}, config={"recursion_limit": 3})
+    assert (await client.threads.get_state(id))["interrupts"][0]["value"]["kind"] == "question"

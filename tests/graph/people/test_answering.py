@@ -179,16 +179,18 @@ def test_what_opens_a_pause_is_closed_once(kind: str) -> None:
 
 
 def test_asked_again_after_typing_opens_anew() -> None:
-    """C08, U3: the old call is closed with the reason, and the pause stands under what was said."""
+    """C08, U3: the old call is closed, and the pause, with the reason, stands under what was said."""
     pause = pending("question")
     values = {"messages": [opening(pause), HumanMessage("?")]}
     update = asked_again(values, pause, "too short")
     closed, opened = update["messages"]
-    assert "too short" in closed.text
+    assert closed.text == "Not understood."
     assert isinstance(opened, AIMessage)
     assert opened.tool_calls[0]["id"] == (update["pending"] or {})["tool_call_id"] != "call_1"
     by_button = asked_again({"messages": [opening(pause)]}, pause, "too short")
-    assert "too short" in by_button["messages"][0].text, "U3: pages fold the panel that says why; the conversation does"
+    assert "too short" in by_button["messages"][-1].text, (
+        "U3: pages fold the panel that says why; the conversation does"
+    )
     assert "messages" not in asked_again({"messages": [opening(pause)]}, pause, "")
 
 
