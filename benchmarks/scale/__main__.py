@@ -39,6 +39,7 @@ def _told(one: Outcome) -> Row:
         "completed": f"{one.completed} of {one.runs}",
         "charged": f"{one.charged} of {10 * one.runs}",
         "doubled": str(one.doubled),
+        "forked": str(one.forked),
         "taken over after": "–" if one.taken_over is None else f"{one.taken_over:.1f} s",
         "all done after": f"{one.seconds:.0f} s",
     }
@@ -147,7 +148,7 @@ def main() -> int:
     rows = [(part, row) for part in SECTIONS["attacks"][1] for row in measured.get(part, {}).values()]
     lost = [row for _, row in rows if len(set(row["completed"].split(" of "))) > 1]
     # What was cut off may make the call that was on its way to the tool; the page says so.
-    return 1 if lost or any(row["doubled"] != "0" for part, row in rows if part != "cut") else 0
+    return 1 if lost or any((row["doubled"], row["forked"]) != ("0", "0") for part, row in rows if part != "cut") else 0
 
 
 if __name__ == "__main__":

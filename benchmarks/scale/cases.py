@@ -3,9 +3,10 @@
 import asyncio
 import re
 import signal
+import sqlite3
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -24,13 +25,15 @@ class Outcome:
     charged: int
     """Different charges made, of `runs × 10`."""
     doubled: int
+    forked: int
+    """Checkpoints that two others follow."""
     seconds: float
     taken_over: float | None = None
     """Seconds until the first of the runs that a worker left was at work again; None where none was left."""
 
     @property
     def right(self) -> bool:
-        return (self.completed, self.charged, self.doubled) == (self.runs, self.runs * CHARGES, 0)
+        return (self.completed, self.charged, self.doubled, self.forked) == (self.runs, self.runs * CHARGES, 0, 0)
 
 
 def attacked(url: str, folder: Path, runs: int, attack: Callable[[list[WorkerProcess], Path], float | None]) -> Outcome:
@@ -48,7 +51,16 @@ def attacked(url: str, folder: Path, runs: int, attack: Callable[[list[WorkerPro
             until(lambda: asyncio.run(_completed(url, ledger)) == runs, 900, 0.5)
         seconds, completed = monotonic() - begun, asyncio.run(_completed(url, ledger))
         charges = Charges.read(ledger)
-    return Outcome(runs, completed, len(set(charges.lines)), charges.doubled, seconds, taken_over)
+    return Outcome(runs, completed, len(set(charges.lines)), charges.doubled, _forked(url), seconds, taken_over)
+
+
+def _forked(url: str) -> int:
+    query = (
+        "SELECT count(*) FROM (SELECT 1 FROM checkpoints WHERE parent_checkpoint_id IS NOT NULL"
+        " GROUP BY thread_id, checkpoint_ns, parent_checkpoint_id HAVING count(*) > 1) AS forked"
+    )
+    with closing(sqlite3.connect(url[10:]) if url.startswith("sqlite") else psycopg.connect(url)) as connection:
+        return int(connection.execute(query).fetchone()[0])
 
 
 async def _submit(url: str, ledger: Path, runs: int) -> None:
