@@ -30,10 +30,12 @@ from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
 from donewhen.state.plan.reopening import joined
+from donewhen.state.proof.wording import announces
 from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
+ECHO = "this repeats what you were given; decide by one call"
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,13 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
     alone = isinstance(outcome, Decision) and outcome.kind == "speak"
     if alone and outcome.arguments:  # type: ignore[union-attr]
         return _goes_on(reply, outcome.speech)
-    if alone and "answer" in legal and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
+    echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
+    if alone and not echo and "answer" in legal and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
     said = "" if alone else outcome.speech
     if alone:
-        turn, outcome = turn.noting(texts=1), Unusable([ALONE], printed=not native)
+        turn, outcome = turn.noting(texts=1), Unusable([ECHO if echo else ALONE], printed=not native)
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         found = _read(turn, outcome.arguments)
@@ -185,7 +188,7 @@ def _goes_on(reply: ModelReply, speech: str) -> Planning:
 
 def _is_whole(message: AIMessage, text: str) -> bool:
     """Whether a text can be an answer: neither cut off, nor the announcement of something that did not come."""
-    return not cut_off(message) and not text.rstrip().endswith((":", "：", "...", "…"))
+    return not cut_off(message) and not text.rstrip().endswith((":", "：", "...", "…")) and not announces(text)
 
 
 def _read(turn: Turn, written: Json) -> Json | list[str]:

@@ -106,6 +106,11 @@ _PEOPLE = _AnyOf(
     "bestätig* zugestimmt* antwort* utilisateur* client* confirmé* usuario* cliente* confirmad*",
     "用户 客户 确认 同意 ユーザー 確認",
 )
+_ANNOUNCED = _AnyOf(
+    "i_will i'll i_am_going_to i'm_going_to let_me i'm_on_it will_do ich_werde ich_kümmere lass_mich lassen_sie_mich "
+    "je_vais je_m'en laissez-moi laisse-moi voy_a déjame déjeme me_encargo vou deixe-me lo_farò fammi",
+    "我会 我將 我将 我来 我這就 我这就 让我 讓我 します いたします 하겠습니다 할게요",
+)
 _WENT_WRONG = re.compile(
     r"\W{0,4}(?:\w+(?:error|exception)\b|error\b|failed\b|failure\b|fehler\b|erreur\b|traceback\b|错误|失败|エラー)"
     r"|\{\s*\"(?:error|errors|err)\"\s*:(?!\s*(?:null|false|\"\"|\[\]))"
@@ -122,6 +127,8 @@ _CUT = re.compile(
 _RANGE = re.compile(
     r"\b(?:showing|shown|displaying|page|first)\W+(?:[\d,]+\s*[-–]\s*)?([\d,]+) of (?:about )?([\d,]+)", re.IGNORECASE
 )
+_ANNOUNCEMENT, _BEGINS = 200, 30
+"""Characters: an announcement is short, and says soon that it is one."""
 _ENDS = 1_000
 """Characters at either end of an output in which a tool says that it cut it."""
 
@@ -143,6 +150,12 @@ def about_all(criterion: str) -> bool:
 def sums_up(quote: str) -> bool:
     """Whether the words quoted speak of the whole themselves, such as `"count": 437` or `12 passed`."""
     return _SUMMED.within(quote.casefold().replace("_", " "))
+
+
+def announces(text: str) -> bool:
+    """Whether a reply says of itself that something will be done, such as “Sure, I'll rename it.”, and nothing else."""
+    said = " ".join(text.casefold().replace("’", "'").split())
+    return len(said) <= _ANNOUNCEMENT and "let me know" not in said and _ANNOUNCED.within(said[:_BEGINS])
 
 
 def about_failure(criterion: str) -> bool:

@@ -164,7 +164,14 @@ def heard(flow: Flow) -> str:
 
 
 @pytest.mark.parametrize(
-    "text", ["Hello! How can I help you?", "1. Boil water.\n2. Add tea.\n\n[1] any cookbook", "见面时说“你好”。"]
+    "text",
+    [
+        "Hello! How can I help you?",
+        "1. Boil water.\n2. Add tea.\n\n[1] any cookbook",
+        "见面时说“你好”。",
+        "It is 42. Let me know if you need more.",
+        f"Let me explain it in full. {'So. ' * 60}On.",
+    ],
 )
 async def test_a_text_alone_is_the_answer(text: str) -> None:
     """P02, M4, M13, P10: a reply without a call is the answer of the triage, said once; prose is never made a plan."""
@@ -176,7 +183,16 @@ async def test_a_text_alone_is_the_answer(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "announced", ["I will look at the files first:", "Let me see…", reply("It was", finish_reason="length")]
+    "announced",
+    [
+        "I will look at the files first:",
+        "Let me see…",
+        reply("It was", finish_reason="length"),
+        "I will do it.",
+        "Sure, I’ll rename the file.",
+        "Ich werde die Datei umbenennen.",
+        "好的，我会发送邮件。",
+    ],
 )
 async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
     """P02, S02: a text that breaks off decides nothing, and is taken back when the answer comes."""
@@ -184,6 +200,22 @@ async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
     flow = await play(model, settings=Settings())
     model.assert_exhausted()
     assert heard(flow) == flow.run.answer == "Paris."
+
+
+async def test_who_announces_it_again_means_it_as_the_answer() -> None:
+    """P02, M4: it is asked for once more, not for ever: a model that cannot call must not fail for its words."""
+    model = planning("I will be there.", "I will be there.")
+    flow = await play(model, settings=Settings())
+    model.assert_exhausted()
+    assert (flow.status, flow.run.answer) == ("completed", "I will be there.")
+
+
+async def test_the_prompt_repeated_is_no_answer() -> None:
+    """K11: what very small models say; only the prompt has the word of its frames."""
+    model = planning(*[lambda messages, _: str(messages[1].text)] * 3)
+    flow = await play(model, settings=Settings())
+    assert flow.status == "failed"
+    assert "repeats what you were given" in flow.told("correction")[0]["text"]
 
 
 async def test_a_text_alone_is_no_answer_where_a_plan_was_asked_for() -> None:
