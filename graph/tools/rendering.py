@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from typing import Any, Literal
@@ -12,10 +11,11 @@ from langchain_core.tools import ToolException
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
+from donewhen.state.values import whole
+
 MOST_ITEMS = 200_000
 """Of an array; a larger one is shown as it prints itself."""
 
-_UNSAFE = re.compile("[\x00\ud800-\udfff]")
 _BYTES_AS: tuple[Literal["utf8", "base64"], ...] = ("utf8", "base64")
 _JOINED = ("Mn", "Me", "Mc")
 _CARRIERS = ("base64", "data", "url", "image_url", "file_id", "source", "input_audio", "file")
@@ -71,9 +71,7 @@ def capped(text: str, limit: int) -> str:
 
 def cleaned(text: str) -> str:
     """The text without lone surrogates and NUL, which neither UTF-8 nor Postgres takes."""
-    if not _UNSAFE.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").replace("\0", "␀")
+    return whole(text).replace("\0", "␀")
 
 
 def cut_before(text: str, position: int) -> int:

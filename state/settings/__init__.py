@@ -3,10 +3,10 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from donewhen.state.ledger import Limits
 from donewhen.state.settings.studio import with_nodes, with_prompts, without_blanks
@@ -22,6 +22,32 @@ ROLES = ("triage", "plan", "execute", "judge", "deliver")
 ConfirmPolicy = Literal["always", "writes", "complex", "never"]
 AtLimit = Literal["ask", "deliver", "stop"]
 Verification = Literal["claimed", "grounded", "judged"]
+
+
+def check_role(role: str) -> str:
+    """The role; ValueError, with a near match, for one that no model is asked for."""
+    if role not in ROLES:
+        raise ValueError(f"There is no role {role!r}{near(role, ROLES)}")
+    return role
+
+
+def moment(text: str) -> datetime:
+    """The moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no ISO 8601 moment, such as 2026-12-01T18:00+01:00") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _names_moment(text: str) -> str:
+    moment(text)
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_names_moment)]
+Role = Annotated[str, AfterValidator(check_role)]
+Zone = Annotated[str, AfterValidator(check_zone)]
 
 
 class Profile(BaseModel):
@@ -98,7 +124,7 @@ class Settings(BaseModel):
     when_busy: Literal["refuse", "next_round"] = Field(
         default="refuse", description="what becomes of a message (`Agent.tell`) that comes while the run works"
     )
-    deadline: str | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
+    deadline: Moment | None = Field(default=None, description="ISO 8601 moment after which no new round starts")
     profile: Profile = Field(default=Profile(), description="who the agent is, how it works, what it must not do")
     executor: str | None = Field(
         default=None,
@@ -108,14 +134,14 @@ class Settings(BaseModel):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the result, where it is wanted as data; of the start of a run"
     )
-    timezone: str | None = Field(default=None, description="the user's time zone, such as Europe/Berlin")
-    models: dict[str, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
+    timezone: Zone | None = Field(default=None, description="the user's time zone, such as Europe/Berlin")
+    models: dict[Role, str] = Field(default={}, description="role (triage, plan, execute, judge, deliver) → model name")
     model_seconds: float = Field(
         default=120,
         gt=0,
         description="the longest silence of a model; a reply that streams five times as long is cut off",
     )
-    max_tokens: dict[str, int] = Field(
+    max_tokens: dict[Role, PositiveInt] = Field(
         default={}, description="role → the most tokens a reply may have, thoughts included; else what its model allows"
     )
     model_retries: int = Field(default=4, ge=0, le=10, description="repetitions after transient errors")
@@ -149,33 +175,12 @@ class Settings(BaseModel):
         whole.__pydantic_fields_set__.intersection_update(given.model_fields_set)  # what `merged` goes by
         return whole
 
-    @field_validator("models", "max_tokens")
-    @classmethod
-    def _of_roles(cls, given: dict[str, Any], info: Any) -> dict[str, Any]:
-        for role in given:
-            check_role(role)
-        if wrong := [role for role, most in given.items() if info.field_name == "max_tokens" and most < 1]:
-            raise ValueError(f"{wrong[0]} must be at least 1")
-        return given
-
     @field_validator("output_schema")
     @classmethod
     def _of_a_size(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
         if given is not None and (size := len(json.dumps(given))) > SCHEMA_CHARS:
             raise ValueError(f"the schema has {size:,} characters; at most {SCHEMA_CHARS:,}")
         return given or None
-
-    @field_validator("timezone")
-    @classmethod
-    def _a_zone(cls, given: str | None) -> str | None:
-        return given if given is None else check_zone(given)
-
-    @field_validator("deadline")
-    @classmethod
-    def _a_moment(cls, given: str | None) -> str | None:
-        if given is not None:
-            moment(given)
-        return given
 
     @property
     def speaks(self) -> str | None:
@@ -207,18 +212,3 @@ class Settings(BaseModel):
     def late(self, now: datetime | None = None) -> bool:
         """Whether the deadline has passed."""
         return self.deadline is not None and (now or datetime.now(UTC)) >= moment(self.deadline)
-
-
-def check_role(role: str) -> None:
-    """ValueError, with a near match, for a role that no model is asked for."""
-    if role not in ROLES:
-        raise ValueError(f"There is no role {role!r}{near(role, ROLES)}")
-
-
-def moment(text: str) -> datetime:
-    """The moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no ISO 8601 moment, such as 2026-12-01T18:00+01:00") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
