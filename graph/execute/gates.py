@@ -31,19 +31,15 @@ class StepTools(Protocol):
 
     def get(self, name: str) -> BaseTool | None:
         """The tool of this name, or None."""
-        ...
 
     def effect(self, name: str) -> EffectKind:
         """What it does to the world."""
-        ...
 
     def outside(self, name: str) -> bool:
         """Whether what it changes lies outside of the workspace."""
-        ...
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """What the call is about: files, addresses, ids."""
-        ...
 
 
 def refusal(call: FrozenCall, state: Step, settings: Settings, tool: BaseTool | None = None) -> str | None:

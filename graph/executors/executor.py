@@ -31,11 +31,9 @@ class Remote(Protocol):
 
     async def card(self) -> Card | None:
         """What it says of itself, perhaps remembered; None while it cannot be reached."""
-        ...
 
     async def work(self, leg: Leg) -> Report:
         """Work until it is done or asks. The same leg again finds what was begun, and is not sent twice."""
-        ...
 
 
 @dataclass(frozen=True)

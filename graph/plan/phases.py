@@ -1,7 +1,7 @@
 """The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
@@ -38,15 +38,8 @@ ALONE = "a text alone decides nothing here; if it is your answer, make the call 
 ECHO = "this repeats what you were given; decide by one call"
 
 
-@dataclass(frozen=True)
-class Phase:
-    """What differs between the two phases."""
-
-    prompt: str
-    role: str
-
-
-PHASES = {"triage": Phase("plan_triage", "triage"), "draft": Phase("plan_draft", "plan")}
+ROLE = {"triage": "triage", "draft": "plan"}
+"""Phase → whose model is asked; the instructions are called like the phase."""
 LAST_ROUNDS = 2
 GO_ON = "Go on: look, or decide."
 
@@ -98,25 +91,26 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
 async def _question(turn: Turn, cards: Mapping[str, Card], voice: Voice) -> Question:
     """The prompt: instructions and tools first, then the brief, then the rounds; nothing earlier ever changes."""
     state, deps, settings, form = turn.state, turn.deps, turn.settings, turn.form
-    phase = PHASES[turn.planning["phase"]]
+    phase = turn.planning["phase"]
+    role = ROLE[phase]
     facts = {**state["brief"], "proposal": turn.planning.get("proposal"), "today": settings.today}
     facts["cards"] = cards
     profile = profile_text(settings.profile, language=settings.speaks)
-    brief = planning_brief(deps, settings, facts, turn.offer, full=phase.role == "plan")
-    model = partial(deps.model, phase.role, settings)
+    brief = planning_brief(deps, settings, facts, turn.offer, full=role == "plan")
+    model = partial(deps.model, role, settings)
     messages = [
-        SystemMessage(instructions(phase.prompt, profile)),
+        SystemMessage(instructions(f"plan_{phase}", profile)),
         await brief_message(brief, state.get("attachments", ()), turn.runtime, model),
         *rounds_of(state),
         *_running_out(state, settings),
     ]
-    quick = phase.role == "triage"
+    quick = role == "triage"
     again = not quick or facts.get("finished")
     used = {"executor": cards, "id": again, "replaces": again, "need_thinking": quick}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
     tools = [*control_tools(turn.legal, own | (form.tools if form else {})), *deps.toolbox.openai(turn.offer.bound)]
     return Question(
-        phase.role,
+        role,
         messages,
         tools,
         allowance=left_of(state),
