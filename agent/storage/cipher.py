@@ -6,11 +6,11 @@ Every database is marked with the version and the key that it was written with.
 import base64
 import functools
 import json
+import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from donewhen.state.errors import ConfigError, StorageError
@@ -65,16 +65,17 @@ class Cipher:
             raise ConfigError("a storage key needs the encryption extra: pip install 'donewhen[encryption]'") from error
         self._aes = AES
         self._key = key
+        self._serde = StrictSerializer()
 
-    def seal(self, serde: SerializerProtocol, value: Any, *place: Any) -> bytes:
+    def seal(self, value: Any, *place: Any) -> bytes:
         """`value` as bytes that nobody can read or change without the key."""
-        kind, data = serde.dumps_typed(value)
-        aes = self._aes.new(self._key, self._aes.MODE_GCM, nonce=self._fresh_nonce(), mac_len=_TAG)
+        kind, data = self._serde.dumps_typed(value)
+        aes = self._aes.new(self._key, self._aes.MODE_GCM, nonce=os.urandom(_NONCE), mac_len=_TAG)
         aes.update(_name(place))
         sealed, tag = aes.encrypt_and_digest(kind.encode() + b"\0" + data)
         return _MARK + aes.nonce + tag + sealed
 
-    def unseal(self, serde: SerializerProtocol, sealed: Any, *place: Any) -> Any:
+    def unseal(self, sealed: Any, *place: Any) -> Any:
         """The value again; StorageError if a bit, the key, or the place is another one."""
         if not isinstance(sealed, bytes) or not sealed.startswith(_MARK):
             raise StorageError(f"the stored {place[0]} is not sealed with this key: changed, or never encrypted")
@@ -88,13 +89,18 @@ class Cipher:
             raise StorageError(
                 f"the stored {place[0]} was changed or moved since it was written, or the key is another one"
             ) from error
-        return serde.loads_typed((kind.decode(), data))
+        return self._serde.loads_typed((kind.decode(), data))
 
-    @staticmethod
-    def _fresh_nonce() -> bytes:
-        from Crypto.Random import get_random_bytes
+    def seal_text(self, value: Any, *place: Any) -> str:
+        """As `seal`, in letters."""
+        return base64.b64encode(self.seal(value, *place)).decode()
 
-        return get_random_bytes(_NONCE)
+    def unseal_text(self, sealed: Any, *place: Any) -> Any:
+        """The value of `seal_text` again."""
+        try:
+            return self.unseal(base64.b64decode(sealed, validate=True), *place)
+        except (TypeError, ValueError) as error:
+            raise StorageError(f"the stored {place[0]} is not sealed with this key ({error})") from error
 
 
 def _name(place: tuple[Any, ...]) -> bytes:
@@ -120,7 +126,7 @@ def missing_marks(
     elif cipher is not None:
         if used:
             raise StorageError(f"{name} holds runs that are not encrypted: leave out the key, or use a new database")
-        wanted["key"] = base64.b64encode(cipher.seal(StrictSerializer(), "donewhen", "key")).decode()
+        wanted["key"] = cipher.seal_text("donewhen", "key")
     return {mark: value for mark, value in wanted.items() if found.get(mark) != value}
 
 
@@ -128,6 +134,6 @@ def _check_key(token: str, cipher: Cipher | None, name: str) -> None:
     if cipher is None:
         raise StorageError(f"{name} is encrypted: its storage key is needed")
     try:
-        cipher.unseal(StrictSerializer(), base64.b64decode(token, validate=True), "key")
-    except (StorageError, ValueError) as error:
+        cipher.unseal_text(token, "key")
+    except StorageError as error:
         raise StorageError(f"{name} is encrypted with another storage key") from error

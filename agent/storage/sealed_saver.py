@@ -3,7 +3,6 @@
 Not covered: taking a thread back to a state it really was in, by removing its newest rows.
 """
 
-import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from typing import Any, cast
@@ -63,7 +62,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         thread_id, namespace, parent_id = _place(config)
         versions = checkpoint["channel_versions"]
         values = {
-            name: self._seal(value, "value", thread_id, namespace, name, versions.get(name))
+            name: self._cipher.seal(value, "value", thread_id, namespace, name, versions.get(name))
             for name, value in checkpoint["channel_values"].items()
         }
         whole = cast("dict[str, Any]", get_checkpoint_metadata(config, metadata))
@@ -73,11 +72,11 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             "writes": sorted(self._stored.pop((thread_id, namespace, parent_id), ())),
         }
         place = (thread_id, namespace, checkpoint["id"])
-        seal = self._seal(manifest, "checkpoint", *place, parent_id, _readable(checkpoint))
+        seal = self._cipher.seal_text(manifest, "checkpoint", *place, parent_id, _readable(checkpoint))
         await self._inner.aput(
             _config(thread_id, namespace, parent_id),
             {**checkpoint, "channel_values": values},
-            cast("CheckpointMetadata", _open(whole) | {_SEAL: base64.b64encode(seal).decode()}),
+            cast("CheckpointMetadata", _open(whole) | {_SEAL: seal}),
             new_versions,
         )
         return _config(*place)
@@ -93,7 +92,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         sealed = [
             (
                 channel,
-                self._seal([task_path, index, following[index], value], "write", *place, task_id, channel),
+                self._cipher.seal([task_path, index, following[index], value], "write", *place, task_id, channel),
             )
             for index, (channel, value) in zip(indexes, writes, strict=True)
         ]
@@ -133,23 +132,17 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     async def adelete_thread(self, thread_id: str) -> None:
         await self._inner.adelete_thread(thread_id)
 
-    def _seal(self, value: Any, *place: Any) -> bytes:
-        return self._cipher.seal(self.serde, value, *place)
-
-    def _unseal(self, sealed: Any, *place: Any) -> Any:
-        return self._cipher.unseal(self.serde, sealed, *place)
-
     def _opened(self, stored: CheckpointTuple) -> CheckpointTuple:
         place = thread_id, namespace, _ = _place(stored.config)
         parent_id = _place(stored.parent_config)[2] if stored.parent_config else ""
         readable = dict(stored.metadata)
-        seal = base64.b64decode(str(readable.pop(_SEAL, "")), validate=True)
-        manifest = self._unseal(seal, "checkpoint", *place, parent_id, _readable(stored.checkpoint))
+        seal = readable.pop(_SEAL, None)
+        manifest = self._cipher.unseal_text(seal, "checkpoint", *place, parent_id, _readable(stored.checkpoint))
         if readable != _plain(_open(manifest["metadata"])):
             raise StorageError(f"the metadata of a checkpoint of thread {thread_id!r} was changed")
         versions = stored.checkpoint["channel_versions"]
         values = {
-            name: self._unseal(sealed, "value", thread_id, namespace, name, versions.get(name))
+            name: self._cipher.unseal(sealed, "value", thread_id, namespace, name, versions.get(name))
             for name, sealed in stored.checkpoint["channel_values"].items()
         }
         if missing := set(manifest["values"]) - set(values):
@@ -168,7 +161,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         order: list[tuple[str, str, int]] = []
         expected = self._vouched.pop(place, set())
         for task_id, channel, sealed in stored:
-            path, index, following, value = self._unseal(sealed, "write", *place, task_id, channel)
+            path, index, following, value = self._cipher.unseal(sealed, "write", *place, task_id, channel)
             writes.append((task_id, channel, value))
             order.append((path, task_id, index))
             expected.add((task_id, following))

@@ -1,7 +1,6 @@
 """A store that takes any text as a label and as a value, and seals values if there is a key."""
 
 import asyncio
-import base64
 import math
 import operator
 import re
@@ -24,7 +23,7 @@ from langgraph.store.base import (
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.thread_table import ThreadTable
 from donewhen.state.errors import StorageError
 
@@ -51,7 +50,6 @@ class ThreadStore(BaseStore):
         self._cipher = cipher
         self.threads = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
         """What is known of every thread."""
-        self._serde = StrictSerializer()
         self.supports_ttl = inner.supports_ttl
         self.ttl_config = inner.ttl_config
 
@@ -106,8 +104,7 @@ class ThreadStore(BaseStore):
         if isinstance(op, PutOp) and op.value is not None:
             value = _storable(op.value)
             if self._cipher is not None:
-                sealed = self._cipher.seal(self._serde, value, "item", op.namespace, op.key)
-                value = {_SEALED: base64.b64encode(sealed).decode()}
+                value = {_SEALED: self._cipher.seal_text(value, "item", op.namespace, op.key)}
             return op._replace(value=value)
         if isinstance(op, GetOp):
             return op._replace(refresh_ttl=False)
@@ -133,11 +130,7 @@ class ThreadStore(BaseStore):
     def _opened(self, item: Found) -> Found:
         value = item.value
         if self._cipher is not None:
-            try:
-                sealed = base64.b64decode(value[_SEALED], validate=True)
-            except (LookupError, TypeError, ValueError) as error:
-                raise StorageError(f"the stored item {item.key!r} is not sealed with this key") from error
-            value = self._cipher.unseal(self._serde, sealed, "item", item.namespace, item.key)
+            value = self._cipher.unseal_text(value.get(_SEALED), "item", item.namespace, item.key)
         fields: dict[str, Any] = {"score": item.score} if isinstance(item, SearchItem) else {}
         return type(item)(
             value=value,

@@ -3,12 +3,11 @@
 What a row says stands in its `info`, sealed where there is a key; the columns are copies of it that can be looked up.
 """
 
-import base64
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer
+from donewhen.agent.storage.cipher import Cipher
 from donewhen.state.errors import StorageError
 from donewhen.state.graph_state import Json
 
@@ -53,7 +52,6 @@ class ThreadTable:
     def __init__(self, execute: Execute, cipher: Cipher | None = None) -> None:
         self.execute = execute
         self._cipher = cipher
-        self._serde = StrictSerializer()
 
     async def get(self, thread_id: str) -> Json | None:
         """What is known of a thread; {} of one that an older version left without a word; None of none."""
@@ -124,7 +122,7 @@ class ThreadTable:
         text = json.dumps(info, ensure_ascii=True, default=str)
         if self._cipher is None:
             return text
-        return base64.b64encode(self._cipher.seal(self._serde, text, "thread", thread_id)).decode()
+        return self._cipher.seal_text(text, "thread", thread_id)
 
     def _read(self, row: tuple[Any, ...]) -> tuple[str, Json]:
         thread_id, *columns, text = row
@@ -132,8 +130,7 @@ class ThreadTable:
             return thread_id, {}
         try:
             if self._cipher is not None:
-                sealed = base64.b64decode(text, validate=True)
-                text = self._cipher.unseal(self._serde, sealed, "thread", thread_id)
+                text = self._cipher.unseal_text(text, "thread", thread_id)
             info = dict(json.loads(text))
         except (TypeError, ValueError) as error:
             raise StorageError(f"what is stored about the thread {thread_id!r} is damaged ({error})") from error

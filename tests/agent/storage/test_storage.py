@@ -284,5 +284,4 @@ async def test_metadata_is_filtered_and_filter_keys_are_data(storage: Storage) -
 
 async def test_health_of_what_is_healthy(storage: Storage) -> None:
     await storage.healthy()
-    async with storage:
-        await storage.healthy()
+    await storage.healthy()
