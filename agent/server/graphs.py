@@ -46,6 +46,10 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
         where = merge_configs(self.config, config)
+        if isinstance(input, Command) and isinstance(input.resume, dict) and set(input.resume) == {"messages"}:
+            input = (
+                input.resume
+            )  # `run.start` of the event protocol (@langchain/react) makes an answer of what is typed
         if input is not None and where["configurable"].get("checkpoint_id"):
             input, where = await self._up_to_date(input, where)
         parts = super().astream(input, where, **options)

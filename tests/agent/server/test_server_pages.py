@@ -4,6 +4,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
@@ -128,6 +129,25 @@ async def test_a_message_said_otherwise_begins_anew_from_there(page: Any) -> Non
     values = (await client.threads.get_state(id))["values"]
     assert [message["content"] for message in values["messages"] if message["type"] == "human"] == ["note it in blue"]
     assert "In blue" in values["messages"][-1]["content"]
+
+
+async def test_what_is_typed_over_the_event_protocol_is_typed(page: Any, server: str) -> None:
+    """C08, U4: @langchain/react sends `run.start`, of which the server makes an answer at a pause and after Stop."""
+    client, id, _ = page
+
+    async def typed(text: str) -> Any:
+        given = {"messages": [{"type": "human", "content": text}]}
+        start = {"id": 1, "method": "run.start", "params": {"assistant_id": "agent", "input": given}}
+        async with httpx.AsyncClient(base_url=server) as protocol:
+            sent = (await protocol.post(f"/threads/{id}/commands", json=start)).json()
+        await client.runs.join(id, sent["result"]["run_id"])
+        return await client.threads.get_state(id)
+
+    assert "In blue" in (await typed("in blue"))["values"]["messages"][-1]["content"]
+    await stopped_at_work(client, id)
+    assert (await typed("continue"))["interrupts"][0]["value"]["kind"] == "question"
+    values = (await typed("2"))["values"]
+    assert (values["outcome"]["status"], values["messages"][-1]["content"]) == ("completed", "It is noted.")
 
 
 async def test_the_recursion_limit_of_a_page_ends_no_run(page: Any) -> None:
