@@ -16,16 +16,12 @@ from langgraph.runtime import Runtime, get_runtime
 from donewhen.graph.tools.schemas import RUNTIME_ARGUMENT
 
 
-class NotInjectable(ValueError):
-    """A tool needs something that only another runtime could give it."""
-
-
 def with_injected(
     tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
 ) -> dict[str, Any]:
     """The arguments of a call with everything the tool wants injected; what a caller set for those is dropped.
 
-    Raises NotInjectable for graph state and for what is of no known kind and has no default.
+    Raises ValueError for graph state and for what is of no known kind and has no default.
     """
     declared = _annotations(tool)
     injected = {name: annotation for name, annotation in declared.items() if _marks(annotation)}
@@ -40,29 +36,22 @@ def with_injected(
         elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
             full[name] = store
         elif not _has_default(tool, name):
-            raise NotInjectable(_refusal(tool.name, name, annotation))
+            wanted = "graph state" if _has(annotation, InjectedState) else "something from the application"
+            raise ValueError(f"the tool {tool.name!r} wants {wanted} in {name!r}, which it is not given in this run")
     return full
 
 
 def takes_key(tool: BaseTool) -> bool:
     """Whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
-    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in _schema_names(tool)
-
-
-def _refusal(tool: str, name: str, annotation: Any) -> str:
-    kind = "LangGraph state" if _has(annotation, InjectedState) else "a value from the application"
-    kind = "a LangGraph store" if _has(annotation, InjectedStore) else kind
-    return f"the tool {tool!r} wants {kind} in {name!r}, which it is not given here; it cannot be used in this run"
+    schema = tool.args_schema if isinstance(tool.args_schema, dict) else {}
+    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in (schema.get("properties") or {})
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for body in _bodies(tool):
         with contextlib.suppress(Exception):  # an annotation that cannot be resolved marks nothing
-            try:
-                found |= _hints(body)
-            except TypeError:  # an object that cannot be hashed
-                found |= typing.get_type_hints(body, include_extras=True)
+            found |= _hints(body)
     if isinstance(tool.args_schema, type):
         found |= _fields(tool.args_schema)
     return found
@@ -79,11 +68,6 @@ _fields = functools.lru_cache(maxsize=1_000)(get_all_basemodel_annotations)
 def _bodies(tool: BaseTool) -> list[Callable[..., Any]]:
     wrapped = [getattr(tool, "func", None), getattr(tool, "coroutine", None)]
     return [body for body in wrapped if body] or [type(tool)._run, type(tool)._arun]
-
-
-def _schema_names(tool: BaseTool) -> Mapping[str, Any]:
-    properties = tool.args_schema.get("properties") if isinstance(tool.args_schema, dict) else None
-    return properties if isinstance(properties, dict) else {}
 
 
 def _marks(annotation: Any) -> bool:

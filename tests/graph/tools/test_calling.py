@@ -435,12 +435,12 @@ async def test_injected_arguments_are_given_or_the_call_is_refused() -> None:
 
     refused = await called(stateful, {"state": {"messages": []}})
     assert (refused.ok, refused.error) == (False, "refused")
-    assert "wants LangGraph state in 'state'" in refused.text
+    assert "wants graph state in 'state'" in refused.text
 
     def stores(store: Annotated[Any, InjectedStore()]) -> str:
         return type(store).__name__
 
-    assert "a LangGraph store" in (await called(stores)).text
+    assert "from the application in 'store'" in (await called(stores)).text
 
     class State(TypedDict):
         said: str
