@@ -92,6 +92,10 @@ class Desk:
         """The command that goes on."""
         return resume_words(self.progress.thread_id, self.output.archive.storage)
 
+    def stopping(self) -> None:
+        """Say that the run will stop; below the line on which the terminal shows the key."""
+        self.terminal.line(f"\n{self.terminal.say('stopping')}")
+
     def go_on(self) -> str:
         """How to go on, in words."""
         return self.terminal.say("go_on_with", command=self.resume())
@@ -106,7 +110,7 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
     archive = desk.output.archive
-    with asyncio.Runner() as runner, Stopping(lambda: desk.terminal.line(desk.terminal.say("stopping"))) as stopping:
+    with asyncio.Runner() as runner, Stopping(desk.stopping) as stopping:
         stack = AsyncExitStack()
         try:
             opened = stopping.run(runner, open_agent(stack))
@@ -127,7 +131,8 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
             return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
         except errors.DoneWhenError:
             if desk.progress.started:
-                desk.terminal.line(f"{desk.terminal.say('kept')} {desk.go_on()}", whole=True)
+                desk.terminal.line(desk.terminal.say("kept"))
+                desk.terminal.line(desk.go_on(), whole=True)
             raise
         finally:
             runner.run(stack.aclose())
@@ -180,8 +185,8 @@ def _interrupted(desk: Desk, code: Exit) -> Exit:
     if not desk.progress.thread_id:
         desk.terminal.line(say("not_started"), "yellow")
         return code
-    said = say("terminated" if code is Exit.TERMINATED else "interrupted")
-    desk.terminal.line(f"{said} {desk.go_on()}", "yellow", whole=True)
+    desk.terminal.line(say("terminated" if code is Exit.TERMINATED else "interrupted"), "yellow")
+    desk.terminal.line(desk.go_on(), "yellow", whole=True)
     desk.output.archive.told({"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()})
     return code
 

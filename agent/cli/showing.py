@@ -14,9 +14,9 @@ from rich.cells import cell_len, set_cell_size
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.result import Exit, receipt_lines, resume_command, run_object, short_id
-from donewhen.agent.cli.screen.drawing import pause_drawn
+from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
 from donewhen.agent.cli.screen.meter import table
-from donewhen.agent.cli.screen.terminal import Terminal, clean, open_terminal, shorten
+from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, mode_text
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
@@ -76,7 +76,8 @@ def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line(f"\n{say('waiting')} {pending['id']}", "bold")
         terminal.show(pause_drawn(pending, terminal))
     if run.answer:
-        terminal.line(f"\n{run.answer}")
+        terminal.line("")
+        terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else Text(clean(run.answer)))
     if rows := table(run.spent, run.limits, terminal.language):
         terminal.line(f"\n{say('spent', 'show')}", "bold")
         room = max(cell_len(row.name) for row in rows)

@@ -252,12 +252,11 @@ def _answer(result: "CallToolResult") -> tuple[Any, Any]:
 
 
 def _block(block: "ContentBlock") -> dict[str, Any]:
-    if block.type == "text":
-        return {"type": "text", "text": block.text}
     if block.type == "image" or block.type == "audio":
         return {"type": block.type, "base64": block.data, "mime_type": block.mimeType}
-    if block.type == "resource_link":
-        return {"type": "text", "text": f"[resource {block.name}: {block.uri}]"}
+    if block.type != "resource":
+        text = block.text if block.type == "text" else f"[resource {block.name}: {block.uri}]"
+        return {"type": "text", "text": text}
     resource: Any = block.resource
     if hasattr(resource, "text"):
         return {"type": "text", "text": resource.text}

@@ -1,11 +1,14 @@
 """What a person reads at the terminal, drawn with rich: a plan, a call to approve, a changed text, an answer."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType, RenderResult
 from rich.markdown import Heading, Markdown, MarkdownElement, Paragraph, TableDataElement
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
@@ -133,15 +136,28 @@ def changes_drawn(call: Mapping[str, Any], terminal: Terminal, *, most: int | No
     for change in text_changes(call):
         if most is None:
             yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
-        lines = clean(change.text).split("\n")
+        lines = clean(change.text).removesuffix("\n").split("\n")
         shown = lines if most is None or len(lines) <= most + 1 else lines[:most]
-        grid, bar = _grid(1), Text(f"    {terminal.marks['bar']}", style="dim")
-        for line in shown:
-            grid.add_row(bar, Text(line, style=DIFF.get(line[:1], "") if change.is_diff else ""))
+        styles = DIFF if change.is_diff else {}
+        yield _Barred([Text(line, style=styles.get(line[:1], "")) for line in shown], f"    {terminal.marks['bar']} ")
         if len(shown) < len(lines):
             more = terminal.say("more_lines", number=len(lines) - len(shown))
-            grid.add_row("", Text(f"{terminal.marks['dots']} {more}", style="dim"))
-        yield grid
+            yield Text(f"      {terminal.marks['dots']} {more}", style="dim")
+
+
+@dataclass(frozen=True)
+class _Barred:
+    """Lines behind a bar, wrapped ones too."""
+
+    lines: list[Text]
+    bar: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.update(width=max(1, options.max_width - cell_len(self.bar)))
+        for line in console.render_lines(Group(*self.lines), room, pad=False):
+            yield Text(self.bar, style="dim", end="")
+            yield from line
+            yield Segment.line()
 
 
 class _PlainHeading(Heading):

@@ -21,6 +21,8 @@ TERMINAL = ("waiting", "outcome", "error")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
 REDRAWS = 8
 """Per second."""
+SPOKEN = (None, "submit_plan.speak")
+"""What is said to people and stands nowhere else: prose, and what goes beside a plan."""
 TAIL = 6
 """Lines of what is being said that are redrawn."""
 
@@ -124,7 +126,8 @@ def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
 
 def call_text(call: Mapping[str, Any]) -> str:
     """A call on one line: `read_file(path="a.csv")`; of a long text, which has lines of its own, only the name."""
-    given = call.get("arguments") or {}
+    if (given := call.get("arguments")) is None:
+        return str(call.get("tool"))
     short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
     return f"{call.get('tool')}({', '.join(f'{key}={short[key]}' if key in short else f'{key}=…' for key in given)})"
 
@@ -159,7 +162,7 @@ class View:
         if kind == "speech" and event.get("answer"):
             if self.live and self.terminal.answers_here:  # elsewhere it is written whole in the end
                 self._show_answer(self.progress.answer.feed(str(event.get("text") or "")))
-        elif kind == "speech" and not event.get("argument"):  # the others are shown whole in their place
+        elif kind == "speech" and event.get("argument") in SPOKEN:  # the others are shown whole in their place
             self._speak(event)
         elif kind == "speech_restarted":
             self.said, self.speaker = "", None

@@ -118,7 +118,7 @@ def test_the_checklist_follows_an_edited_plan() -> None:
 
 def test_calls_and_meters_are_one_line() -> None:
     assert call_text({"tool": "find", "arguments": {"query": "a\nb", "n": 1}}) == "find(query=…, n=1)"
-    assert call_text({"tool": "odd"}) == "odd()"
+    assert call_text({"tool": "odd"}) == "odd"
     spent = {
         "rounds": 3,
         "model_calls": 4,

@@ -13,7 +13,7 @@ from donewhen.agent.cli.screen.drawing import AnswerText, Blocks, pause_drawn
 from donewhen.agent.cli.screen.terminal import TAB
 from donewhen.agent.cli.screen.views import Progress, View, mode_text
 from donewhen.state.people.answers import Answer
-from donewhen.testing import ask_user, call, fault, finish_step, submit_plan
+from donewhen.testing import answer, ask_user, call, fault, finish_step, submit_plan
 from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted
 from tests.agent.cli.test_cli_views import asked, script
 from tests.kit.pauses import LIMITS, pending
@@ -155,6 +155,44 @@ def test_a_file_that_is_written_over_is_shown_as_a_difference(tmp_path: Path) ->
     assert "line 0" not in shown
     assert "│ new" in shown_new
     assert ESCAPES.sub("", session.raw).count("│ -line 4") == 2, "not in the scrollback"
+
+
+def test_what_is_said_beside_a_plan_is_shown_and_stop_is_said_on_lines_of_its_own(tmp_path: Path) -> None:
+    """U1, U13: the planner's words; at 50 columns what Ctrl-C says is broken between words, the command not at all."""
+    plan = submit_plan([COUNT], speak="I will count them.")
+    with scripted(tmp_path, triage=[plan], execute=[fault(hang=60.0)]) as env:
+        session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path, columns=50)
+        assert "I will count them." in session.asked()
+        session.type("y")
+        session.expect("◐ s1 Count")
+        session.interrupt()
+        session.expect("Stopping at")
+        session.interrupt()
+        assert session.end() == (130, "")
+    lines = drawn(session.raw, 50)
+    assert [line for line in lines if line.startswith("Stopping at the next clean point; Ctrl-C once")]
+    assert "Go on with: donewhen resume mine" in lines
+
+
+def test_show_draws_the_answer(tmp_path: Path) -> None:
+    """U13: `show` at a terminal, as at the end of the run; into a pipe as it is."""
+    with scripted(tmp_path, triage=[answer(MARKDOWN)]) as env:
+        piped("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
+        assert MARKDOWN in piped("show", "mine", env=env, cwd=tmp_path).stdout
+        session = Session.start("show", "mine", env=env, cwd=tmp_path, answers_here=True)
+        session.end()
+    assert " • 3 files" in drawn(session.raw, 80)
+
+
+def test_a_long_line_stays_behind_its_bar() -> None:
+    """U13: also where it is wrapped, in words and between wide characters."""
+    where = screen(live=True, width=50)
+    text = f"{WORDS} {WORDS}\n{LONG_CHINESE}{LONG_CHINESE}"
+    where.show(pause_drawn(pending("tool", tool="write_file", arguments={"path": "a", "content": text}), where))
+    lines = drawn(written(where), 50)
+    behind = lines[next(number for number, line in enumerate(lines) if "content:" in line) + 1 :]
+    assert len(behind) > 4
+    assert all(line.startswith("    │ ") for line in behind)
 
 
 def test_tab_says_what_should_be_different() -> None:
