@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, AnyMessage, BaseM
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import set_config_context, var_child_runnable_config
 from langgraph.graph.message import push_message
-from langgraph.pregel._messages import StreamMessagesHandler
+from langgraph.pregel._messages import StreamMessagesHandler, StreamMessagesHandlerV2, graph_namespace
 from langgraph.runtime import Runtime
 
 from donewhen.graph.events import ANSWER, emit
@@ -130,8 +130,27 @@ def push(message: BaseMessageChunk, *, inside: bool) -> None:
         metadata = config.get("metadata") or {}
         here = str(metadata.get("langgraph_checkpoint_ns", ""))
         config = {**config, "metadata": {**metadata, "langgraph_checkpoint_ns": here.rpartition("|")[0]}}
-    with set_config_context(config) as context:
-        context.run(push_message, message, state_key=None)
+    events = [each for each in _listeners() if isinstance(each, StreamMessagesHandlerV2)]
+    for listener in events:
+        _push_events(listener, config, message)
+    if not events:
+        with set_config_context(config) as context:
+            context.run(push_message, message, state_key=None)
+
+
+def _push_events(listener: StreamMessagesHandlerV2, config: RunnableConfig, message: BaseMessageChunk) -> None:
+    """The same for whoever streams events of content blocks, which `push_message` does not make."""
+    if not isinstance(message, AIMessageChunk) or not message.id or not message.text:
+        return
+    metadata = {**(config.get("metadata") or {}), "run_id": message.id}
+    events: list[dict[str, Any]] = []
+    if message.id not in listener.seen:
+        listener.seen.add(message.id)
+        events.append({"event": "message-start", "role": "ai", "id": message.id})
+        events.append({"event": "content-block-start", "index": 0, "content": {"type": "text", "text": ""}})
+    events.append({"event": "content-block-delta", "index": 0, "delta": {"type": "text-delta", "text": message.text}})
+    for event in events:
+        listener.stream((graph_namespace(metadata), "messages", (event, metadata)))
 
 
 def aside(config: RunnableConfig) -> RunnableConfig:

@@ -169,3 +169,21 @@ def test_a_voice_without_listeners_says_nothing() -> None:
     voice.say("words ")
     assert [message.text for message in voice.spoken()] == ["two words"]
     assert "".join(event["text"] for event in heard) == "  two words "
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+async def test_the_event_protocol_hears_it_too() -> None:
+    """U1, S05: `@langchain/react` and `astream_events(version="v3")` hear prose and the answer in pieces, each once."""
+    steps = [{"content": name, "done_when": ["seen"], "tools": ["look"]} for name in "ab"]
+    said, told = "I will look at it twice and then tell you.", "There is one file, and it was looked at twice."
+    execute = [call("look"), finish_step("a", "s1.1"), call("look"), finish_step("b", "s2.1")]
+    plan = submit_plan(steps, speak=said)
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute, "deliver": [told]})
+    agent = Agent(model, [look], storage="memory:", effects={"look": "read"}, settings=FREE)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    heard: list[list[str]] = []
+    stream: Any = await agent.graph.astream_events(GOAL, config, version="v3")  # type: ignore[call-overload]
+    async for message in stream.messages:
+        heard.append([piece async for piece in message.text])
+    assert ["".join(pieces) for pieces in heard if pieces] == [said, told]
+    assert all(len(pieces) > 3 for pieces in heard if pieces)
