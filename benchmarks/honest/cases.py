@@ -119,6 +119,14 @@ FORMATS = [
         ("millions", "Revenue: $3.4m, 1.2 万 orders", "$3.4m", "$3,400,000 from 12,000 orders."),
         ("what is not per cent", '{"share": 0.4286}', "0.4286", "42.86 % passed, so 57.1 % failed."),
         ("a tax", "1.249,50 € zzgl. 19 % MwSt.", "1.249,50 €", "1,249.50 and 19 % make 1,486.91 EUR."),
+        (
+            "a share of a total",
+            "South 18402.35\nNorth 9870",
+            "South 18,402.35",
+            "18,402.35 + 9,870 = 28,272.35; South has 65.1 %.",
+        ),
+        ("a year's salary", "Gehalt: 4.250,00 EUR", "4.250,00 EUR", "55.250 EUR im Jahr (13 × 4.250,00)."),
+        ("an afternoon in Chinese", "2026年11月24日 14:30，3号楼205室", "2026年11月24日", "11月24日下午2:30，205室。"),
         ("a version in short", "python 3.11.7", "python 3.11.7", "Python 3.11."),
         ("a range", "10–20 °C, wind 25-30 km/h", "10-20 °C", "10 to 20 °C, 25 to 30 km/h."),
     )

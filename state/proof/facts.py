@@ -5,7 +5,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, combinations, pairwise
 
-from donewhen.state.proof.quotes import HASH_CHARS, regrouped, tokens
+from donewhen.state.proof.quotes import HASH_CHARS, regrouped, tokens, undotted
 
 SMALL = 12
 """Whole numbers up to this are counts and positions that anybody can make; they are left alone."""
@@ -40,8 +40,8 @@ _DATED = re.compile(r"\d{1,4}[-/]\d{1,2}(?:[-/]\d{1,4})?|\d{1,2}\.\d{1,2}(?:\.(?
 _VERSION = re.compile(r"\d+\.\d+(?=\.\d)")
 _HASH = re.compile(r"[0-9a-f]{7,31}")
 _CLOCK = re.compile(
-    r"(?<![\w.,-])(?:(?P<date>(?:19|20)\d{6})t(?P<hms>\d{6})|(?<!:)(?:"
-    r"(?P<half>\d{1,2})(?:[:.](?P<past>\d\d))?\s?(?P<noon>[ap])\.?m\b"
+    r"(?:下午|午後|오후)\s?(?P<after>\d{1,2})[:时時点點시]\s?(?P<after_past>\d\d)?[分분]?"
+    r"|(?<![\w.,-])(?:(?P<date>(?:19|20)\d{6})t(?P<hms>\d{6})|(?<!:)(?:(?P<half>\d{1,2})(?:[:.](?P<past>\d\d))?\s?(?P<noon>[ap])\.?m\b"
     r"|(?P<hour>\d{1,2})(?:\s?h\s?(?P<minute>\d\d)(?!\w)|\.(?P<minutes>\d\d)(?=\s?uhr\b))))",
     re.IGNORECASE,
 )
@@ -66,15 +66,18 @@ def unconfirmed(result: str, sources: Iterable[str], most: int = MOST, *, shares
     """
     seen = Sources(sources)
     plain = _LISTED.sub("\n", _OBSERVATION.sub(lambda found: found[0] if _FILE.search(found[0]) else " ", result))
-    stated = tokens(_GROUPS.sub(lambda found: seen.joined(found[0]), clocked(plain)), ("%",))
+    stated = tokens(_GROUPS.sub(lambda found: seen.joined(found[0]), clocked(undotted(plain))), ("%",))
     factors = (100.0,) if shares or not PERCENT.isdisjoint(stated) else ()
     units = {token: _UNITS.get(unit, ()) for token, unit in pairwise(stated)}
     facts = [token for token in dict.fromkeys(stated) if is_fact(token)]
     open_facts = [token for token in facts if not seen.supports(token, (*factors, *units.get(token, ())))]
     if open_facts:
         known = [float(n) for n in stated if _NUMBER.fullmatch(n) and n not in open_facts and seen.supports(n, factors)]
-        derived = sorted(_derived(known) | {abs(factor - one) for factor in factors for one in known})
-        open_facts = [token for token in open_facts if not _near(token, derived, (1.0, *factors))]
+        for _ in ("a total", "a share of it"):
+            derived = sorted(_derived(known) | {abs(factor - one) for factor in factors for one in known})
+            followed = [token for token in open_facts if _near(token, derived, (1.0, *factors))]
+            open_facts = [token for token in open_facts if token not in followed]
+            known += map(float, followed)
     files = [found[0] for found in _FILE.finditer(result) if not seen.names(found[0].casefold())]
     return list(dict.fromkeys([*open_facts, *files]))[:most]
 
@@ -154,6 +157,8 @@ def _clock(found: re.Match[str]) -> str:
         return f"{date[:4]}-{date[4:6]}-{date[6:]} {time[:2]}:{time[2:4]}:{time[4:]}"
     if found["half"]:
         return f"{int(found['half']) % 12 + 12 * (found['noon'] in 'pP')}:{found['past'] or '00'}"
+    if found["after"]:
+        return f"{int(found['after']) % 12 + 12}:{found['after_past'] or '00'}"
     return f"{int(found['hour'])}:{found['minute'] or found['minutes']}"
 
 

@@ -117,12 +117,14 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
 
 
 def regrouped(text: str) -> str:
-    """The text with digits in groups as one number: `1 299`, a phone number or an IBAN, and `9.870` in a text that
-    writes 12.340,5."""
-    text = _LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text))
-    if _GROUPED_BY_DOTS.search(text):
-        text = _DOTTED.sub(lambda number: number[0].replace(".", ""), text)
-    return text
+    """The text with digits in groups as one number: `1 299`, a phone number or an IBAN, and what `undotted` joins."""
+    return undotted(_LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text)))
+
+
+def undotted(text: str) -> str:
+    """The text with `9.870` as 9870, if it writes 12.340,5 elsewhere."""
+    grouped = _GROUPED_BY_DOTS.search(text)
+    return _DOTTED.sub(lambda number: number[0].replace(".", ""), text) if grouped else text
 
 
 def _run(groups: re.Match[str]) -> str:
