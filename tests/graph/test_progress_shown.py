@@ -3,10 +3,12 @@
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
+from langgraph.checkpoint.memory import MemorySaver
+from langgraph.types import Command
 
-from donewhen import Agent, Settings
+from donewhen import Agent, Settings, build_graph
 from donewhen.state.people.payloads import payload
-from donewhen.testing import ScriptedModel, ask_user, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
 from tests.kit.runs import config
 
@@ -81,7 +83,7 @@ async def test_the_plan_stands_there_once() -> None:
     assert "count the apples" in message.text
     assert "count the apples" not in str(message.tool_calls)
     action = payload(flow.run.pending[0])["action_requests"][0]
-    assert action["description"].startswith("**Plan**\n")
+    assert action["description"].startswith("Plan: ")
     assert "count the apples" not in action["description"]
     assert "count the apples" in action["args"]["plan"]
 
@@ -141,3 +143,32 @@ async def test_a_second_approve_answers_no_question() -> None:
     assert (
         await play(model, settings={"confirm": "always"}, answers=[approve, approve, approve])
     ).status == "completed"
+
+
+async def test_a_stale_approve_of_a_call_is_told_by_the_interrupts_id() -> None:
+    """W4: clients that send LangGraph's id of the interrupt answer that one; sent again, it approves no later call."""
+    sent: list[str] = []
+
+    def send(to: str) -> str:
+        """Send a letter."""
+        sent.append(to)
+        return f"sent to {to}"
+
+    calls = [[call("send", to="Ann")], [call("send", to="Bob")]]
+    model = steps(PLAN[:1], {"s1": [*calls, result("s1", "Sent.")]})
+    graph = build_graph(model, [send], effects={"send": "write"}).compile(MemorySaver())
+    await graph.ainvoke({"messages": [("user", "Send letters")]}, config("t"))
+
+    async def approve(id: str) -> str:
+        resumed: Any = Command(resume={id: {"decisions": [{"type": "approve"}]}})
+        await graph.ainvoke(resumed, config("t"))
+        waiting = (await graph.aget_state(config("t"))).interrupts
+        return waiting[0].id if waiting else ""
+
+    ann = await approve((await graph.aget_state(config("t"))).interrupts[0].id)
+    bob = await approve(ann)
+    assert (sent, bob not in ("", ann)) == (["Ann"], True)
+    assert await approve(ann) == bob
+    assert sent == ["Ann"]
+    assert await approve(bob) == ""
+    assert sent == ["Ann", "Bob"]
