@@ -30,7 +30,8 @@ async def grown(url: str, folder: Path, sizes: list[int]) -> dict[str, list[floa
     ledger = folder / "ledger.txt"
     ledger.touch()
     async with agent_on(url, ledger) as agent:
-        await agent.start(goal(0, 1), thread_id="seed")
+        await agent.start(goal(0, 1), thread_id="seed", settings={"confirm": "always"})
+        await agent.resume("seed", {"type": "cancel"})
     found: dict[str, list[float]] = {name: [] for name in VERBS}
     there = 1
     for size in sizes:
@@ -151,6 +152,8 @@ def database(url: str) -> Iterator[tuple[Execute, Callable[[str], list[str]]]]:
     """Execute a statement, and the columns of a table ([] for one that there is not)."""
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as file:
+            file.execute("PRAGMA synchronous = OFF")
+            file.execute("PRAGMA cache_size = -300000")
             yield (
                 lambda sql: file.execute(sql).close(),
                 lambda table: [row[1] for row in file.execute(f"PRAGMA table_info({table})")],
