@@ -5,6 +5,7 @@ id among the tasks of the conversation; only what never arrived is sent again, u
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -55,14 +56,6 @@ def connected(address: str) -> Executor:
     return Executor(remote=RemoteAgent(address))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A card, and when it was fetched."""
-
-    card: "AgentCard"
-    at: float
-
-
 @dataclass
 class RemoteAgent:
     """An A2A agent. Nothing is opened before the first plan or step.
@@ -77,7 +70,8 @@ class RemoteAgent:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     refresh: float = 300.0
     poll: float = 1.0
-    _known: _Known | None = field(default=None, init=False, repr=False)
+    _known: "AgentCard | None" = field(default=None, init=False, repr=False)
+    _fetched: float = field(default=0.0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.url = self.url.removeprefix(SCHEME).rstrip("/")
@@ -97,7 +91,7 @@ class RemoteAgent:
         except _errors():
             if self._known is None:
                 return None
-            found = self._known.card
+            found = self._known
         named, described = _plain(found.name), _plain(found.description)
         skills = tuple(_plain(f"{skill.name}: {skill.description}".strip(": ")) for skill in found.skills)
         return Card(": ".join(filter(None, (named, described))), skills)
@@ -133,9 +127,9 @@ class RemoteAgent:
         from a2a.client import A2ACardResolver
 
         now = time.monotonic()
-        if self._known is None or now - self._known.at > self.refresh:
-            self._known = _Known(await A2ACardResolver(http, self.url).get_agent_card(), now)
-        return self._known.card
+        if self._known is None or now - self._fetched > self.refresh:
+            self._known, self._fetched = await A2ACardResolver(http, self.url).get_agent_card(), now
+        return self._known
 
     async def _client(self, http: "httpx.AsyncClient") -> "Client":
         from a2a.client import ClientConfig, ClientFactory
@@ -152,7 +146,7 @@ class RemoteAgent:
     def _langgraph(self) -> bool:
         """Whether it is a LangGraph server. Of its stream only the first event is as the protocol has it, and a task
         that is asked for has no artifacts, and may seem complete for a moment before it is seen to ask."""
-        extensions = self._known.card.capabilities.extensions if self._known else ()
+        extensions = self._known.capabilities.extensions if self._known else ()
         return any(each.uri.startswith(LANGGRAPH) for each in extensions)
 
     async def _looked_at(self, client: "Client", id: str) -> "Task":
@@ -254,7 +248,7 @@ class RemoteAgent:
 
     def _refusal(self, error: Exception) -> str:
         told = f"{type(error).__name__}: {error}"[:1000]
-        if any(code in told for code in ("401", "403")):
+        if re.search(r"\b40[13]\b", told):  # a port may hold these digits
             hint = 'Give it credentials: RemoteAgent(url, headers={"Authorization": "Bearer …"})'
             return f"The agent at {self.url} requires authentication ({told}). {hint}"
         return f"The agent at {self.url} could not be reached, or did not answer as the protocol says: {told}"

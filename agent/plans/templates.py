@@ -61,22 +61,15 @@ class Templates:
             raise PlanError([f"only a plan that was completed is worth repeating; {run.thread_id} is {run.status}"])
         values = {key: str(value) for key, value in (parameters or {}).items()}
         plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}
-        texts = [run.goal]
-
-        def heard(text: str) -> str:
-            texts.append(text)
-            return text
-
-        _mapped(plan, heard)
         for key, value in values.items():
             if not _KEY.fullmatch(key) or not value.strip():
                 raise PlanError([f"parameter {key!r} is a name with a value, such as year=2025"])
-            if not _place(value).search("\n".join(texts)):
-                raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
         places = sorted(values.items(), key=lambda pair: -len(pair[1]))
-        template = PlanTemplate(
-            name, _opened(run.goal, places), _mapped(plan, lambda text: _opened(text, places)), values, run.thread_id
-        )
+        opened = _mapped({"goal": run.goal, "plan": plan}, lambda text: _opened(text, places))
+        for key, value in values.items():
+            if f"${{{key}}}" not in str(opened):
+                raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
+        template = PlanTemplate(name, opened["goal"], opened["plan"], values, run.thread_id)
         async with self._storage.unlocked() as (_, store):
             await store.aput(SPACE, name, template.to_dict(), index=False)
         return template

@@ -12,8 +12,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from langchain_core.tools import ToolException
@@ -58,23 +58,11 @@ CommandLine = Annotated[
 Seconds = Annotated[float, Field(gt=0, le=600, description="seconds after which it is stopped")]
 
 
-@dataclass
-class Programs:
-    """The allowed programs by name. Raises ConfigError for one that is not installed."""
-
-    names: Sequence[str]
-    found: dict[str, str] = field(default_factory=dict)
-    """Name → absolute path."""
-
-    def __post_init__(self) -> None:
-        if isinstance(self.names, str):
-            raise ConfigError(f"commands is a list of program names, not the text {self.names!r}")
-        for name in self.names:
-            self.found[os.path.basename(name)] = _installed(name)
-
-    def search_path(self) -> str:
-        """PATH for the child: where the allowed programs are, and the system's folders."""
-        return os.pathsep.join(dict.fromkeys([*map(os.path.dirname, self.found.values()), *SYSTEM_FOLDERS]))
+def installed(names: Sequence[str]) -> dict[str, str]:
+    """The allowed programs: name → absolute path. Raises ConfigError for one that is not installed."""
+    if isinstance(names, str):
+        raise ConfigError(f"commands is a list of program names, not the text {names!r}")
+    return {os.path.basename(name): _path_of(name) for name in names}
 
 
 @dataclass
@@ -111,20 +99,26 @@ class ProgramEnd:
 
 
 def run_command(
-    root: Root, programs: Programs, command: CommandLine, timeout: Seconds = 60, *, stop: threading.Event | None = None
+    root: Root,
+    programs: Mapping[str, str],
+    command: CommandLine,
+    timeout: Seconds = 60,
+    *,
+    stop: threading.Event | None = None,
 ) -> str:
     """Run a program in the workspace folder, without a shell. Returns exit_code, stdout and stderr.
 
     What it leaves running in the background is ended with it.
     """
     name = command[0]
-    if name not in programs.found:
-        raise ToolException(f"{name[:80]!r} is not allowed; allowed are {', '.join(sorted(programs.found))}.")
+    if name not in programs:
+        raise ToolException(f"{name[:80]!r} is not allowed; allowed are {', '.join(sorted(programs))}.")
     if any("\0" in argument for argument in command):
         raise ToolException("An argument holds a NUL character.")
     with tempfile.TemporaryDirectory(prefix="donewhen-", ignore_cleanup_errors=True) as home:
-        environment = environment_of(programs.search_path(), home)
-        ended = run_process([programs.found[name], *command[1:]], root.path, environment, timeout, stop)
+        path = dict.fromkeys([*map(os.path.dirname, programs.values()), *SYSTEM_FOLDERS])
+        environment = environment_of(os.pathsep.join(path), home)
+        ended = run_process([programs[name], *command[1:]], root.path, environment, timeout, stop)
     stdout, stderr = ended.stdout.text(), ended.stderr.text()
     if ended.code is None:
         told = f"{name} was stopped" if stop and stop.is_set() else f"{name} ran longer than {timeout:g} seconds"
@@ -212,7 +206,7 @@ def _read(selector: selectors.BaseSelector, seconds: float) -> None:
             selector.unregister(key.fileobj)
 
 
-def _installed(name: str) -> str:
+def _path_of(name: str) -> str:
     places = [name] if os.path.isabs(name) else [os.path.join(folder, name) for folder in SYSTEM_FOLDERS]
     if not name or (os.sep in name and not os.path.isabs(name)):
         raise ConfigError(f"commands: {name!r} is neither a program name nor an absolute path")

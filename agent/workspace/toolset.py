@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, create
 
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
-from donewhen.agent.workspace.commands import Programs, run_command
+from donewhen.agent.workspace.commands import installed, run_command
 from donewhen.agent.workspace.data.query import describe_data, query_data
 from donewhen.agent.workspace.files import (
     Written,
@@ -56,10 +56,10 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
         tools.append(_tool(move_file, folder, "write", ["source", "destination"]))
     if commands:
-        programs = Programs(commands)
+        programs = installed(commands)
         tools.append(_tool(functools.partial(run_command, programs=programs), folder, "write", seconds="timeout"))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
-        tools[-1].description = f"{first}; allowed: {', '.join(sorted(programs.found))}. {rest}"
+        tools[-1].description = f"{first}; allowed: {', '.join(sorted(programs))}. {rest}"
     return tools
 
 
