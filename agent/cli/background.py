@@ -86,41 +86,20 @@ def prune(
 @schedules.command("list")
 def list_schedules(storage: StorageUrl = None, json: AsJson = False) -> None:
     """List the schedules."""
-    _of_schedules("list", "", storage, json)
+    at(storage, json, lambda archive: jobs.on_schedule(archive, "list", ""))
 
 
-@schedules.command("show")
-def show_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Show a schedule: its times, its plan, its last run."""
-    _of_schedules("show", schedule, storage, json)
+def _on_schedule(verb: str, about: str) -> None:
+    @schedules.command(verb, help=about)
+    def command(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
+        at(storage, json, lambda archive: jobs.on_schedule(archive, verb, schedule))
 
 
-@schedules.command("pause")
-def pause_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Run nothing of it until it is resumed."""
-    _of_schedules("pause", schedule, storage, json)
-
-
-@schedules.command("resume")
-def resume_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Go on with it from now."""
-    _of_schedules("resume", schedule, storage, json)
-
-
-@schedules.command("run")
-def run_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Have a worker run it once now, beside its times."""
-    _of_schedules("run", schedule, storage, json)
-
-
-@schedules.command("delete")
-def delete_schedule(schedule: ScheduleId, storage: StorageUrl = None, json: AsJson = False) -> None:
-    """Forget it; its runs stay."""
-    _of_schedules("delete", schedule, storage, json)
-
-
-def _of_schedules(verb: str, id: str, storage: str | None, json: bool) -> None:
-    at(storage, json, lambda archive: jobs.on_schedule(archive, verb, id))
+_on_schedule("show", "Show a schedule: its times, its plan, its last run.")
+_on_schedule("pause", "Run nothing of it until it is resumed.")
+_on_schedule("resume", "Go on with it from now.")
+_on_schedule("run", "Have a worker run it once now, beside its times.")
+_on_schedule("delete", "Forget it; its runs stay.")
 
 
 @plans.command("list")
