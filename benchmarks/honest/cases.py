@@ -125,7 +125,7 @@ FORMATS = [
             "South 18,402.35",
             "18,402.35 + 9,870 = 28,272.35; South has 65.1 %.",
         ),
-        ("a year's salary", "Gehalt: 4.250,00 EUR", "4.250,00 EUR", "55.250 EUR im Jahr (13 × 4.250,00)."),
+        ("a year's salary", "Gehalt: 4.250,00 EUR, 13-mal", "4.250,00 EUR", "55.250 EUR im Jahr (13 × 4.250,00)."),
         ("an afternoon in Chinese", "2026年11月24日 14:30，3号楼205室", "2026年11月24日", "11月24日下午2:30，205室。"),
         ("a version in short", "python 3.11.7", "python 3.11.7", "Python 3.11."),
         ("a range", "10–20 °C, wind 25-30 km/h", "10-20 °C", "10 to 20 °C, 25 to 30 km/h."),

@@ -41,7 +41,7 @@ _UNSPACED = re.compile(
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean with its endings: each character is a token."""
 _TOKEN = re.compile(
     r"""
-      0?(?P<time>\d{1,2}:\d\d)(?::(?P<seconds>\d\d))?(?:[.,](?P<fraction>\d+))?(?=z?(?![\w:]))
+      0?(?P<time>\d{1,2}:\d\d)(?::(?P<seconds>\d\d)(?:[.,](?P<fraction>\d+))?)?(?=z?(?![\w:]))
     | (?P<date>\d+(?:[-/]\d+)+(?!\w))
     | (?P<id>[^\W\d_]\w*(?:-\d\w*|(?<=\d)\.\d+)+)
     | (?:(?<![\w)])(?P<minus>-)[$€£¥]?)?(?P<number>(?:(?<!\w)\.)?\d+(?:[.,'](?!\d{4}-\d\d-\d\d(?!\d))\d+)*)
@@ -98,7 +98,7 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
     for match in _TOKEN.finditer(text):
         kind, said = match.lastgroup, match[0]
         if match["time"]:
-            exact = "" if match["seconds"] in (None, "00") and not match["fraction"] else f":{match['seconds'] or 0}"
+            exact = "" if match["seconds"] in (None, "00") and not match["fraction"] else f":{match['seconds']}"
             found += [
                 match["time"],
                 *([exact] if exact else []),
