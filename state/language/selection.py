@@ -72,12 +72,3 @@ def scores(query: str, documents: Mapping[str, Counter[str]]) -> dict[str, float
         )
 
     return {name: score(name) for name in documents}
-
-
-def most_relevant(query: str, texts: Mapping[str, str], top: int) -> list[str]:
-    """The names of the `top` texts that fit the query best, in their given order; ties go to the earlier."""
-    if len(texts) <= top:
-        return list(texts)
-    fit = scores(query, {name: Counter(terms(text)) for name, text in texts.items()})
-    best = set(sorted(texts, key=lambda name: -fit[name])[:top])
-    return [name for name in texts if name in best]

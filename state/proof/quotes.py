@@ -213,11 +213,6 @@ class SearchedText:
         return [(passage, frozenset(tokens(passage))) for passage in passages]
 
 
-def occurs(quote: str, text: str) -> bool:
-    """Whether a quote stands in a text."""
-    return SearchedText(text).says(quote)
-
-
 def _signs(quote: str) -> tuple[str, ...]:
     """The signs that a quote has; with an operator between operands all of those, so that none stands for another."""
     plain = unicodedata.normalize("NFKC", quote).translate(_TYPOGRAPHY)

@@ -1,5 +1,7 @@
 """Which tools a planner is shown: relevance by words, and by pairs of characters where a script writes no spaces."""
 
+from collections import Counter
+from collections.abc import Mapping
 from time import process_time
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.state.language.scripts import other_script
-from donewhen.state.language.selection import most_relevant, terms
+from donewhen.state.language.selection import scores, terms
 
 TOOLS = {
     "read_file": "Read a text file.",
@@ -22,6 +24,15 @@ TOOLS = {
     "wetter": "Zeigt das Wetter für größere Städte.",
     "akas": "บอกสภาพอากาศของเมือง",
 }
+
+
+def most_relevant(query: str, texts: Mapping[str, str], top: int) -> list[str]:
+    """The names of the `top` texts that fit the query best, in their given order; ties go to the earlier."""
+    if len(texts) <= top:
+        return list(texts)
+    fit = scores(query, {name: Counter(terms(text)) for name, text in texts.items()})
+    best = set(sorted(texts, key=lambda name: -fit[name])[:top])
+    return [name for name in texts if name in best]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.quotes import SearchedText, fold, occurs, tokens
+from donewhen.state.proof.quotes import SearchedText, fold, tokens
 
 TEXT = st.text(max_size=60)
 NUMBER = (
@@ -16,6 +16,11 @@ NUMBER = (
     | st.decimals(-999, 999, places=2).map(str)
     | st.integers(10_000).map("{:,}".format)
 )
+
+
+def occurs(quote: str, text: str) -> bool:
+    """Whether a quote stands in a text."""
+    return SearchedText(text).says(quote)
 
 
 @given(TEXT, TEXT, TEXT)

@@ -15,7 +15,7 @@ from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.proof.claims import criteria_of
 from donewhen.state.proof.outcome import CODES, FINAL, left_over, receipt, status_of, summary
-from donewhen.state.proof.quotes import occurs
+from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, finish_task, give_up, submit_plan
@@ -128,7 +128,7 @@ async def test_every_proof_in_a_receipt_can_be_looked_up(tmp_path: Path) -> None
     for verdict, item in proofs:
         assert verdict in ("supported", "passed")
         assert journal[item["observation"]]["ok"]
-        assert occurs(item["quote"], journal[item["observation"]]["text"])
+        assert SearchedText(journal[item["observation"]]["text"]).says(item["quote"])
 
 
 async def test_the_delivery_cannot_claim_what_is_not_done(tmp_path: Path) -> None:
