@@ -89,7 +89,7 @@ def read_sheet(text: str) -> PlanSheet:
             sheet.problems += [_unread(*each) for each in after]
             after = []
             if step:
-                sheet.steps.append(StepText(step["id"], _paired(step["text"].strip())))
+                sheet.steps.append(StepText(step["id"], step["text"].strip()))
             elif entry:
                 sheet.steps[-1].fields.append((name, entry["text"].strip()))
                 sheet.steps[-1].lines.append(number)
@@ -113,11 +113,6 @@ def unfenced(text: str) -> str:
     """The text out of the one fence that it stands in, each line where it was."""
     fenced = FENCE.match(text)
     return f"\n{fenced['body']}" if fenced else text
-
-
-def _paired(text: str) -> str:
-    """The text without the end of an emphasis that began before it."""
-    return text.removesuffix("**").rstrip() if text.count("**") == 1 else text
 
 
 def _continues(line: str) -> bool:
