@@ -139,6 +139,18 @@ async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_requ
     await agent.delete("t")
 
 
+async def test_its_conversation_is_part_of_the_thread(tmp_path: Any) -> None:
+    """M5: it stands among the checkpoints of the run's own thread: listed with it, deleted with it."""
+    path = tmp_path / "runs.db"
+    graph = graph_of(lambda state: {"messages": [AIMessage("three papers on quasars")]})
+    model = one_step([PROOF], executor="agent")
+    async with Agent(model, storage=f"sqlite:///{path}", settings=FREE, executors={"agent": graph}) as agent:
+        run = await agent.start("find papers")
+        assert [row.thread_id for row in await agent.threads()] == [run.thread_id]
+        await agent.delete(run.thread_id)
+    assert b"quasars" not in path.read_bytes()
+
+
 async def test_two_briefs_in_one_run_of_a_server_are_two() -> None:
     """M5: a server puts its `run_id` into the metadata, by which LangGraph would not take a second brief at all."""
 
