@@ -155,6 +155,13 @@ _changed("a word added", "errors: in module a", lambda line, _: line.replace("er
 _changed("words swapped", "ann owes bob 50", lambda line, _: "bob owes ann 50")
 _changed("units changed", "5 mg per day", lambda line, _: "5 g per day")
 _changed("stitched together with dots", "ok: 3, failed: 8", lambda line, _: "ok: … 8")
+_changed("an operator changed", "    return a - b", lambda line, _: "    return a + b")
+_changed("a comparison turned round", "if left == right:", lambda line, _: "if left != right:")
+_changed("a minute later", "start: 2026-11-24T23:30:00", lambda line, _: "start: 2026-11-24 23:31")
+_changed("a short hash that begins otherwise", "3f9a2c1e8b7d6a5f4e3d2c1b0a9f8e7d", lambda line, _: "3f9a2c2")
+_changed("a telephone number's last digit", "Tel. +49 (0)30 901820-0", lambda line, _: "Tel. +49 30 9018201")
+_changed("a digit between spaces", "Total 1 299 kr", lambda line, _: "Total 1399 kr")
+_changed("a version's part", "numpy 1.10.0", lambda line, _: "numpy 1.1.0")
 _changed("made of everything", "a b c", lambda line, _: "c b a")
 
 
