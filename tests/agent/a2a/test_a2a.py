@@ -232,6 +232,12 @@ async def test_cards_are_remembered_and_fetched_anew(tmp_path: Path) -> None:
     assert "could not be reached" in (await agent.work(Leg("x", "k", "k", "lib", "t", ""))).failed
 
 
+async def test_a_port_is_no_lack_of_credentials() -> None:
+    """M5: an agent that is not there is said to be not there, whatever digits its address has."""
+    agent = RemoteAgent("http://127.0.0.1:14031")
+    assert "could not be reached" in (await agent.work(Leg("x", "k", "k", "lib", "t", ""))).failed
+
+
 async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path: Path) -> None:
     """M5, S1: a 401 says what to give; with it, it works; a card that names another host gets no credentials."""
     locked = library.log.with_suffix(".locked")

@@ -1,8 +1,5 @@
 """Killed anywhere, a run goes on as if nothing had happened: a sample of the points that the benchmark tries all."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +8,6 @@ from benchmarks.matrix import OPERATIONS, TOOLS, Figures, in_a_row, killed
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where there is such a place: processes are killed here, not machines, so nothing waits for a disk."""
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    yield path
-    shutil.rmtree(path)
 
 
 def _storage(kind: str, folder: Path) -> str:

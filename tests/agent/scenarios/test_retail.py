@@ -1,8 +1,5 @@
 """Real tasks with real, countable effects, recorded by others; the model that works on them knows the solution."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +9,6 @@ from benchmarks.retail_world import FULL, SAMPLE, RetailWorld, tasks
 
 pytestmark = pytest.mark.timeout(240)
 recorded = pytest.mark.skipif(not FULL.exists(), reason="the recorded retail tasks are not in ../shared/evals")
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where there is such a place: processes are killed here, not machines, so nothing waits for a disk."""
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    yield path
-    shutil.rmtree(path)
 
 
 def _assert_right(found: Score, runs: int, deaths: int) -> None:

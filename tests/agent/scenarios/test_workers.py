@@ -1,8 +1,5 @@
 """Many workers, many answers: one works, the others are refused in words, and nothing happens twice."""
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,14 +10,6 @@ from benchmarks.workers import MOMENTS, race, undisturbed
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """In memory where there is such a place: processes are killed here, not machines, so nothing waits for a disk."""
-    path = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(params=DATABASES)
