@@ -111,7 +111,7 @@ def written(measured: dict[str, dict[str, Row]]) -> str:
     crowds = {name: row for part in ("crowd", "all") for name, row in measured.get(part, {}).items()}
     turned = {title: {name: row[title] for name, row in crowds.items()} for title in next(iter(crowds.values()), {})}
     when = measured.get("", {}).get("when", {})
-    said = ", ".join(f"{part} {day}" for part, day in when.items())
+    said = ", ".join(sorted({day[:10] for day in when.values()}))
     page = Template((files("benchmarks.scale") / "page.md").read_text("utf-8"))
     return page.substitute(found, crowd=_table("", turned), waiting=f"{WAITING:,}", when=said)
 
