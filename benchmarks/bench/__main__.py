@@ -55,7 +55,10 @@ def measured(peer: str, scenario: str, n: int) -> dict[str, float]:
     python = VENVS / venv / "bin" / "python" if venv else Path(sys.executable)
     if scenario == "help":
         return _help() if peer == "donewhen" else {}
-    done = subprocess.run([python, HERE / "peers" / f"{script}.py", scenario, str(n)], capture_output=True, text=True)
+    # Everybody's modules are compiled once, as they are for those who use them.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [python, HERE / "peers" / f"{script}.py", scenario, str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         print(f"{peer} {scenario} {n} failed: {done.stderr.strip().splitlines()[-1:]}", flush=True)
         return {}
