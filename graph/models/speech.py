@@ -168,7 +168,7 @@ class _Written:
     def feed(self, piece: str) -> str:
         """What this adds to the text; "" also for what no JSON is, and waits for the whole reply to be read."""
         self._json += piece
-        if len(self._json) - self._read < self._read // 256:
+        if len(self._json) - self._read < self._read // 2048:
             return ""  # the longer, the larger the pieces: each reading begins anew
         self._read = len(self._json)
         with suppress(ValueError):
