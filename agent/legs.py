@@ -75,8 +75,8 @@ class Legs:
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
             await self.make_room(graph, store, configured, restart)
-            await note_thread(store, session.thread_id, request={}, queue="")
-            return await self._begin(session, graph, store, replace(work, settings=settings), configured)
+            work = replace(work, settings=settings)
+            return await self._begin(session, graph, store, work, configured, request={}, queue="")
 
     async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> None:
         """Raise ThreadWaiting for a thread whose last request is open or queued, unless that is put away."""
@@ -91,13 +91,19 @@ class Legs:
             await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
 
     async def _begin(
-        self, session: Session, graph: Compiled, store: ThreadStore, work: Start, configured: RunnableConfig
+        self,
+        session: Session,
+        graph: Compiled,
+        store: ThreadStore,
+        work: Start,
+        configured: RunnableConfig,
+        **noted: Any,
     ) -> Run:
         thread_id, messages, goal = session.thread_id, with_plan(work.messages, work.plan), work.messages[-1].text
         if work.plan:
             await store.aput(given_space(thread_id), str(messages[-1].id), work.plan, index=False)
         known = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
-        await note_thread(store, thread_id, goal=goal, answered={}, home=self.queue, **known)
+        await note_thread(store, thread_id, goal=goal, answered={}, home=self.queue, **known, **noted)
         await session.tell(stamped(thread_id, {"type": "started", "goal": goal}))
         return await self._drive(session, graph, store, {"messages": messages}, work.settings, configured)
 
@@ -264,7 +270,7 @@ class Legs:
         """Run the graph to its next pause or end and pass its events on; to its end, if somebody cancels it."""
         thread_id = session.thread_id
         modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync", "control": session.control}
-        listening = asyncio.create_task(until_cancelled(store, thread_id, session.drain))
+        listening, snapshot = asyncio.create_task(until_cancelled(store, thread_id, session.drain)), None
         try:
             for _ in range(_TRIES):
                 stream: Any = graph.astream(given, config, context=settings, **modes)
@@ -274,7 +280,7 @@ class Legs:
                             session.outcome = event
                         else:
                             await session.tell(event)
-                if not await found(graph, config):
+                if snapshot := await found(graph, config):
                     break
                 given = None
         except GraphDrained:
@@ -284,7 +290,8 @@ class Legs:
             await asyncio.wait([listening])
         if not listening.cancelled() and listening.exception() is None:
             return await self._cancelled(graph, store, thread_id, listening.result())
-        run = run_of(thread_id, await graph.aget_state(config, subgraphs=True), settings, self.form)
+        snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
+        run = run_of(thread_id, snapshot, settings, self.form)
         await ended(store, run)
         return run
 

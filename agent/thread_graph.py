@@ -37,16 +37,16 @@ def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore)
     return twin
 
 
-async def found(graph: Compiled, config: RunnableConfig) -> bool:
-    """Put a run back on its way that stands between two nodes, and say whether it did.
+async def found(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
+    """How a run stands; None after putting one back on its way that stood between two nodes.
 
-    It does where a node's update was stored and no route after it, as a Ctrl-C can leave it.
+    It does so where a node's update was stored and no route after it, as a Ctrl-C can leave it.
     """
-    snapshot = await graph.aget_state(config)
+    snapshot = await graph.aget_state(config, subgraphs=True)
     if snapshot.tasks or snapshot.values.get("outcome") or not snapshot.values.get("planning"):
-        return False
+        return snapshot
     await graph.aupdate_state(config, {}, as_node="advance")
-    return True
+    return None
 
 
 class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):

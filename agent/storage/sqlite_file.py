@@ -247,12 +247,13 @@ async def shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
 
 
 async def surely(future: Future[Any]) -> None:
-    """Wait for it, even where the task that waits is cancelled meanwhile."""
+    """Wait for it, even where the task that waits is cancelled meanwhile. Raises what it came to."""
     done, cancelled = asyncio.wrap_future(future), False
     while not done.done():
         try:
             await asyncio.wait({done})
         except asyncio.CancelledError:
             cancelled = True
-    if cancelled:
-        raise asyncio.CancelledError
+    failed = done.exception()
+    if failed or cancelled:
+        raise failed or asyncio.CancelledError

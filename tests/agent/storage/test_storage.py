@@ -1,9 +1,14 @@
 """One suite for every storage: memory, a SQLite file, a real PostgreSQL server, and both sealed with a key."""
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
@@ -285,3 +290,23 @@ async def test_metadata_is_filtered_and_filter_keys_are_data(storage: Storage) -
 async def test_health_of_what_is_healthy(storage: Storage) -> None:
     await storage.healthy()
     await storage.healthy()
+
+
+async def test_what_a_node_wrote_waits_for_its_checkpoint_and_no_longer(tmp_path: Path) -> None:
+    """R05, T: it is read at once by whoever asks, is on the disk when the session ends, and what fails is said."""
+    storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
+    place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    async with storage.session("t") as (saver, _), storage.reader() as (reader, _):
+        checkpoint = {**empty_checkpoint(), "id": "1"}
+        before: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        await saver.aput(before, cast("Checkpoint", checkpoint), {}, {})
+        await saver.aput_writes(place, [("first", 1)], "task")
+        found = await reader.aget_tuple(place)
+        assert found is not None
+        assert found.pending_writes == [("task", "first", 1)]
+        await saver.aput_writes(place, [("second", 2)], "other")
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
+        assert file.execute("SELECT count(*) FROM writes").fetchone() == (2,)
+    with pytest.raises(TypeError):
+        async with storage.session("t") as (saver, _):
+            await saver.aput_writes(place, [("third", object())], "third")
