@@ -25,13 +25,13 @@ is done, its rounds go in the very commit of the run's checkpoint that has what 
 place in the file; what is free when the file is closed is given back, if it is more than a quarter. So a file is at its
 largest in a long step.
 
-| steps | rounds | MB left | MB at most | KB a round, left | CPU ms a round |
+| steps | rounds | MB left | MB in the last round | KB a round, left | CPU ms a round |
 |---|---|---|---|---|---|
 """
 
 
 async def measured(steps: int, rounds: int) -> tuple[float, float, float]:
-    """Megabytes left on disk, megabytes of the file at its largest, and CPU milliseconds a round."""
+    """Megabytes left on disk, megabytes of the file in the last round, and CPU milliseconds a round."""
     text, pages = "value 12345 of item " * 25, list[int]()
 
     def look(what: str) -> str:
