@@ -101,7 +101,7 @@ async def test_without_a_language_nothing_is_checked() -> None:
     flow = await play(model, settings=Settings(), goal="请用英文回答")
     model.assert_exhausted()
     assert flow.run.answer == "It is done, as you wished."
-    assert "in the user's language" in model.requests[0].text
+    assert "Write what the user reads in their language" in model.requests[0].text
 
 
 async def test_the_language_stands_in_every_prompt() -> None:

@@ -99,7 +99,7 @@ def test_a_person_sees_and_edits_the_goal_s_criteria() -> None:
     plan: dict[str, Any] = {
         "title": "T",
         "done_when": criteria,
-        "steps": [{"id": "s1", "content": "a"}, {"id": "s2", "content": "b"}],
+        "steps": [{"id": id, "content": id, "done_when": []} for id in ("s1", "s2")],
     }
     plan["schedule"] = None
     shown = plan_text(plan)
