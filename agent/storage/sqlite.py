@@ -114,9 +114,7 @@ class SqliteDatabase:
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
             file = await self._ready(stack)
-            saver = FileSaver(file, not writes, self.next_version)
-            stack.push_async_callback(saver.settled)
-            yield saver, FileStore(file, not writes)
+            yield FileSaver(file, not writes, self.next_version), FileStore(file, not writes)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:

@@ -8,7 +8,6 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
@@ -22,8 +21,6 @@ from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 
-HELD = 0.01
-"""Seconds that what a node wrote waits for its checkpoint, to be committed with it."""
 MOST_FREE = 0.25
 """Of a file's pages, when the last user closes it; what is free is used again, by whichever run."""
 TOGETHER = 64
@@ -71,7 +68,6 @@ class SqliteFile:
         self._path = path
         self._patience = patience
         self._calls: SimpleQueue[_Work | None] = SimpleQueue()
-        self._held: deque[_Work] = deque()
         self._closed: Future[None] = Future()
         self.users = 0
         self.has_threads = False
@@ -80,23 +76,9 @@ class SqliteFile:
 
     def begin(self, work: Callable[["SqliteFile"], Returned], *, writes: bool, alone: bool = False) -> Future[Returned]:
         """Put a call in line."""
-        self.release()
         call = _Work(work, writes, alone)
         self._calls.put(call)
         return call.future
-
-    def hold(self, work: Callable[["SqliteFile"], Returned]) -> Future[Returned]:
-        """A write that takes its place in line with the next call, whoever makes it, or after `HELD` seconds."""
-        call = _Work(work, writes=True, alone=False)
-        self._held.append(call)
-        asyncio.get_running_loop().call_later(HELD, self.release)
-        return call.future
-
-    def release(self) -> None:
-        """Put in line what is held, so that it is committed with what is put there next."""
-        with suppress(IndexError):
-            while True:
-                self._calls.put(self._held.popleft())
 
     async def call(
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False

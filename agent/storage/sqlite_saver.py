@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +16,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
 
 from donewhen.agent.storage.cipher import StrictSerializer
-from donewhen.agent.storage.sqlite_file import SqliteFile, surely
+from donewhen.agent.storage.sqlite_file import SqliteFile
 
 STEPS = ("plan:", "execute:")
 """How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
@@ -27,8 +26,7 @@ Returned = TypeVar("Returned")
 class FileSaver(BaseCheckpointSaver[Any]):
     """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses.
 
-    What a node wrote is committed together with what comes next, mostly its checkpoint. With the run's checkpoint after
-    a planning or a step go its rounds: all that it came to is in the run.
+    With the run's checkpoint after a planning or a step go its rounds: all that it came to is in the run.
     """
 
     def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
@@ -36,26 +34,13 @@ class FileSaver(BaseCheckpointSaver[Any]):
         self.file = file
         self._reads = reads
         self._next_version = next_version
-        self._held: list[Future[None]] = []
         self._inside: dict[str, str] = {}
         """Namespaces of plannings and steps at work → the checkpoint of the run that they began at."""
 
     async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
-        self._check(writes)
-        answer = await self.file.call(lambda file: work(file.saver), writes=writes)
-        await self.settled()
-        return answer
-
-    def _check(self, writes: bool) -> None:
         if self._reads and writes:
             raise sqlite3.OperationalError("attempt to write a readonly database")
-
-    async def settled(self) -> None:
-        """Wait until all that nodes wrote is committed. Raises what went wrong with it."""
-        self.file.release()
-        while self._held:
-            written = self._held.pop(0)
-            written.result() if written.done() else await surely(written)
+        return await self.file.call(lambda file: work(file.saver), writes=writes)
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return await self._call(lambda saver: saver.get_tuple(config), writes=False)
@@ -83,8 +68,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._check(writes=True)
-        self._held.append(self.file.hold(lambda file: file.saver.put_writes(config, writes, task_id, task_path)))
+        await self._call(lambda saver: saver.put_writes(config, writes, task_id, task_path), writes=True)
 
     async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
         return await self._call(lambda saver: saver.get_delta_channel_history(*given, **options), writes=False)
