@@ -4,6 +4,7 @@ import asyncio
 import re
 import signal
 import sqlite3
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
@@ -121,7 +122,11 @@ def _taken_over(worker: WorkerProcess, ledger: Path) -> float | None:
     before = len(Charges.read(ledger).lines)
     if not left:
         return None
-    return until(lambda: any(line.split()[0] in left for line in Charges.read(ledger).lines[before:]), 60)
+    try:
+        return until(lambda: any(line.split()[0] in left for line in Charges.read(ledger).lines[before:]), 60)
+    except TimeoutError:  # whether all end is seen later; what the workers said is gone by then
+        print(*(log.read_text()[-3000:] for log in ledger.parent.glob("worker-*.log")), sep="\n\n", file=sys.stderr)
+        return None
 
 
 def terminating(url: str) -> Callable[[], None]:
