@@ -30,7 +30,7 @@ POLL = 0.5
 """Seconds between two looks at the queue."""
 SWEEP = 5.0
 """Seconds between two looks at what others are at work on, to take over what they left."""
-FEW = 64
+FEW = 32
 """Threads of one owner that are taken up in any order."""
 LINE = 256
 """Of what waits, what is looked at: the first of so many owners."""
