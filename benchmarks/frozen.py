@@ -62,7 +62,7 @@ def frozen(folder: str, storage: str, boundary: str, cut: bool) -> Json:
 
 def _first(folder: str, storage: str, boundary: str) -> None:
     # All in the middle of the run, where one step works alone: a thread that is frozen in the world keeps its lock.
-    at = {"model": 9, "put": 45, "put_writes.done": 45, "store.done": 15}.get(boundary, 1)
+    at = {"model": 9, "put": 33, "put_writes.done": 30, "store.done": 17}.get(boundary, 1)
     on = stage(Path(folder), Crash(at, mode="freeze", only=[boundary]), storage)
     work = drive(on.agent, GOAL, on.thread, lambda pause: truthful(on.world, pause), patience=0.0)
     _told(folder, "thawed", work)

@@ -194,7 +194,7 @@ def _data(task: Task, notes: Notebook) -> Done:
         raise stuck(f"{what}: {known[what]}"[:300])
     value = f"{task.operation}({_name(what)}) AS value, count(*) - count({_name(what)}) AS empty" if what else ""
     value, table = value or "count(*) AS value", "'" + task.path.replace("'", "''") + "'"
-    sql = f"SELECT {value} FROM {table}"
+    sql = f"SELECT {value}, 1 AS groups FROM {table}"
     if by:
         sql = f"SELECT {_name(by)} AS key, {value}, count(*) OVER () AS groups FROM {table} GROUP BY 1"
         sql += f" ORDER BY value DESC NULLS LAST, key LIMIT {MOST_LINES}"
