@@ -48,7 +48,7 @@ def file_contains(
     path: FilePath,
     text: Annotated[str, Field(min_length=1, max_length=10_000, description="exact text, case included")],
 ) -> str:
-    """Succeeds when the text file contains exactly this text; fails otherwise. For checks."""
+    """Succeeds when this text stands somewhere in the text file; fails otherwise. For checks."""
     wanted = text.replace("\r\n", "\n")
     folded = False
     with root.open(path) as file, open_text(file, path, newline=None) as content:

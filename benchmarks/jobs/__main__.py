@@ -16,12 +16,15 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
-from benchmarks.jobs.jobs import JOBS, Job
+from benchmarks.jobs.held_out import HELD_OUT
+from benchmarks.jobs.jobs import JOBS as FIRST
+from benchmarks.jobs.jobs import Job
 from donewhen import Agent, Settings
 from donewhen.agent.config import read_config
 from donewhen.agent.models import ModelSource
 from donewhen.agent.tools import as_tools
 
+JOBS = FIRST | HELD_OUT
 MOST_CALLS = 60
 
 

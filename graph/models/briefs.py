@@ -28,7 +28,7 @@ INDEX_LINES, INDEX_CHARS = 50, 120
 """Of the index of earlier observations; characters of the arguments, and of how each begins."""
 INDEX_STEP = 20
 """So many of the oldest lines leave the index at a time: what is left begins as before, and is cached."""
-WHOLE_CHARS, SEEN_ROOM = 2_000, 8_000
+WHOLE_CHARS, SEEN_ROOM = 4_000, 8_000
 """Of an earlier observation that stands in the index whole, and of all of these together."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
 EXECUTORS = (

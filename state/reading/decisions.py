@@ -70,8 +70,8 @@ _ALL = {
             done_when={**_CRITERIA, "description": "of the whole, where it has several steps; items as in a step's"},
             schedule=_SCHEDULE,
             need_thinking={"type": "boolean"},
-            reason=_TEXT,
-            speak=_TEXT,
+            reason={**_TEXT, "description": "for the log"},
+            speak={**_TEXT, "description": "said to the user beside the plan"},
         ),
         _tool(
             "decline",
@@ -82,7 +82,7 @@ _ALL = {
         ),
         _tool(
             "finish_step",
-            "The step is done. Every criterion needs proof.",
+            "The step is done.",
             ["result", "goal_check"],
             result=_TEXT,
             goal_check=_GOAL_CHECK,
