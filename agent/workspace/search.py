@@ -35,7 +35,7 @@ def list_files(
 ) -> str:
     """List the files below a folder with their sizes, at any depth; `count` is how many match in all.
 
-    Hidden folders (not files), node_modules and __pycache__ are left out unless `path` names them. Links are not followed.
+    Hidden folders (not files), node_modules, __pycache__ are left out unless `path` names them. Links are not followed.
     """
     walk = walk_of(root, path)
     files: list[dict[str, Any]] = []

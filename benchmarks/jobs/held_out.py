@@ -17,7 +17,7 @@ def _log(folder: Path) -> None:
     for n in range(900):
         minutes = n * 240 // 900
         hour, path = 13 + minutes // 60, draw.choices(_PATHS, [5, 3, 4, 2, 4, 2, 6])[0]
-        bad = 0.6 if path == "/api/stock" and hour == 14 else 0.08 if hour == 14 else 0.03
+        bad = 0.9 if path == "/api/stock" and hour == 14 else 0.08 if hour == 14 else 0.03
         status = draw.choice([500, 502, 503]) if draw.random() < bad else draw.choice([200, 200, 200, 304, 404])
         at = f"03/Mar/2026:{hour}:{minutes % 60:02}:{draw.randrange(60):02} +0000"
         lines.append(f'10.0.0.{draw.randrange(250)} - - [{at}] "GET {path} HTTP/1.1" {status} {draw.randrange(9000)}')
