@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained
 from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.resuming import answered, by_id, overdue_command, resume_command
+from donewhen.agent.resuming import answered, by_id, overdue_command, resume_command, steer_command
 from donewhen.agent.run import Run, known, run_of, unfinished
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
@@ -33,12 +32,10 @@ from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
-from donewhen.state.errors import ConfigError, StaleAnswer
+from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import Json
-from donewhen.state.language.texts import goes_on
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike, merged, stored_settings
-from donewhen.state.values import whole
 
 MISSING: Any = object()
 _TRIES = 3
@@ -236,13 +233,9 @@ class Legs:
         at_turn(thread_id, snapshot.values.get("turn", 1))
         command: Command[Any] | Json | None = None
         said: Json | None = None
-        if steer and run.status != "running":
-            raise StaleAnswer(
-                f"thread {thread_id} was not stopped: it is {run.status}", [pause["id"] for pause in run.pending]
-            )
-        if steer and not goes_on(steer):
-            command = {"messages": [HumanMessage(whole(steer))]}
-        elif answer is not MISSING:
+        if steer:
+            command = steer_command(run, steer)
+        if answer is not MISSING:
             command = resume_command(run, answer, shown, await last_answered(store, thread_id))
             said = answered(run, answer)
         elif run.status == "waiting":

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from donewhen.agent.run import Run, ThreadId
@@ -14,6 +15,7 @@ from donewhen.graph.people.answering import BY_POLICY, OVERDUE
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.state.errors import StaleAnswer
 from donewhen.state.graph_state import Json
+from donewhen.state.language.texts import goes_on
 from donewhen.state.people.answers import read_answer
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
@@ -40,6 +42,14 @@ def resume_command(run: Run, answer: Any, shown: Run | str | None = None, before
     for id, value in answers.items():
         _check_fresh(value, pauses[id], list(pauses))
     return _command(first, answers)
+
+
+def steer_command(run: Run, steer: str) -> Json | None:
+    """What a stopped run goes on with by the words of `steer`; None: as it was. StaleAnswer if it was not stopped."""
+    if run.status != "running":
+        open_ids = [pause["id"] for pause in run.pending]
+        raise StaleAnswer(f"thread {run.thread_id} was not stopped: it is {run.status}", open_ids)
+    return None if goes_on(steer) else {"messages": [HumanMessage(whole(steer))]}
 
 
 def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:

@@ -17,10 +17,9 @@ from psycopg.conninfo import conninfo_to_dict
 from typing_extensions import override
 
 from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks, version_of
-from donewhen.agent.storage.forgetting import POSTGRES_KINDS, forgetting
 from donewhen.agent.storage.postgres_connections import SESSIONS, Connections, PgConnection, hear, holding
 from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
-from donewhen.agent.storage.thread_store import stop_batching
+from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting, stop_batching
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 

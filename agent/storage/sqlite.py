@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
-from donewhen.agent.storage.forgetting import SQLITE_KINDS, forgetting
 from donewhen.agent.storage.sqlite_file import SqliteFile, shared
 from donewhen.agent.storage.sqlite_saver import FileSaver, FileStore
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, unique_version
+from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 

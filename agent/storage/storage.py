@@ -14,9 +14,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
 from donewhen.agent.storage.cipher import Cipher
-from donewhen.agent.storage.forgetting import AT_ONCE
 from donewhen.agent.storage.sealed_saver import SealedSaver
-from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.thread_store import AT_ONCE, ThreadStore
 from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, ThreadBusy
 
 LONGEST_THREAD_ID = 255

@@ -1,4 +1,4 @@
-"""A store that takes any text as a label and as a value, and seals values if there is a key."""
+"""A store that takes any text as a label and as a value, and seals values if there is a key; how threads are deleted."""
 
 import asyncio
 import math
@@ -25,7 +25,20 @@ from langgraph.store.base.batch import AsyncBatchedBaseStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.thread_table import ThreadTable
+from donewhen.graph.tools.effects import label
 from donewhen.state.errors import StorageError
+
+AT_ONCE = 100
+"""Threads that are deleted in one transaction; others write after it."""
+_KINDS = (
+    "WITH RECURSIVE found(after) AS (SELECT 'donewhen.' UNION ALL SELECT (SELECT"
+    " substr({kind}, 1, length({kind}) - 1) || '/' FROM store WHERE prefix {more} after AND prefix {less} 'donewhen/'"
+    " ORDER BY prefix {order} LIMIT 1) FROM found WHERE after IS NOT NULL) SELECT after FROM found"
+)
+"""Jumps from kind to kind of `donewhen.kind.thread` in the index; "/" follows all that has a kind and its dot."""
+_KIND = "rtrim(prefix, replace(prefix, '.', ''))"
+SQLITE_KINDS = _KINDS.format(kind=_KIND, more=">", less="<", order="")
+POSTGRES_KINDS = _KINDS.format(kind=_KIND, more="~>~", less="~<~", order="USING ~<~")
 
 Namespace = tuple[str, ...]
 Found = TypeVar("Found", bound=Item)
@@ -212,3 +225,19 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "$lt": operator.lt,
     "$lte": operator.le,
 }
+
+
+def forgetting(
+    thread_ids: Sequence[str], tables: Sequence[str], kinds: Sequence[tuple[str | None]]
+) -> Iterator[tuple[str, list[str]]]:
+    """The statements that delete threads and their entries in `("donewhen", kind, label(thread_id))`."""
+    if not thread_ids:
+        return
+    marks = ", ".join("?" * len(thread_ids))
+    labels = [escaped((label(thread_id),))[0] for thread_id in thread_ids]
+    for (after,) in kinds:
+        if after and after.endswith("/"):
+            prefixes = [f"{after[:-1]}.{each}" for each in labels]
+            yield f"DELETE FROM store WHERE prefix IN ({marks})", prefixes
+    for table in (*tables, "donewhen_threads"):
+        yield f"DELETE FROM {table} WHERE thread_id IN ({marks})", [*thread_ids]

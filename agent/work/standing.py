@@ -10,7 +10,7 @@ from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.forgetting import AT_ONCE
+from donewhen.agent.storage.thread_store import AT_ONCE
 from donewhen.agent.work.schedules import Schedules
 from donewhen.agent.work.threads import (
     ENDED,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.forgetting import POSTGRES_KINDS, SQLITE_KINDS, forgetting
+from donewhen.agent.storage.thread_store import POSTGRES_KINDS, SQLITE_KINDS, forgetting
 from donewhen.agent.storage.thread_table import ThreadTable
 from tests.kit.storage.cases import DATABASES, fresh_url
 
