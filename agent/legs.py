@@ -235,7 +235,7 @@ class Legs:
         said: Json | None = None
         if steer:
             command = steer_command(run, steer)
-        if answer is not MISSING:
+        elif answer is not MISSING:
             command = resume_command(run, answer, shown, await last_answered(store, thread_id))
             said = answered(run, answer)
         elif run.status == "waiting":

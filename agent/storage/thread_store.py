@@ -1,4 +1,4 @@
-"""A store that takes any text as a label and as a value, and seals values if there is a key; how threads are deleted."""
+"""A store that takes any text as a label and as value, and seals values if there is a key; how threads are deleted."""
 
 import asyncio
 import math

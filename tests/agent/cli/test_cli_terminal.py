@@ -127,8 +127,8 @@ def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
         both = piped("resume", "mine", "--steer", "x", "--approve", env=env, cwd=tmp_path)
         assert (both.returncode, "--steer" in both.stderr) == (2, True)
         steered = piped("resume", "mine", "--steer", "only write it down", "--yes", env=env, cwd=tmp_path)
+        assert (steered.returncode, steered.stdout) == (0, "Three.\n"), steered.stderr
         shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
-    assert (steered.returncode, steered.stdout) == (0, "Three.\n"), steered.stderr
     assert "☑ s1 Count" in shown
     assert "☑ s3 Write it down" in shown
 
