@@ -31,7 +31,7 @@ from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
 from donewhen.state.plan.reopening import joined
 from donewhen.state.proof.wording import announces
-from donewhen.state.reading.decisions import control_tools, plan_tool
+from donewhen.state.reading.decisions import TRIAGE, control_tools, plan_tool
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
@@ -142,7 +142,8 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
     if alone and outcome.arguments:  # type: ignore[union-attr]
         return _goes_on(reply, outcome.speech)
     echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
-    if alone and not echo and "answer" in legal and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
+    may_answer = alone and not echo and "answer" in legal and _is_prose(outcome.speech)
+    if may_answer and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
     said = "" if alone else outcome.speech
@@ -178,6 +179,13 @@ def _goes_on(reply: ModelReply, speech: str) -> Planning:
     if reply.speech:
         reply.speech.finish(speech)
     return {"transcript": [kept(reply.message), HumanMessage(GO_ON)]}
+
+
+def _is_prose(text: str) -> bool:
+    """Whether there is something to read: no bare data, and no decision that could not be read as one."""
+    text = text.strip()
+    named = any(name in text for name in TRIAGE if "_" in name)
+    return any(map(str.isalnum, text)) and not text.startswith(("{", "[")) and not named
 
 
 def _is_whole(message: AIMessage, text: str) -> bool:
