@@ -74,7 +74,7 @@ class Obedient:
     def task(self, messages: list[BaseMessage]) -> Any:
         """The next call that has not succeeded yet; then the step is finished, quoting what was found."""
         brief = next(str(m.text) for m in messages if isinstance(m, HumanMessage))
-        content = brief.partition('<step id="')[2].partition("\n")[2].partition("\n")[0]
+        content = brief.rpartition('<step id="')[2].partition("\n")[2].partition("\n")[0]
         part, done = PARTS[content], succeeded(messages)
         left = [each for each in part.calls if key(each) not in done]
         if left:

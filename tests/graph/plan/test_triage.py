@@ -192,10 +192,13 @@ async def test_a_text_alone_is_the_answer(text: str) -> None:
         "Sure, I’ll rename the file.",
         "Ich werde die Datei umbenennen.",
         "好的，我会发送邮件。",
+        "\u200b",
+        "[1, 2, 3]",
+        "I now call submit_plan.",
     ],
 )
 async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
-    """P02, S02: a text that breaks off decides nothing, and is taken back when the answer comes."""
+    """P02, S02, F6: a text that breaks off, or is none, decides nothing, and is taken back when the answer comes."""
     model = planning(announced, answer("Paris."))
     flow = await play(model, settings=Settings())
     model.assert_exhausted()
