@@ -142,7 +142,7 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
     if alone and outcome.arguments:  # type: ignore[union-attr]
         return _goes_on(reply, outcome.speech)
     echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
-    may_answer = alone and not echo and "answer" in legal and _is_prose(outcome.speech)
+    may_answer = alone and not echo and "answer" in legal and any(map(str.isalnum, outcome.speech))
     if may_answer and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
@@ -181,16 +181,11 @@ def _goes_on(reply: ModelReply, speech: str) -> Planning:
     return {"transcript": [kept(reply.message), HumanMessage(GO_ON)]}
 
 
-def _is_prose(text: str) -> bool:
-    """Whether there is something to read: no bare data, and no decision that could not be read as one."""
-    text = text.strip()
-    named = any(name in text for name in TRIAGE if "_" in name)
-    return any(map(str.isalnum, text)) and not text.startswith(("{", "[")) and not named
-
-
 def _is_whole(message: AIMessage, text: str) -> bool:
-    """Whether a text can be an answer: neither cut off, nor the announcement of something that did not come."""
-    return not cut_off(message) and not text.rstrip().endswith((":", "：", "...", "…")) and not announces(text)
+    """Whether a text can be an answer at once: not cut off, announced, bare data, or a decision that was not read."""
+    named = any(name in text for name in TRIAGE if "_" in name)
+    ends = text.rstrip().endswith((":", "：", "...", "…"))
+    return not (cut_off(message) or ends or named or text.lstrip().startswith(("{", "[")) or announces(text))
 
 
 def _read(turn: Turn, written: Json) -> Json | list[str]:

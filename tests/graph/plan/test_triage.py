@@ -205,12 +205,13 @@ async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
     assert heard(flow) == flow.run.answer == "Paris."
 
 
-async def test_who_announces_it_again_means_it_as_the_answer() -> None:
+@pytest.mark.parametrize("text", ["I will be there.", '{"colours": ["red", "blue"]}'])
+async def test_who_says_it_again_means_it_as_the_answer(text: str) -> None:
     """P02, M4: it is asked for once more, not for ever: a model that cannot call must not fail for its words."""
-    model = planning("I will be there.", "I will be there.")
+    model = planning(text, text)
     flow = await play(model, settings=Settings())
     model.assert_exhausted()
-    assert (flow.status, flow.run.answer) == ("completed", "I will be there.")
+    assert (flow.status, flow.run.answer) == ("completed", text)
 
 
 async def test_the_prompt_repeated_is_no_answer() -> None:
