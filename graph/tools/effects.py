@@ -163,10 +163,7 @@ async def perform(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutco
     if entry is None and effect.kind == "write" and (others := await ledger.unaccounted(effect)):
         key, entry = others[0]
         effect, again = replace(effect, key=key), True
-    outcome = await _performed(ledger, effect, entry, run, again=again)
-    if isinstance(outcome, Doubt) or effect.kind != "write" or effect.known == "skip":
-        return outcome
-    return outcome if outcome.result.error in UNSURE else replace(outcome, claim=claim(effect.key))
+    return await _performed(ledger, effect, entry, run, again=again)
 
 
 async def _performed(
@@ -175,12 +172,12 @@ async def _performed(
     """`again`: the entry is of another call of the same tool and arguments."""
     here = entry is not None and entry["branch"] == ledger.branch
     if entry and entry["state"] != "intent" and here and not (again and _unsure(entry)):
-        return _replayed(entry)
+        return _replayed(effect, entry)
     if effect.known == "skip":
         return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if effect.known == "happened":
         if entry and entry["state"] == "done":
-            return _replayed(entry)
+            return _replayed(effect, entry)
         text = "A person confirmed that this call took effect before an interruption; its output was lost."
         return await _ended(ledger, effect, CallOutcome(CallResult(True, text, 0.0)))
     attempt = f"{claim(effect.key)}@{entry['branch']}" if entry else ""
@@ -192,14 +189,15 @@ async def _performed(
         if isinstance(probed, CallResult):
             return await _ended(ledger, effect, CallOutcome(probed))
     await ledger.intend(effect)
-    outcome = await _uncut(ledger, effect, run)
+    doubted = entry is not None and effect.keyed and not refuted
+    outcome = await _uncut(ledger, effect, run, doubted=doubted)
     if effect.kind == "write" and outcome.result.error in UNSURE:
         probed = await ask_probe(effect.tool, effect.arguments, effect.key)
         outcome = CallOutcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
-    return await _ended(ledger, effect, outcome)
+    return await _ended(ledger, effect, outcome, doubted=doubted)
 
 
-async def _uncut(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome:
+async def _uncut(ledger: EffectLog, effect: Effect, run: MakeCall, *, doubted: bool) -> CallOutcome:
     """What the call comes to. Whoever cancels us waits a little for it, so that it is known whether it happened."""
     call = asyncio.ensure_future(run(effect.key))
     try:
@@ -207,7 +205,7 @@ async def _uncut(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutcom
     except asyncio.CancelledError:
         await asyncio.wait({call}, timeout=PATIENCE)
         if call.done() and not call.cancelled() and call.exception() is None:
-            await _ended(ledger, effect, call.result())
+            await _ended(ledger, effect, call.result(), doubted=doubted)
         elif not call.done():
             call.cancel()
             await asyncio.wait({call}, timeout=PATIENCE)
@@ -218,13 +216,19 @@ def _unsure(entry: Mapping[str, Any]) -> bool:
     return bool(entry["state"] == "unsure")
 
 
-def _replayed(entry: Mapping[str, Any]) -> CallOutcome:
+def _replayed(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
-    length = stored.pop("length")
-    return CallOutcome(CallResult(**stored), dict(entry["spent"]), whole=length == len(stored["text"]))
+    whole = stored.pop("length") == len(stored["text"])
+    return _accounted(effect, entry, CallOutcome(CallResult(**stored), dict(entry["spent"]), whole))
 
 
-async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome) -> CallOutcome:
+def _accounted(effect: Effect, entry: Mapping[str, Any], outcome: CallOutcome) -> CallOutcome:
+    """With the claim of a write whose outcome is known."""
+    return outcome if effect.kind != "write" or _unsure(entry) else replace(outcome, claim=claim(effect.key))
+
+
+async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome, *, doubted: bool = False) -> CallOutcome:
+    """`doubted`: the call was made before, with the same key; where it fails now, that one is as unknown as it was."""
     result, length = outcome.result, len(outcome.result.text)
     stored = {
         "ok": result.ok,
@@ -234,9 +238,10 @@ async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome) -> Cal
         "artifact": kept_of(result),
         "error": result.error,
     }
-    entry = _entry(ledger, effect, "unsure" if result.error in UNSURE else "done")
+    unsure = result.error in UNSURE or (doubted and not result.ok)
+    entry = _entry(ledger, effect, "unsure" if unsure else "done")
     await ledger.write(effect.key, {**entry, "result": stored, "spent": outcome.spent})
-    return outcome
+    return _accounted(effect, entry, outcome)
 
 
 def short_of(text: str) -> str:

@@ -21,11 +21,12 @@ def done(messages: Any, tools: Any) -> Any:
 
 
 class Bank:
-    """Pays, and does not answer the first time."""
+    """Pays, and does not answer the first time; `fails` is the number of a call with a key that does not reach it."""
 
-    def __init__(self, **metadata: Any) -> None:
+    def __init__(self, *, fails: int = 0, **metadata: Any) -> None:
         self.paid: list[str] = []
         self.keys: list[str] = []
+        self.fails = fails
         self.metadata = metadata
 
     async def pay(self, order: str) -> str:
@@ -38,6 +39,8 @@ class Bank:
     async def pay_once(self, order: str, idempotency_key: str) -> str:
         """Pay an order, once per key."""
         self.keys.append(idempotency_key)
+        if len(self.keys) == self.fails:
+            raise ConnectionError("503 Service Unavailable")
         return await self.pay(order) if idempotency_key not in self.keys[:-1] else f"paid {order}"
 
     def tool(self, *, keyed: bool = False) -> StructuredTool:
@@ -66,6 +69,14 @@ async def test_a_tool_that_takes_the_key_gets_the_same_key_again() -> None:
     flow = await play(one_step([PAY, PAY, done], tools=["pay"]), [bank.tool(keyed=True)], settings=SHORT)
     assert (flow.status, flow.pauses, bank.paid) == ("completed", [], ["A1"])
     assert (len(bank.keys), len(set(bank.keys))) == (2, 1)
+
+
+async def test_a_second_try_that_fails_says_nothing_of_the_first() -> None:
+    """W1, R03: the service is down when it is asked again with the key; the third try is still the same payment."""
+    bank = Bank(fails=2)
+    flow = await play(one_step([PAY, PAY, PAY, done], tools=["pay"]), [bank.tool(keyed=True)], settings=SHORT)
+    assert (flow.status, flow.pauses, bank.paid) == ("completed", [], ["A1"])
+    assert (len(bank.keys), len(set(bank.keys))) == (3, 1)
 
 
 @pytest.mark.parametrize(("says", "paid"), [(True, 1), (False, 2)])
