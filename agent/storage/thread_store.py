@@ -78,7 +78,7 @@ class ThreadStore(BaseStore):
             results = await self._inner.abatch([self._outgoing(op) for op in ops])
         return [self._incoming(op, result) for op, result in zip(ops, results, strict=True)]
 
-    # The inherited methods refuse a dot before `abatch` sees it, hence these.
+    # The inherited methods refuse a dot before `abatch` sees it, hence these. What is escaped here, it leaves so.
     def get(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
         return super().get(escaped(namespace), key, **options)
 
@@ -114,6 +114,10 @@ class ThreadStore(BaseStore):
         return await super().alist_namespaces(prefix=_pattern(prefix), suffix=_pattern(suffix), **options)
 
     def _outgoing(self, op: Op) -> Op:
+        if isinstance(op, GetOp | PutOp):
+            op = op._replace(namespace=escaped(op.namespace))
+        elif isinstance(op, SearchOp):
+            op = op._replace(namespace_prefix=escaped(op.namespace_prefix))
         if isinstance(op, PutOp) and op.value is not None:
             value = _storable(op.value)
             if self._cipher is not None:
@@ -155,9 +159,15 @@ class ThreadStore(BaseStore):
         )
 
 
-def escaped(namespace: Namespace) -> Namespace:
+class Escaped(tuple[str, ...]):
+    """A namespace as the store keeps it."""
+
+
+def escaped(namespace: Namespace) -> Escaped:
     """As the store keeps it: labels without dots and stars."""
-    return tuple(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
+    if isinstance(namespace, Escaped):
+        return namespace
+    return Escaped(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
 
 
 def _pattern(path: NamespacePath | None) -> NamespacePath | None:

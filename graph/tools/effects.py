@@ -9,12 +9,12 @@ crash lost.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from langchain_core.tools import BaseTool
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.probing import ask_probe
@@ -74,41 +74,37 @@ class EffectLog:
         """In the store."""
         return (*NAMESPACE, label(self.thread_id))
 
-    async def read(self, key: str) -> Json | None:
-        """The entry of a call, if it was ever intended."""
-        item = await self.store.aget(self.namespace, key) if self.store else None
-        return dict(item.value) if item else None
+    async def read(self, *keys: str) -> list[Json | None]:
+        """The entries of calls, of each that was ever intended."""
+        if self.store is None or not keys:
+            return [None for _ in keys]
+        items = await self.store.abatch([GetOp(self.namespace, key) for key in keys])
+        return [dict(item.value) if isinstance(item, Item) else None for item in items]
 
-    async def write(self, key: str, entry: Json) -> None:
-        """Durable before this returns."""
+    async def write(self, entries: Mapping[str, Json]) -> None:
+        """Durable, all together, before this returns."""
         if self.store:
-            await self.store.aput(self.namespace, key, entry, index=False)
+            await self.store.abatch([PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()])
 
-    async def like(self, effect: "Effect") -> list[str]:
-        """The keys of all intended writes of the same tool and arguments."""
-        return list((await self.read(_same(effect)) or {}).get("keys", ()))
-
-    async def intend(self, effect: "Effect") -> None:
-        """Write down of a write that there is one more of its like, and then that the call is about to be made.
+    async def intend(self, effect: "Effect", alike: Sequence[str]) -> None:
+        """Write down that the call is about to be made and, of a write, that there is one more than these `alike`.
 
         The last word is a read: a worker that was frozen here and lost its thread to another learns it before the call.
         """
-        known = await self.like(effect) if effect.kind == "write" else [effect.key]
-        if effect.key not in known:
-            await self.write(_same(effect), {"keys": [*known, effect.key]})
-        await self.write(effect.key, _entry(self, effect, "intent"))
+        more = effect.kind == "write" and effect.key not in alike
+        listed = {_same(effect): {"keys": [*alike, effect.key]}} if more else {}
+        await self.write({**listed, effect.key: _entry(self, effect, "intent")})
         if effect.kind == "write" and not effect.keyed:
             await self.read(effect.key)
 
-    async def unaccounted(self, effect: "Effect") -> list[tuple[str, Json]]:
-        """Writes of the same tool and arguments that no step has accounted for, those of this dispatch first.
+    async def unaccounted(self, alike: Sequence[str]) -> list[tuple[str, Json]]:
+        """Those of these writes that no step has accounted for, those of this dispatch first.
 
         What another step of the same dispatch does at this moment is its own; and what failed for certain elsewhere
         was not made.
         """
-        found = []
-        for key in await self.like(effect):
-            entry = await self.read(key) if claim(key) not in self.claims else None
+        found, keys = [], [key for key in alike if claim(key) not in self.claims]
+        for key, entry in zip(keys, await self.read(*keys), strict=True):
             if entry is None or (entry["branch"] == self.branch and entry["step"] != self.step and not _unsure(entry)):
                 continue
             if entry["branch"] == self.branch or entry["state"] != "done" or entry["result"]["ok"]:
@@ -159,17 +155,18 @@ async def perform(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutco
     """Make the call once; a Doubt says why only a person can decide whether it is made."""
     if effect.kind == "read":
         return await run(effect.key)
-    entry, again = await ledger.read(effect.key), False
-    if entry is None and effect.kind == "write" and (others := await ledger.unaccounted(effect)):
+    (entry, same), again = await ledger.read(effect.key, _same(effect)), False
+    alike: list[str] = same["keys"] if same and effect.kind == "write" else []
+    if entry is None and (others := await ledger.unaccounted(alike)):
         key, entry = others[0]
         effect, again = replace(effect, key=key), True
-    return await _performed(ledger, effect, entry, run, again=again)
+    return await _performed(ledger, effect, entry, alike, run, again=again)
 
 
 async def _performed(
-    ledger: EffectLog, effect: Effect, entry: Json | None, run: MakeCall, *, again: bool
+    ledger: EffectLog, effect: Effect, entry: Json | None, alike: Sequence[str], run: MakeCall, *, again: bool
 ) -> CallOutcome | Doubt:
-    """`again`: the entry is of another call of the same tool and arguments."""
+    """`alike`: all intended writes of the same tool and arguments; `again`: the entry is of another one of these."""
     here = entry is not None and entry["branch"] == ledger.branch
     if entry and entry["state"] != "intent" and here and not (again and _unsure(entry)):
         return _replayed(effect, entry)
@@ -188,7 +185,7 @@ async def _performed(
             return Doubt(attempt, entry["state"] == "done", entry["step"])
         if isinstance(probed, CallResult):
             return await _ended(ledger, effect, CallOutcome(probed))
-    await ledger.intend(effect)
+    await ledger.intend(effect, alike)
     doubted = entry is not None and effect.keyed and not refuted
     outcome = await _uncut(ledger, effect, run, doubted=doubted)
     if effect.kind == "write" and outcome.result.error in UNSURE:
@@ -240,7 +237,7 @@ async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome, *, dou
     }
     unsure = result.error in UNSURE or (doubted and not result.ok)
     entry = _entry(ledger, effect, "unsure" if unsure else "done")
-    await ledger.write(effect.key, {**entry, "result": stored, "spent": outcome.spent})
+    await ledger.write({effect.key: {**entry, "result": stored, "spent": outcome.spent}})
     return _accounted(effect, entry, outcome)
 
 

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
+from langgraph.store.base import GetOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
@@ -255,6 +256,10 @@ async def test_the_store_takes_any_text(storage: Storage) -> None:
         assert item is not None
         assert item.value == {"text": "a\ufffdb \ufffd é🚀", "numbers": [1, 2.5, None], "nested": {"none": None}}
         assert item.namespace == ("tool.output", "50%")
+        assert await store.abatch([GetOp(("tool.output", "50%"), "k.1"), GetOp(("tool", "output"), "k.1")]) == [
+            item,
+            None,
+        ]
         assert await store.alist_namespaces(prefix=("tool.output",)) == [("tool.output", "50%")]
         assert await store.alist_namespaces(suffix=("*", "50%")) == [("tool.output", "50%")]
         await store.adelete(("tool.output", "50%"), "k.1")
