@@ -32,9 +32,6 @@ from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
-UNCHANGED_CHARS = 200
-"""What is not longer is shown again although it is unchanged."""
-
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Run the calls; stop at the first that needs a person or that the budget does not allow."""
@@ -207,9 +204,9 @@ def _shown(entry: Json, hint: str, work: Work) -> str:
 
 
 def _unchanged(entry: Json, hint: str, work: Work, *, again: bool) -> str:
-    """The same result as before: said at the 2nd time, one line from then on (X11)."""
+    """The same result as before: said at the 2nd time, one line from then on (X11), if that is shorter."""
     said = f"As {entry['same_as']}, unchanged."
-    if not again or len(entry["text"]) <= UNCHANGED_CHARS:
+    if not again or len(entry["text"]) <= len(said):
         return _shown(entry, f"{hint} {said}".strip(), work)
     return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
 
