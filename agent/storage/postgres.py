@@ -185,18 +185,24 @@ class PostgresDatabase:
         store = _ReadingStore(connection)
         await stop_batching(store)
         store.lock = saver.lock  # pipelines of two tasks on one connection must not mix
-        if await self._missing_marks(connection):
-            await self._set_up(connection, saver, store)
+        await self._set_up(connection, saver, store)
         return saver, store
 
     async def _set_up(self, connection: PgConnection, saver: AsyncPostgresSaver, store: AsyncPostgresStore) -> None:
         key = _lock_key("\0set up")
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         # Polled: a waiting lock statement would hold up CREATE INDEX CONCURRENTLY, and that the lock.
-        while not await _try_lock(connection, key):
-            if asyncio.get_running_loop().time() > deadline:
+        while await self._missing_marks(connection):
+            if await _try_lock(connection, key):
+                await self._made(connection, saver, store, key)
+            elif asyncio.get_running_loop().time() > deadline:
                 raise StorageError(f"{self.display} is locked: another process is setting it up")
-            await asyncio.sleep(0.02)
+            else:
+                await asyncio.sleep(0.02)
+
+    async def _made(
+        self, connection: PgConnection, saver: AsyncPostgresSaver, store: AsyncPostgresStore, key: int
+    ) -> None:
         try:
             await saver.setup()
             await store.setup()
