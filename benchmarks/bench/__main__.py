@@ -45,7 +45,9 @@ def installed() -> None:
         if not (VENVS / name / "ready").exists():
             print(f"installing {name}", flush=True)
             subprocess.run([sys.executable, "-m", "venv", VENVS / name], check=True)
-            subprocess.run([VENVS / name / "bin" / "pip", "install", "-q", *packages], check=True)
+            subprocess.run(
+                [VENVS / name / "bin" / "pip", "install", "-q", "--only-binary", ":all:", *packages], check=True
+            )
             (VENVS / name / "ready").touch()
 
 
