@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
-from donewhen.agent.storage.sqlite_file import SqliteFile, shared
+from donewhen.agent.storage.sqlite_file import SqliteFile, shared, surely
 from donewhen.agent.storage.sqlite_saver import FileSaver, FileStore
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, unique_version
 from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting
@@ -114,7 +114,9 @@ class SqliteDatabase:
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
             file = await self._ready(stack)
-            yield FileSaver(file, not writes, self.next_version), FileStore(file, not writes)
+            saver = FileSaver(file, not writes, self.next_version)
+            stack.push_async_callback(saver.settled)
+            yield saver, FileStore(file, not writes, saver.safe)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
@@ -194,9 +196,10 @@ class SqliteDatabase:
     async def _ready(self, stack: AsyncExitStack) -> SqliteFile:
         """The file, set up, and fit for us."""
         file = await stack.enter_async_context(shared(self._path, self._patience))
-        if await file.call(self._missing_marks, alone=True):
-            await self._set_up(file)
-        await file.call(_with_tables, alone=True)
+        if self._cipher not in file.fit:
+            if not await file.call(self._fits, alone=True):
+                await self._set_up(file)
+            file.fit.add(self._cipher)
         return file
 
     async def _set_up(self, file: SqliteFile) -> None:
@@ -207,16 +210,29 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is locked: another process is setting it up")
             await asyncio.sleep(0.02)
         try:
-            await file.call(self._write_marks, alone=True)
+            await surely(file.begin(self._write_marks, alone=True))
         finally:
-            await file.settled()
             lock.release()
+
+    def _fits(self, file: SqliteFile) -> bool:
+        """Whether nothing is left to be set up; makes the connection ready."""
+        file.connection.say("PRAGMA synchronous = FULL")
+        if self._missing_marks(file) or _text(file.connection, "PRAGMA journal_mode") != "wal":
+            return False
+        file.saver.is_setup = file.store.is_setup = True
+        return True
 
     def _write_marks(self, file: SqliteFile) -> None:
         connection = file.connection
+        connection.say("PRAGMA auto_vacuum = INCREMENTAL")
         connection.say("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
         try:
-            _with_tables(file)
+            file.saver.setup()
+            file.store.setup()
+            for statement in TABLE:
+                connection.say(statement)
+            if not _number(connection, "SELECT EXISTS (SELECT 1 FROM donewhen_threads)"):
+                connection.say(BACKFILL)
             connection.say("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
             marks = self._missing_marks(file)
             for mark in marks.items():
@@ -246,17 +262,6 @@ class SqliteDatabase:
         )
 
 
-def _with_tables(file: SqliteFile) -> None:
-    file.saver.setup()
-    file.store.setup()
-    if not file.has_threads:
-        for statement in TABLE:
-            file.connection.say(statement)
-        if not _number(file.connection, "SELECT EXISTS (SELECT 1 FROM donewhen_threads)"):
-            file.connection.say(BACKFILL)
-        file.has_threads = True
-
-
 def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
     kinds = connection.execute(SQLITE_KINDS).fetchall()
     for statement, values in forgetting(thread_ids, ("checkpoints", "writes"), kinds):
@@ -264,10 +269,14 @@ def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:
+    return int(_text(connection, query))
+
+
+def _text(connection: sqlite3.Connection, query: str) -> str:
     row = connection.execute(query).fetchone()
     if row is None:
         raise sqlite3.DatabaseError(f"no answer to {query}")
-    return int(row[0])
+    return str(row[0])
 
 
 def sqlite_fault(error: BaseException, display: str) -> StorageError | None:

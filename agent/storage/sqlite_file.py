@@ -9,9 +9,8 @@ import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -35,23 +34,42 @@ class _Connection(sqlite3.Connection):
         return
 
     def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
-        return super().execute("SELECT 1" if sql in ("BEGIN", "COMMIT") else sql, *arguments)
+        return self.cursor() if sql in ("BEGIN", "COMMIT") else super().execute(sql, *arguments)
 
     def say(self, sql: str) -> None:
         """A statement of the file's own."""
         super().execute(sql).close()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Work:
-    """Something to be done with the file, and who waits for it."""
+    """Something to be done with the file, and who waits for it, in which loop."""
 
     work: Callable[["SqliteFile"], Any]
     writes: bool
     alone: bool
     """Outside of any transaction."""
-    future: Future[Any] = field(default_factory=Future)
-    outcome: tuple[Any, BaseException | None] = (None, None)
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    answer: Any = None
+    error: BaseException | None = None
+
+    def done(self, file: "SqliteFile") -> bool:
+        """Do it; whether it went well."""
+        try:
+            self.answer, self.error = self.work(file), None
+        except BaseException as error:
+            self.error = error
+        return self.error is None
+
+    def tell(self) -> None:
+        """What it came to, if anybody still waits for it."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)
 
 
 class SqliteFile:
@@ -60,23 +78,25 @@ class SqliteFile:
     `patience`: seconds to wait while another process writes.
     """
 
-    saver: SqliteSaver
-    store: SqliteStore
-    connection: _Connection
-
     def __init__(self, path: Path, patience: float) -> None:
-        self._path = path
-        self._patience = patience
-        self._calls: SimpleQueue[_Work | None] = SimpleQueue()
-        self._closed: Future[None] = Future()
+        self.connection: _Connection = sqlite3.connect(
+            path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
+        self.saver = SqliteSaver(self.connection, serde=StrictSerializer())
+        self.store = SqliteStore(self.connection)
         self.users = 0
-        self.has_threads = False
-        """Whether the table of threads is there."""
-        threading.Thread(target=self._work, name=f"donewhen {path.name}", daemon=True).start()
+        self.fit: set[Any] = set()
+        """Of whom it is known that the file is set up for them."""
+        self._calls: SimpleQueue[_Work] = SimpleQueue()
+        self._closed = False
+        threading.Thread(target=self._live, name=f"donewhen {path.name}", daemon=True).start()
 
-    def begin(self, work: Callable[["SqliteFile"], Returned], *, writes: bool, alone: bool = False) -> Future[Returned]:
+    def begin(
+        self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
+    ) -> asyncio.Future[Returned]:
         """Put a call in line."""
-        call = _Work(work, writes, alone)
+        loop = asyncio.get_running_loop()
+        call = _Work(work, writes, alone, loop, loop.create_future())
         self._calls.put(call)
         return call.future
 
@@ -84,51 +104,66 @@ class SqliteFile:
         self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
     ) -> Returned:
         """Put a call in line and wait for its answer."""
-        return await asyncio.wrap_future(self.begin(work, writes=writes, alone=alone))
+        return await self.begin(work, writes=writes, alone=alone)
 
     async def settled(self) -> None:
         """Wait until all that is in line now is done."""
-        await surely(self.begin(lambda _: None, writes=False, alone=True))
+        await surely(self.begin(lambda _: None, alone=True))
 
     async def close(self) -> None:
         """Close the connection when everything in line is done, and wait for that."""
-        self._calls.put(None)
-        await surely(self._closed)
+        await surely(self.begin(SqliteFile._close, alone=True))
 
-    def _work(self) -> None:
-        opened = False
-        while (call := self._calls.get()) is not None:
-            if not call.future.set_running_or_notify_cancel():
-                continue
+    def _live(self) -> None:
+        while not self._closed:
+            together, following = self._in_line()
+            if together:
+                self._commit(together)
+            if following:
+                following.done(self)
+                _answer([following])
+
+    def _in_line(self) -> tuple[list[_Work], _Work | None]:
+        """What can be committed together, and a call after these that has to be made alone."""
+        together: list[_Work] = []
+        call = self._calls.get()
+        while not call.alone:
+            if not call.future.cancelled():
+                together.append(call)
+            if len(together) == TOGETHER:
+                return together, None
             try:
-                if not opened:
-                    self._open()
-                    opened = True
-            except BaseException as error:
-                call.future.set_exception(error)
-                continue
-            if call.alone:
-                self._answer([self._tried(call, "")])
-                continue
-            together, following = self._in_line(call)
-            self._commit(together)
-            if following is not None:
-                self._answer([self._tried(following, "")])
-        if opened:
-            with suppress(sqlite3.Error):
-                self._give_back()
-            with suppress(sqlite3.Error):
-                self.connection.close()
-        self._closed.set_result(None)
+                call = self._calls.get_nowait()
+            except Empty:
+                return together, None
+        return together, call
 
-    def _open(self) -> None:
-        self.connection = sqlite3.connect(
-            self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, factory=_Connection
-        )
-        self.connection.say("PRAGMA auto_vacuum = INCREMENTAL")
-        self.connection.say("PRAGMA synchronous = FULL")
-        self.saver = SqliteSaver(self.connection, serde=StrictSerializer())
-        self.store = SqliteStore(self.connection)
+    def _commit(self, calls: list[_Work]) -> None:
+        """One transaction for all, or, where one of them fails, one for each, so that only that one is undone."""
+        failed = False
+        try:
+            self.connection.say("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
+            failed = not all(call.done(self) for call in calls)
+            if not failed:
+                self.connection.say("COMMIT")
+        except BaseException as error:
+            for call in calls:
+                call.error = error
+        if self.connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self.connection.say("ROLLBACK")
+        if failed and len(calls) > 1:
+            for call in calls:
+                self._commit([call])
+        else:
+            _answer(calls)
+
+    def _close(self) -> None:
+        self._closed = True
+        with suppress(sqlite3.Error):
+            self._give_back()
+        with suppress(sqlite3.Error):
+            self.connection.close()
 
     def _give_back(self) -> None:
         """To the disk, if much of the file is free, and nobody else is writing."""
@@ -138,59 +173,17 @@ class SqliteFile:
             self.connection.say("PRAGMA busy_timeout = 0")
             self.connection.executescript("PRAGMA incremental_vacuum")
 
-    def _in_line(self, first: _Work) -> tuple[list[_Work], _Work | None]:
-        """What can be committed with the first call, and a call after these that has to be made alone."""
-        together = [first]
-        while len(together) < TOGETHER:
-            try:
-                call = self._calls.get_nowait()
-            except Empty:
-                break
-            if call is None:
-                self._calls.put(None)
-                break
-            if not call.future.set_running_or_notify_cancel():
-                continue
-            if call.alone:
-                return together, call
-            together.append(call)
-        return together, None
 
-    def _commit(self, calls: list[_Work]) -> None:
-        """One transaction for all; a call that fails is undone alone."""
-        try:
-            self.connection.say("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
-            done = [self._tried(call, "SAVEPOINT one" if len(calls) > 1 and call.writes else "") for call in calls]
-            failed = len(calls) == 1 and done[0].outcome[1] is not None
-            self.connection.say("ROLLBACK" if failed else "COMMIT")
-        except BaseException as error:
-            with suppress(sqlite3.Error):
-                self.connection.say("ROLLBACK")
-            for call in calls:
-                call.outcome = (None, error)
-        self._answer(calls)
+def _answer(calls: list[_Work]) -> None:
+    """Tell who waits; his loop may be closed by now."""
+    for loop in {call.loop for call in calls}:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_tell, [call for call in calls if call.loop is loop])
 
-    def _tried(self, call: _Work, savepoint: str) -> _Work:
-        try:
-            if savepoint:
-                self.connection.say(savepoint)
-            call.outcome = (call.work(self), None)
-        except BaseException as error:
-            call.outcome = (None, error)
-            if savepoint:
-                self.connection.say("ROLLBACK TO one")
-        if savepoint:
-            self.connection.say("RELEASE one")
-        return call
 
-    @staticmethod
-    def _answer(calls: list[_Work]) -> None:
-        for call in calls:
-            answer, error = call.outcome
-            if error is not None:
-                call.future.set_exception(error)
-            else:
-                call.future.set_result(answer)
+def _tell(calls: list[_Work]) -> None:
+    for call in calls:
+        call.tell()
 
 
 _files: dict[tuple[int, Path, int], SqliteFile] = {}
@@ -216,26 +209,21 @@ async def shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
     try:
         yield file
     finally:
-        try:
-            await file.settled()
-        finally:
-            with _lock:
-                file.users -= 1
-                last = not file.users
-                if last:
-                    del _files[key]
+        with _lock:
+            file.users -= 1
+            last = not file.users
             if last:
-                await file.close()
+                del _files[key]
+        await (file.close() if last else file.settled())
 
 
-async def surely(future: Future[Any]) -> None:
+async def surely(future: asyncio.Future[Any]) -> None:
     """Wait for it, even where the task that waits is cancelled meanwhile. Raises what it came to."""
-    done, cancelled = asyncio.wrap_future(future), False
-    while not done.done():
+    cancelled = False
+    while not future.done():
         try:
-            await asyncio.wait({done})
+            await asyncio.wait({future})
         except asyncio.CancelledError:
             cancelled = True
-    failed = done.exception()
-    if failed or cancelled:
+    if (failed := future.exception()) or cancelled:
         raise failed or asyncio.CancelledError

@@ -13,6 +13,7 @@ from langgraph.store.base import GetOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
+from donewhen.graph.calls.replies import NAMESPACE
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 from tests.kit.storage.cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
@@ -315,3 +316,29 @@ async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         async with storage.session("t") as (saver, _):
             await saver.aput_writes(place, [("third", object())], "third")
+
+
+async def test_what_can_be_had_again_goes_with_what_comes_next(tmp_path: Path) -> None:
+    """R05: an input, and what a task wrote whose reply is in the store; never less than when the session ends."""
+    storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
+    first: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
+    async with storage.session("t") as (saver, store), storage.reader() as (reader, _):
+        before: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        given = cast("Checkpoint", {**empty_checkpoint(), "id": "1"})
+        assert await saver.aput(before, given, {"source": "input"}, {}) == first
+        await saver.aput_writes(first, [("begin", 1)], "begin")
+        assert await reader.aget_tuple(first) is None
+        found = await saver.aget_tuple(first)
+        assert found is not None
+        assert found.pending_writes == [("begin", "begin", 1)]
+        second = await saver.aput(first, cast("Checkpoint", {**empty_checkpoint(), "id": "2"}), {"source": "loop"}, {})
+        await store.aput((*NAMESPACE, "t"), "s1", {"round": "round 1"}, index=False)
+        await saver.aput_writes(second, [("seen", 1)], "round 1")
+        await saver.aput_writes(second, [("said", 1)], "round 2")
+        found = await reader.aget_tuple(second)
+        assert found is not None
+        assert found.pending_writes == [("round 1", "seen", 1), ("round 2", "said", 1)]
+        await store.aput((*NAMESPACE, "t"), "s1", {"round": "round 3"}, index=False)
+        await saver.aput_writes(second, [("seen", 2)], "round 3")
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
+        assert file.execute("SELECT count(*) FROM writes").fetchone() == (4,)
