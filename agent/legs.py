@@ -260,9 +260,10 @@ class Legs:
         settings: Settings,
         config: RunnableConfig,
     ) -> Run:
-        """Run the graph to its next pause or end and pass its events on; to its end, if somebody cancels it."""
+        """Run the graph to its next pause or end; to its end, if somebody cancels it. Its events go to who listens."""
         thread_id = session.thread_id
-        modes: Any = {"stream_mode": "custom", "subgraphs": True, "durability": "sync", "control": session.control}
+        heard: Any = {"stream_mode": []} if session.unheard else {"stream_mode": "custom", "subgraphs": True}
+        modes: Any = {**heard, "durability": "sync", "control": session.control}
         listening, snapshot = asyncio.create_task(until_cancelled(store, thread_id, session.drain)), None
         try:
             for _ in range(_TRIES):

@@ -27,7 +27,7 @@ from donewhen.agent.workspace.files import (
 from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names
-from donewhen.graph.tools.call import threaded
+from donewhen.graph.tools.threads import threaded
 from donewhen.graph.tools.toolbox import EffectKind
 
 GIVEN = ["root", "programs", "stop"]
@@ -108,7 +108,7 @@ def _stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
 
     async def run(**arguments: Any) -> Any:
         stop = threading.Event()
-        work = asyncio.ensure_future(threaded(functools.partial(call, **arguments, stop=stop), "workspace"))
+        work = asyncio.ensure_future(threaded(functools.partial(call, **arguments, stop=stop)))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

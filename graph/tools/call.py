@@ -1,13 +1,9 @@
 """One call of one tool. Whatever the tool does, the run goes on and the model learns what happened (X07)."""
 
 import asyncio
-import contextlib
-import contextvars
-import functools
-import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +15,7 @@ from langgraph.errors import GraphBubbleUp
 from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from donewhen.graph.tools.injection import with_injected
 from donewhen.graph.tools.rendering import capped, described, rendered
+from donewhen.graph.tools.threads import Ended, begun
 from donewhen.state.secrets import conceal
 
 GRACE = 0.5
@@ -27,7 +24,7 @@ GRACE = 0.5
 ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
-_running: set["asyncio.Task[_Ended]"] = set()
+_running: set["asyncio.Future[Ended]"] = set()
 
 
 class NotTheTools(Exception):
@@ -51,12 +48,6 @@ class CallResult:
     """What the tool returned beside the content, as it is; not fit for a checkpoint."""
     error: str | None = None
     """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
-
-
-@dataclass(frozen=True)
-class _Ended:
-    value: Any = None
-    error: BaseException | None = None
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
@@ -87,7 +78,7 @@ async def call_tool(
 
     Raises only what is not the tool's to decide: LangGraph's interrupts, the cancellation of the caller, and what
     `NotTheTools` carries.
-    Synchronous tools run in a daemon thread of their own, which outlives a timeout.
+    Synchronous tools run in a daemon thread, which outlives a timeout.
     `idempotency_key` is passed to a tool that declares an argument of this name.
     Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.secrets`);
     unless the tool's metadata says `"secrets": True`, because models have to work with them.
@@ -113,17 +104,18 @@ async def _called(
         return _failed(error, started, limit, "refused")
     call = {"type": "tool_call", "id": call_id, "name": tool.name, "args": full}
     in_thread = is_synchronous(tool)
-    ended = await _within(timeout, _invoked(guarded(tool), call, config, in_thread, limit))
+    ended = await _within(timeout, _begun(guarded(tool), call, config, limit, in_thread=in_thread))
     if ended is None:
         return CallResult(False, _late(timeout, in_thread), time.perf_counter() - started, error="timeout")
-    if isinstance(ended.error, GraphBubbleUp):
-        raise ended.error
-    if isinstance(ended.error, NotTheTools):
-        raise ended.error.error
-    if isinstance(ended.error, asyncio.CancelledError):
+    error = ended.error.error if isinstance(ended.error, Raised) else ended.error
+    if isinstance(error, GraphBubbleUp):
+        raise error
+    if isinstance(error, NotTheTools):
+        raise error.error
+    if isinstance(error, asyncio.CancelledError):
         return _failed(RuntimeError("the call was cancelled from within the tool"), started, limit, "cancelled")
-    if ended.error is not None:
-        return _failed(ended.error, started, limit)
+    if error is not None:
+        return _failed(error, started, limit)
     return _read(ended.value, time.perf_counter() - started, limit)
 
 
@@ -136,59 +128,36 @@ def _concealed(result: CallResult, secrets: Sequence[str]) -> CallResult:
     return replace(result, text=text, artifact=artifact)
 
 
-async def _within(seconds: float | None, body: Coroutine[Any, Any, _Ended]) -> _Ended | None:
-    """How the body ended, or None if it took too long. A task of its own, so that nothing in it can end ours."""
-    task = asyncio.create_task(body)
-    _running.add(task)
-    task.add_done_callback(_running.discard)
+async def _within(seconds: float | None, body: asyncio.Future[Ended]) -> Ended | None:
+    """How the body ended, or None if it took too long."""
+    _running.add(body)
+    body.add_done_callback(_running.discard)
     try:
-        await asyncio.wait({task}, timeout=seconds)
-        return task.result() if task.done() else None
+        await asyncio.wait({body}, timeout=seconds)
+        return body.result() if body.done() else None
     finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=GRACE)
+        if not body.done():
+            body.cancel()
+            await asyncio.wait({body}, timeout=GRACE)
 
 
-async def _invoked(
-    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, in_thread: bool, limit: int
-) -> _Ended:
-    characters.set(limit)
-    try:
-        if in_thread:
-            return _Ended(await threaded(functools.partial(tool.invoke, call, config), tool.name))
-        return _Ended(await tool.ainvoke(call, config))
-    except Raised as error:
-        return _Ended(error=error.error)
-    except BaseException as error:  # a SystemExit that leaves a task ends the event loop
-        return _Ended(error=error)
+def _begun(
+    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, *, in_thread: bool
+) -> asyncio.Future[Ended]:
+    """The call under way: in a thread, or in a task of its own, so that nothing in it can end ours."""
 
+    def invoked() -> Any:
+        characters.set(limit)
+        return tool.invoke(call, config)
 
-async def threaded(work: Callable[[], Any], name: str) -> Any:
-    """Run in a thread that neither a full pool delays nor the end of the process waits for."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[_Ended] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def settle(ended: _Ended) -> None:
-        if not future.done():
-            future.set_result(ended)
-
-    def run() -> None:
+    async def awaited() -> Ended:
+        characters.set(limit)
         try:
-            ended = _Ended(context.run(work))
-        except BaseException as error:
-            ended = _Ended(error=error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, ended)
+            return Ended(await tool.ainvoke(call, config))
+        except BaseException as error:  # a SystemExit that leaves a task ends the event loop
+            return Ended(error=error)
 
-    threading.Thread(target=run, name=f"tool {name}", daemon=True).start()
-    ended = await future
-    if isinstance(ended.error, StopIteration):
-        raise RuntimeError("StopIteration") from ended.error
-    if ended.error is not None:
-        raise ended.error
-    return ended.value
+    return begun(invoked) if in_thread else asyncio.create_task(awaited())
 
 
 def _read(value: Any, seconds: float, limit: int) -> CallResult:

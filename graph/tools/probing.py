@@ -7,9 +7,10 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.tools.call import CallResult, call_tool, threaded
+from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.guarding import LIMIT
 from donewhen.graph.tools.rendering import rendered
+from donewhen.graph.tools.threads import threaded
 from donewhen.state.people.payloads import difference
 from donewhen.state.secrets import redact_json
 
@@ -30,7 +31,7 @@ async def ask_probe(
     probe = (tool.metadata or {}).get("probe")
     if probe is None:
         return None
-    found = await _answer(probe, tool.name, arguments, key, seconds)
+    found = await _answer(probe, arguments, key, seconds)
     if found is True:
         return CallResult(True, HAPPENED, 0.0)
     if found is False:
@@ -45,7 +46,7 @@ async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str,
     place those of the call would stand, by argument: `{"content": "what the file holds"}`.
     """
     replaces = (tool.metadata or {}).get("replaces")
-    found = replaces and await _answer(replaces, tool.name, arguments, "", PROBE_SECONDS)
+    found = replaces and await _answer(replaces, arguments, "", PROBE_SECONDS)
     texts = found if isinstance(found, Mapping) else {}
     diffs = {name: difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
@@ -58,16 +59,14 @@ def _says_something(found: object) -> bool:
         return False
 
 
-async def _answer(
-    probe: Callable[..., Any], name: str, arguments: Mapping[str, Any], key: str, seconds: float
-) -> object | None:
+async def _answer(probe: Callable[..., Any], arguments: Mapping[str, Any], key: str, seconds: float) -> object | None:
     """What the probe returns; None if it does not."""
     answers: list[object] = []
 
     async def ask() -> str:
         keyed = "idempotency_key" in inspect.signature(probe).parameters
         asked = partial(probe, dict(arguments), **({"idempotency_key": key} if keyed else {}))
-        found = asked() if inspect.iscoroutinefunction(probe) else await threaded(asked, f"probe of {name}")
+        found = asked() if inspect.iscoroutinefunction(probe) else await threaded(asked)
         answers.append(await found if inspect.isawaitable(found) else found)
         return ""
 
