@@ -206,7 +206,7 @@ class Prices:
         if bare in _FREE:
             return 0.0
         names = [(bare, provider), (model, "")] + ([(model, "aws")] if _BEDROCK.search(model) else [])
-        found = (_listed(name, whose, given, cached, written) for name, whose in names)
+        found = (_listed(name, whose, given, cached, written) for name, whose in dict.fromkeys(names))
         return next((cost for cost in found if cost is not None), None)
 
 

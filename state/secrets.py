@@ -51,6 +51,11 @@ _STEM = re.compile(
     r"pass(?:word|wd|phrase|code)|pwd|secret|token|(?:api|access|account|auth|encryption|master|private|signing|storage"
     r"|secret)[_-]?(?:access[_-]?)?key|authorization|credentials?|cookie|connection[_-]?string|密码|口令|密钥|令牌"
 )
+_STEMS = (
+    *("pass", "pwd", "secret", "token", "key", "authorization", "credential", "cookie", "connection"),
+    *("密码", "口令", "密钥", "令牌"),
+)
+"""Of which every stem has one in it; to look for these is fifty times as fast."""
 _NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 _SETS = re.compile(
     r"(?:_(?:\d{1,3}|base|prod|dev|live|test))?(\\?[\"'])?(\s{0,8})(:|=>?|：)(\s{0,8})"
@@ -135,7 +140,7 @@ def _certain(text: str, known: Sequence[str]) -> list[Span]:
     spans = [span for secret in known for span in _places(text, secret)]
     if "PRIVATE KEY" in text:
         spans += [found.span() for found in _PEM.finditer(text)]
-    for prefix in _PREFIXES:
+    for prefix in (prefix for prefix in _PREFIXES if prefix in text):
         ended = 0
         for start, _ in _places(text, prefix):
             if start >= ended and (found := _ISSUED.match(text, start)):
@@ -171,8 +176,8 @@ def _headers(text: str, shortest: int) -> Iterator[Span]:
 
 def _assigned(text: str, *, wide: bool) -> Iterator[Span]:
     """What is set under a secret's name."""
-    ended = 0
-    for stem in _STEM.finditer(_lower(text)):
+    ended, lower = 0, _lower(text)
+    for stem in _STEM.finditer(lower) if any(each in lower for each in _STEMS) else ():
         if stem.start() < ended:
             continue
         sets = _SETS.match(text, stem.end())

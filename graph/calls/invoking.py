@@ -15,7 +15,6 @@ from donewhen.graph.models.metering import Meter
 from donewhen.graph.models.voice import aside
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
-from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Planning, Step
 from donewhen.state.ledger import Amounts, add, less
@@ -77,7 +76,7 @@ async def invoke(
         return CallOutcome(result, meter.spent)
 
     site.meters.append(meter)
-    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""), takes_key(tool))
+    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""))
     claims = {*state.get("claimed", ()), *record.get("wrote", ()), *state.get("wrote", ()), *site.claims}
     outcome = await perform(EffectLog(store, thread, branch_of(site.config), id, claims), effect, run)
     if isinstance(outcome, Doubt):

@@ -132,7 +132,8 @@ async def _made(group: Sequence[FrozenCall], work: Work) -> list[CallOutcome | s
             emit(site.runtime, "tool_started", id=number, step=id, **told)
             running.append((place, call))
     site.meters.clear()
-    outcomes = await asyncio.gather(*(_invoked(call, place, work) for place, call in running))
+    calls = [_invoked(call, place, work) for place, call in running]
+    outcomes = await asyncio.gather(*calls) if len(calls) > 1 else [await each for each in calls]
     site.meters.clear()
     for (place, _), outcome in zip(running, outcomes, strict=True):
         if isinstance(outcome, Doubt):

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -153,7 +153,9 @@ class _Asking:
         known = [each for each in (window_of(self.model, self.settings), habits.window) if each is not None]
         self.fit(min(known, default=None))
         while True:
-            prepared = await adapter.prepare(self.model, question.tools, must_call=question.must_call, most=most)
+            prepared = await adapter.prepare(
+                self.model, habits, question.tools, must_call=question.must_call, most=most
+            )
             try:
                 message = await self._answer(prepared)
             except ModelError as error:
@@ -165,11 +167,11 @@ class _Asking:
                         raise
                     habits.window, self.messages = smaller, shorter
                     continue
-                if lasting and adapter.refused(self.model, prepared, error.__cause__ or error):
+                if lasting and adapter.refused(habits, prepared, error.__cause__ or error):
                     continue
                 raise
             if "tools" in prepared.sent:
-                adapter.habits(self.model).learn(message)
+                habits.learn(message)
             return message
 
     async def _answer(self, prepared: Prepared) -> AIMessage:
@@ -197,20 +199,20 @@ class _Asking:
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         ends = time.monotonic() + seconds * LONGEST_STREAM
-        stream: AsyncIterator[BaseMessage] = aiter(prepared.model.astream(messages, config=self._config()))
+        stream = aiter(prepared.model.astream(messages, config=self._config(), **prepared.options))
         silence = _Silence(self.question.stalled, min(STALLS, seconds / 4))
         try:
-            while size <= self.deps.adapter.longest_reply and (left := ends - time.monotonic()) > 0:
-                async with asyncio.timeout(min(seconds, left)):
-                    chunk = await anext(stream, None)
-                if chunk is None:
-                    return
-                silence.since = time.monotonic()
-                chunks.append(chunk)
-                size += length(chunk)
-                self.speech.feed(chunk.text)
-                for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
-                    self.speech.feed_call(part)
+            async with asyncio.timeout(seconds) as patience:
+                while size <= self.deps.adapter.longest_reply and (now := time.monotonic()) < ends:
+                    silence.since = now
+                    patience.reschedule(min(now + seconds, ends))
+                    if (chunk := await anext(stream, None)) is None:
+                        return
+                    chunks.append(chunk)
+                    size += length(chunk)
+                    self.speech.feed(chunk.text)
+                    for part in chunk.tool_call_chunks if isinstance(chunk, AIMessageChunk) else ():
+                        self.speech.feed_call(part)
         except TimeoutError:
             if time.monotonic() < ends or not chunks:
                 raise

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableBinding
 
 from donewhen.prompts import render
 from donewhen.state.reading.decisions import NAMES
@@ -76,6 +77,8 @@ class Prepared(NamedTuple):
 
     model: Any
     """A Runnable from messages to a message."""
+    options: Mapping[str, Any]
+    """What is given to its verbs: its tools."""
     sent: frozenset[str]
     """Which of the parameters a server may refuse are sent: `tool_choice`, …"""
     printing: str = ""
@@ -110,13 +113,19 @@ class Adapter:
         return self._habits.setdefault(model_name(model), Habits())
 
     async def prepare(
-        self, model: BaseChatModel, tools: Sequence[Mapping[str, Any]], *, must_call: bool, most: int | None
+        self,
+        model: BaseChatModel,
+        habits: Habits,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        must_call: bool,
+        most: int | None,
     ) -> Prepared:
         """The model with its tools. `must_call`: a text alone would decide nothing. `most`: tokens it may write.
 
         What is prepared is kept by the identity of model and tools, which nobody may change afterwards.
         """
-        habits, kept = self.habits(model), self._prepared.setdefault(get_running_loop(), OrderedDict())
+        kept = self._prepared.setdefault(get_running_loop(), OrderedDict())
         key = (id(model), must_call, most, habits.prints, *sorted(habits.refused), *map(id, tools))
         if key not in kept:
             link = await self._link(model)
@@ -126,9 +135,9 @@ class Adapter:
         kept.move_to_end(key)
         return kept[key][1]
 
-    def refused(self, model: BaseChatModel, prepared: Prepared, error: BaseException) -> bool:
+    def refused(self, habits: Habits, prepared: Prepared, error: BaseException) -> bool:
         """Whether a parameter was refused that the model can do without; the next request leaves it out."""
-        said, habits = str(error).lower(), self.habits(model)
+        said = str(error).lower()
         for name, words in _REFUSALS.items():
             if name in prepared.sent - habits.refused and re.search(words, said):
                 habits.refused.add(name)
@@ -221,18 +230,18 @@ def _prepared(
         sent.add("max_tokens")
     definitions = copy.deepcopy([dict(tool) for tool in tools])
     if not definitions:
-        return Prepared(_changed(model, change), frozenset(sent))
+        return Prepared(_changed(model, change), {}, frozenset(sent))
     if not habits.prints:
         try:
             bound, choice = _bound(_changed(model, change), definitions, habits, must_call=must_call)
-            return Prepared(bound, frozenset({"tools", *choice, *sent}))
+            return Prepared(*_unbound(bound), frozenset({"tools", *choice, *sent}))
         except NotImplementedError:  # of a class that has no tools
             pass
     if "response_format" not in habits.refused and (constraint := _constraint(model, decision_schema(definitions))):
         change |= constraint
         sent.add("response_format")
     functions = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in definitions)
-    return Prepared(_changed(model, change), frozenset(sent), render("print_calls", functions=functions))
+    return Prepared(_changed(model, change), {}, frozenset(sent), render("print_calls", functions=functions))
 
 
 def _changed(model: BaseChatModel, change: Mapping[str, Any]) -> BaseChatModel:
@@ -251,6 +260,13 @@ def _bound(
         except ValueError:  # of a model of its class that does not
             habits.refused.add("tool_choice")
     return model.bind_tools(definitions), {}
+
+
+def _unbound(bound: Any) -> tuple[Any, Mapping[str, Any]]:
+    """A model and what is bound to it, apart: a binding merges its configuration anew in every request."""
+    if getattr(type(bound), "astream", None) is not RunnableBinding.astream or bound.config or bound.config_factories:
+        return bound, {}
+    return bound.bound, bound.kwargs
 
 
 def _constraint(model: BaseChatModel, schema: dict[str, Any]) -> dict[str, Any]:

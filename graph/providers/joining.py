@@ -34,8 +34,12 @@ def joined(chunks: Sequence[BaseMessage]) -> AIMessage:
     whole = add_ai_message_chunks(first, *(chunk for chunk in chunks[1:] if isinstance(chunk, AIMessageChunk)))
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
-    if not whole.tool_call_chunks:
-        return _identified(message)
+    if whole.tool_call_chunks:
+        message.tool_calls, message.invalid_tool_calls = _calls(whole)
+    return _identified(message)
+
+
+def _calls(whole: AIMessageChunk) -> tuple[list[ToolCall], list[InvalidToolCall]]:
     calls: list[ToolCall] = []
     broken: list[InvalidToolCall] = []
     for chunk in whole.tool_call_chunks:
@@ -45,7 +49,7 @@ def joined(chunks: Sequence[BaseMessage]) -> AIMessage:
             broken.append(invalid_tool_call(name=name, args=raw, id=id, error="not a JSON object"))
         else:
             calls.append(tool_call(name=name, args=arguments, id=id))
-    return _identified(message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken}))
+    return calls, broken
 
 
 def _object(raw: str) -> dict[str, Any] | None:

@@ -107,15 +107,15 @@ async def _called(
     ended = await _within(timeout, _begun(guarded(tool), call, config, limit, in_thread=in_thread))
     if ended is None:
         return CallResult(False, _late(timeout, in_thread), time.perf_counter() - started, error="timeout")
-    error = ended.error.error if isinstance(ended.error, Raised) else ended.error
-    if isinstance(error, GraphBubbleUp):
-        raise error
-    if isinstance(error, NotTheTools):
-        raise error.error
-    if isinstance(error, asyncio.CancelledError):
+    raised = ended.error.error if isinstance(ended.error, Raised) else ended.error
+    if isinstance(raised, GraphBubbleUp):
+        raise raised
+    if isinstance(raised, NotTheTools):
+        raise raised.error
+    if isinstance(raised, asyncio.CancelledError):
         return _failed(RuntimeError("the call was cancelled from within the tool"), started, limit, "cancelled")
-    if error is not None:
-        return _failed(error, started, limit)
+    if raised is not None:
+        return _failed(raised, started, limit)
     return _read(ended.value, time.perf_counter() - started, limit)
 
 

@@ -17,6 +17,7 @@ from langchain_core.tools import BaseTool
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.injection import takes_key
 from donewhen.graph.tools.probing import ask_probe
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import Amounts
@@ -124,8 +125,11 @@ class Effect:
     """What a person said of an unknown outcome: happened | not_happened | skip."""
     attempt: str = ""
     """Of which attempt that was said."""
-    keyed: bool = False
-    """Whether the tool takes the key: who calls it again with the same key gets the same effect, once."""
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the tool takes the key: who calls it again with the same key gets the same effect, once."""
+        return takes_key(self.tool)
 
 
 def label(thread_id: str) -> str:

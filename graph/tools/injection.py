@@ -26,7 +26,7 @@ def with_injected(
     declared = _annotations(tool)
     injected = {name: annotation for name, annotation in declared.items() if _marks(annotation)}
     full = {name: value for name, value in arguments.items() if name not in injected}
-    if key is not None and takes_key(tool):
+    if key is not None and _takes_key(tool, declared):
         full[RUNTIME_ARGUMENT] = key
     for name, annotation in injected.items():
         if name == RUNTIME_ARGUMENT or _has(annotation, InjectedToolCallId):
@@ -43,8 +43,12 @@ def with_injected(
 
 def takes_key(tool: BaseTool) -> bool:
     """Whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
+    return _takes_key(tool, _annotations(tool))
+
+
+def _takes_key(tool: BaseTool, declared: Mapping[str, Any]) -> bool:
     schema = tool.args_schema if isinstance(tool.args_schema, dict) else {}
-    return RUNTIME_ARGUMENT in _annotations(tool) or RUNTIME_ARGUMENT in (schema.get("properties") or {})
+    return RUNTIME_ARGUMENT in declared or RUNTIME_ARGUMENT in (schema.get("properties") or {})
 
 
 def _annotations(tool: BaseTool) -> dict[str, Any]:

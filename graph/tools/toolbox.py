@@ -133,6 +133,8 @@ class Toolbox:
         wanted = set(names)
         if unknown := sorted(wanted - self._entries.keys()):
             raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}")
+        if len(wanted) == len(self._entries):
+            return self
         chosen = copy.copy(self)
         chosen._entries = {name: entry for name, entry in self._entries.items() if name in wanted}
         return chosen

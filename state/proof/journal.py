@@ -74,9 +74,12 @@ def shortened(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
     return {**entry, "text": text, "stored": True}
 
 
+_canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
 def canonical(arguments: Any) -> str:
     """Arguments as one text: the same content gives the same text, whatever the order of keys."""
-    return json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return _canonical(arguments)
 
 
 def call_key(tool: str, arguments: Any) -> str:

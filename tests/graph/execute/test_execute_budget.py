@@ -141,7 +141,7 @@ async def test_a_reply_with_more_calls_than_are_left_makes_those_it_may() -> Non
     )
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert desk.calls == [f"look {n}" for n in "abcde"]
+    assert sorted(desk.calls) == [f"look {n}" for n in "abcde"]
     assert flow.step("s1")["rounds"] == 2
     assert [p["exhausted"] for p in flow.pauses] == ["tool_calls", "tool_calls"]
 

@@ -12,7 +12,6 @@ from donewhen import Agent, build_graph
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, perform
-from donewhen.graph.tools.injection import takes_key
 from donewhen.state.errors import ConfigError
 from donewhen.testing import ScriptedModel
 
@@ -33,7 +32,7 @@ def charge(order: str, idempotency_key: str) -> str:
 
 def effect_of(function: Callable[..., Any], **more: Any) -> Effect:
     tool: BaseTool = StructuredTool.from_function(function)
-    return Effect("key", tool, {}, "write", keyed=takes_key(tool), **more)
+    return Effect("key", tool, {}, "write", **more)
 
 
 class World:
