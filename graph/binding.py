@@ -9,6 +9,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import StateGraph
+from langgraph.graph._branch import BranchSpec
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 
@@ -18,7 +19,7 @@ from donewhen.graph.sync import wait
 from donewhen.state.channels import unheard
 from donewhen.state.graph_state import Json, RunState
 from donewhen.state.settings import Settings
-from donewhen.state.updates import effective, persisting
+from donewhen.state.updates import applied, effective, persisting
 from donewhen.state.versions import migrated
 
 READ = "__pregel_read"
@@ -43,8 +44,17 @@ def bound_inside(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[An
     return Inside(node, deps)
 
 
+class Update(dict[str, Any]):
+    """What a node writes, and which way the run goes on after it."""
+
+    way: Any
+
+
 class Node(Runnable[Any, Any]):
     """A node without a span of its own: LangGraph makes one for every node."""
+
+    route: "Route | None" = None
+    """Where the run goes next."""
 
     def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps) -> None:
         self.name = node.__name__
@@ -55,7 +65,15 @@ class Node(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         values = migrated(input)
         update = effective(values, await self._called(values, config))
-        return update if values is input else persisting(input, values, update)
+        return self._led(values, update, update if values is input else persisting(input, values, update))
+
+    def _led(self, values: Json, update: Json, written: Json) -> Json:
+        """What is written, with the way that the run takes after the update."""
+        if self.route is None:
+            return written
+        led = Update(written)
+        led.way = self.route.of(applied(values, update))
+        return led
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
@@ -75,8 +93,9 @@ class Inside(Node):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         own = migrated(input) if "version" in input else input
-        update = effective(own, await self._called(_with_given(own, config), config))
-        return unheard(update if own is input else persisting(input, own, update))
+        seen = _with_given(own, config)
+        update = effective(own, await self._called(seen, config))
+        return self._led(seen, update, unheard(update if own is input else persisting(input, own, update)))
 
 
 def _with_given(state: Json, config: RunnableConfig | None) -> Json:
@@ -101,11 +120,29 @@ class Route(Runnable[Any, Any]):
         self._inside = inside
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        found = self._route(_with_given(input, config) if self._inside else input)
-        return self._labels[found] if isinstance(found, str) else found
+        return self.of(_with_given(input, config) if self._inside else input)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
+
+    def of(self, values: Json) -> Any:
+        """The way from this state: a label, or what is sent."""
+        found = self._route(values)
+        return self._labels[found] if isinstance(found, str) else found
+
+
+class _Ways(BranchSpec):
+    """The ways from a node, which has chosen one. LangGraph would copy every channel to read the state once more."""
+
+    def _route(self, input: Any, config: RunnableConfig, *, reader: Any, writer: Any) -> Any:
+        if isinstance(input, Update):
+            return self._finish(writer, input, input.way, config)
+        return super()._route(input, config, reader=reader, writer=writer)
+
+    async def _aroute(self, input: Any, config: RunnableConfig, *, reader: Any, writer: Any) -> Any:
+        if isinstance(input, Update):
+            return self._finish(writer, input, input.way, config)
+        return await super()._aroute(input, config, reader=reader, writer=writer)
 
 
 def lead(
@@ -118,7 +155,11 @@ def lead(
 ) -> None:
     """Draw the ways from a node, target → label, which the route, a function to a target or to Sends, takes."""
     ways: dict[Hashable, str] = {label: target for target, label in labels.items()}
-    graph.add_conditional_edges(source, Route(route, labels, inside=inside), ways)
+    path = Route(route, labels, inside=inside)
+    graph.add_conditional_edges(source, path, ways)
+    if source in graph.nodes and isinstance(node := graph.nodes[source].runnable, Node):
+        node.route = path
+        graph.branches[source][str(path.name)] = _Ways(*graph.branches[source][str(path.name)])
 
 
 class Subgraph(RunnableLambda[Any, Any]):

@@ -1,5 +1,6 @@
 """Sub-agents: what they ask is asked in the run, their conversation lasts, passthrough needs no other model."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
@@ -458,11 +460,13 @@ class Forgets(InMemoryStore):
 
     failed = False
 
-    async def aput(self, namespace: tuple[str, ...], key: str, value: Any, *args: Any, **more: Any) -> None:
-        if value.get("state") == "done" and not self.failed:
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        done = [op for op in ops if isinstance(op, PutOp) and (op.value or {}).get("state") == "done"]
+        if done and not self.failed:
             self.failed = True
             raise OSError("disk full")
-        await super().aput(namespace, key, value, *args, **more)
+        return await super().abatch(ops)
 
 
 async def test_work_whose_outcome_was_lost_is_found_again() -> None:
