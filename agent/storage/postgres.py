@@ -8,18 +8,15 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from langgraph.store.base import GetOp
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg.conninfo import conninfo_to_dict
-from typing_extensions import override
 
-from donewhen.agent.storage.cipher import Cipher, StrictSerializer, missing_marks, version_of
+from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
 from donewhen.agent.storage.postgres_connections import SESSIONS, Connections, PgConnection, hear, holding
+from donewhen.agent.storage.postgres_saver import saver_on, store_on
 from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
-from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting, stop_batching
+from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
@@ -41,51 +38,11 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-class _ReadingStore(AsyncPostgresStore):
-    """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
-
-    @override
-    def _get_batch_GET_ops_queries(self, get_ops: Sequence[tuple[int, GetOp]]) -> list[Any]:
-        wanted: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-        for index, op in get_ops:
-            wanted.setdefault(op.namespace, []).append((index, op.key))
-        query = "SELECT key, value, created_at, updated_at FROM store WHERE prefix = %s AND key = ANY(%s)"
-        return [
-            (query, (".".join(namespace), [key for _, key in items]), namespace, items)
-            for namespace, items in wanted.items()
-        ]
-
-    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One statement on the table of threads; workers hear of what is queued."""
-        if sql.startswith("INSERT") and values[1] == "queued":
-            sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
-        async with self.lock:
-            cursor = await self.conn.execute(sql.replace("?", "%s").encode(), values)  # type: ignore[union-attr]
-            return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
-
-
-class _TextSaver(AsyncPostgresSaver):
-    """Texts among the channel values stand in plain JSON, where PostgreSQL takes no NUL: it becomes U+FFFD."""
-
-    @override
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        values = {
-            name: value.replace("\0", "\ufffd") if isinstance(value, str) else value
-            for name, value in checkpoint["channel_values"].items()
-        }
-        return await super().aput(config, {**checkpoint, "channel_values": values}, metadata, new_versions)
-
-
 class PostgresDatabase:
     """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
 
-    At most 16 sessions are open at once in a process, and 4 connections for reading; others wait for their turn.
+    At most 16 sessions are open at once in a process, and 4 connections for reading; others wait for their turn. While
+    a session is open, the connection of one that has ended is kept for the next.
     Session locks do not work through a pooler in transaction mode (pgbouncer): connect past it.
     """
 
@@ -181,12 +138,12 @@ class PostgresDatabase:
         return None
 
     async def _prepared(self, connection: PgConnection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
-        saver = _TextSaver(connection, serde=StrictSerializer())
-        store = _ReadingStore(connection)
-        await stop_batching(store)
-        store.lock = saver.lock  # pipelines of two tasks on one connection must not mix
-        await self._set_up(connection, saver, store)
-        return saver, store
+        store = connection.prepared
+        if store is None:
+            store = await store_on(connection)
+            await self._set_up(connection, saver_on(store), store)
+            connection.prepared = store
+        return saver_on(store), store
 
     async def _set_up(self, connection: PgConnection, saver: AsyncPostgresSaver, store: AsyncPostgresStore) -> None:
         key = _lock_key("\0set up")
@@ -240,9 +197,14 @@ async def _try_lock(connection: PgConnection, key: int) -> bool:
 
 
 async def _unlock(connection: PgConnection, *keys: int) -> None:
-    # Closing frees it too, but a little later; and a broken connection has lost it already.
-    with suppress(psycopg.Error):
-        await connection.execute("SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k", ([*keys],))
+    freed = False
+    try:
+        with suppress(psycopg.Error):
+            await connection.execute("SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k", ([*keys],))
+            freed = True
+    finally:
+        if not freed:  # closing frees them too, but a little later; and a broken connection has lost them already
+            await connection.close()
 
 
 async def _write_marks(connection: PgConnection, marks: dict[str, str]) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
-from contextlib import AsyncExitStack, contextmanager
+import select
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,14 @@ from psycopg.rows import DictRow, dict_row
 
 from donewhen.agent.storage.storage import deaf
 
-PgConnection = psycopg.AsyncConnection[DictRow]
+
+class PgConnection(psycopg.AsyncConnection[DictRow]):
+    """One to the database."""
+
+    prepared: Any = None
+    """What whoever uses it makes of it once, also for those to whom it is handed on."""
+
+
 FULL_PATIENCE = 60.0
 """Seconds to wait for other processes to leave the server a connection."""
 SESSIONS, LOOKS = 16, 4
@@ -24,12 +32,13 @@ SESSIONS, LOOKS = 16, 4
 
 @dataclass
 class _Line:
-    """Where sessions of one event loop wait for a connection, and what a session hands on to the next one waiting."""
+    """Where sessions of one event loop wait for a connection, and what a session hands on to the next one."""
 
     sessions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SESSIONS))
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
     handed: list[PgConnection] = field(default_factory=list)
-    waiting: int = 0
+    open: int = 0
+    """Sessions that wait for a connection or work with one."""
 
 
 _holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
@@ -62,51 +71,61 @@ class Connections:
         if not session:
             await stack.enter_async_context(line.looks)
             return await self.connect(stack)
-        line.waiting += 1
-        connection: PgConnection | None = None
-        try:
-            await stack.enter_async_context(line.sessions)
-            if line.handed:
-                connection = line.handed.pop()
-                stack.push_async_callback(_hand_on, connection, line)
-        finally:
-            line.waiting -= 1
-            await _close_spare(line)
-        return connection or await self.connect(stack, line)
+        await stack.enter_async_context(_counted(line))
+        await stack.enter_async_context(line.sessions)
+        connection = await _handed(line) or await self._new()
+        stack.push_async_callback(_hand_on, connection, line)
+        return connection
 
-    async def connect(self, stack: AsyncExitStack, line: _Line | None = None) -> PgConnection:
+    async def connect(self, stack: AsyncExitStack) -> PgConnection:
+        """A connection beside all others."""
+        connection = await self._new()
+        stack.push_async_callback(connection.close)
+        return connection
+
+    async def _new(self) -> PgConnection:
         deadline = asyncio.get_running_loop().time() + FULL_PATIENCE
         while True:
             try:
-                connection = await PgConnection.connect(
+                return await PgConnection.connect(
                     make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
                 )
-                break
             except psycopg.OperationalError as error:
                 full = "too many clients" in str(error) or "remaining connection slots" in str(error)
                 if not full or asyncio.get_running_loop().time() > deadline:
                     raise
             await asyncio.sleep(random.uniform(0.05, 0.5))
-        if line is None:
-            stack.push_async_callback(connection.close)
-        else:
-            stack.push_async_callback(_hand_on, connection, line)
-        return connection
+
+
+@asynccontextmanager
+async def _counted(line: _Line) -> AsyncIterator[None]:
+    """For each session that is open another connection may wait for its next one; when none is, none stays open."""
+    line.open += 1
+    try:
+        yield
+    finally:
+        line.open -= 1
+        while len(line.handed) > line.open:
+            await line.handed.pop().close()
+
+
+async def _handed(line: _Line) -> PgConnection | None:
+    """One that waits. Nothing was asked of it, so all it can have to say is that the server has closed it."""
+    while line.handed:
+        connection, said = line.handed.pop(), select.poll()
+        said.register(connection.fileno(), select.POLLIN)
+        if not said.poll(0):
+            return connection
+        await connection.close()
+    return None
 
 
 async def _hand_on(connection: PgConnection, line: _Line) -> None:
-    """Leave a connection that is as good as new to whoever waits for one."""
+    """Leave a connection that is as good as new to the next one."""
     if connection.info.transaction_status == TransactionStatus.IDLE:
         line.handed.append(connection)
-        await _close_spare(line)
     else:
         await connection.close()
-
-
-async def _close_spare(line: _Line) -> None:
-    """Nothing stays open that nobody waits for."""
-    while len(line.handed) > line.waiting:
-        await line.handed.pop().close()
 
 
 async def hear(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:

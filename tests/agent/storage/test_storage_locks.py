@@ -1,5 +1,6 @@
 """Locks against real processes: killed, frozen, and racing."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -114,3 +115,39 @@ def test_lock_files_go_and_names_stay_inside_the_folder(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
     assert locks[0].take()
     locks[0].release()
+
+
+async def test_a_connection_serves_session_after_session() -> None:
+    """R07: while one is at work, the others come and go on one connection; a lock goes with its session, and what the
+    server has closed meanwhile is not used."""
+    import psycopg
+
+    from tests.kit.storage.servers import fresh_postgres_url
+
+    url, used = fresh_postgres_url(), list[int]()
+    storage = open_storage(url)
+    idle = (
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'donewhen' AND datname = current_database()"
+        " AND query LIKE '%unlock%'"
+    )
+    begun, ends = asyncio.Event(), asyncio.Event()
+
+    async def works() -> None:
+        async with storage.session("open"):
+            begun.set()
+            await ends.wait()
+
+    working = asyncio.create_task(works())
+    await begun.wait()
+    with psycopg.connect(url, autocommit=True) as other:
+        for thread_id in ("a", "b", "c"):
+            async with storage.session(thread_id) as (_, store):
+                await store.aput(("worker",), "last", {"thread": thread_id})
+            used += [row[0] for row in other.execute(idle)]
+            assert await _works_on(url, thread_id)
+        assert (len(used), len(set(used))) == (3, 1)
+        other.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM ({idle}) AS idle".encode())
+        async with storage.session("a") as (_, store):
+            assert await store.aget(("worker",), "last") is not None
+    ends.set()
+    await working
