@@ -20,6 +20,7 @@ from donewhen.graph.models.window import compacted, fits, tokens_of, window_of
 from donewhen.graph.providers.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
 from donewhen.graph.providers.failures import classify
 from donewhen.graph.providers.joining import joined, length
+from donewhen.graph.providers.streaming import streamed
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds
@@ -199,7 +200,7 @@ class _Asking:
         if prepared.printing:
             messages[0] = SystemMessage(f"{messages[0].text}\n\n{prepared.printing}")
         ends = time.monotonic() + seconds * LONGEST_STREAM
-        stream = aiter(prepared.model.astream(messages, config=self._config(), **prepared.options))
+        stream = streamed(prepared.model, messages, self._config(), prepared.options)
         silence = _Silence(self.question.stalled, min(STALLS, seconds / 4))
         try:
             async with asyncio.timeout(seconds) as patience:
