@@ -15,8 +15,10 @@ from donewhen.state.records import ModeRow, Pause
 from donewhen.state.settings import Settings
 
 LEVELS = {
-    **dict.fromkeys(("goal", "mode", "revision", "step_started", "step_finished", "question", "outcome"), logging.INFO),
-    **dict.fromkeys(("note", "correction", "stalled"), logging.WARNING),
+    **dict.fromkeys(
+        ("goal", "mode", "revision", "step_started", "step_finished", "question", "outcome", "stalled"), logging.INFO
+    ),
+    **dict.fromkeys(("note", "correction"), logging.WARNING),
 }
 """Of what is logged; the rest is for debugging."""
 UNLOGGED = ("speech", "todos", "charged", "spent")

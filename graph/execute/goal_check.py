@@ -97,9 +97,9 @@ def _refused(inquiry: Inquiry, bad: Sequence[Json]) -> Step:
         **_change(inquiry),
         "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
     }
-    stands = f" What is said of criterion {', '.join(change['standing'])} stands." if change["standing"] else ""
-    stands += " So does its result: leave it out unless it changes."
-    then = f"Work on what is missing, then finish_step again, or give_up.{stands}"
+    then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
+    then += f" Proven, and to be left out: criterion {', '.join(change['standing'])}." if change["standing"] else ""
+    then += " Your result is kept: leave it empty unless it changes."
     if len(forms) == len(told):
         return _sent_back(inquiry, problems, then, change)
     site, said, refused = inquiry.site, "; ".join(problems), inquiry.record["refused"] + 1

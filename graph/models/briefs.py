@@ -37,7 +37,7 @@ EXECUTORS = (
     "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on: write out in "
     "`content` what “it” or “the second one” stands for."
 )
-BESIDE = "Beside yours, steps can use:"
+BESIDE = "Beside yours there are, for steps:"
 NOTES = {
     "finished": "The `<finished>` steps stay as they are: leave them out, give new steps other ids, and name theirs in "
     "`depends_on` where their results are needed. Only where one of them no longer holds, as when the user corrects an "
@@ -57,6 +57,8 @@ ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
 ARGUMENT_CHARS = 1000
 """Of a call's arguments, in the judge's brief."""
+ASKED_CHARS = 600
+"""Of a question that the user answered, with its options."""
 SEEN_CHARS = 300
 """Of an observation that is cited without a quote, in the delivery's brief."""
 
@@ -149,7 +151,9 @@ def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str
 
 
 def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:
-    line = f"- {name} ({'check' if toolbox.checks(name) else toolbox.effect(name)}): {toolbox.one_line(name)}"
+    line = (
+        f"- {name} ({'only in a `check`' if toolbox.checks(name) else toolbox.effect(name)}): {toolbox.one_line(name)}"
+    )
     if not full:
         return line
     properties = toolbox.schema(name).get("properties", {})
@@ -195,7 +199,7 @@ def user_said(said: Sequence[Mapping[str, str]]) -> str:
     """The user's own words in this run, outside of any frame for data: they are to be followed (C10)."""
     lines = []
     for one in said:
-        asked = " ".join(one.get("question", "").split())[:SEEN_CHARS]
+        asked = " ".join(one.get("question", "").split())[:ASKED_CHARS]
         lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
     return section("user_said", "\n".join(lines))
 

@@ -111,7 +111,10 @@ def _weigh(criterion: str, reference: Mapping[str, Any], seen: Seen, found: Grou
             kind.append(f"{cited} is this step's own claim; cite what a tool or the user said{_known(seen)}")
         says = isinstance(quote, str) and (not quote or own.says(quote))
     elif problem := _flaw(criterion, cited, quote, seen):
-        found.problems.append(problem)
+        if made_good := _made_good(cited, seen):
+            _weigh(criterion, {"observation": made_good}, seen, found)
+        else:
+            found.problems.append(problem)
         return
     else:
         cited = seen.again.get(cited, cited)
@@ -143,6 +146,14 @@ def _flaw(criterion: str, cited: str, quote: Any, seen: Seen) -> str | None:
 def succeeded(entry: Entry) -> bool:
     """Whether the call did what it is for; a write may also say in its text that it did not."""
     return bool(entry["ok"]) and not (entry["effect"] in WRITES and wording.says_failed(entry["text"]))
+
+
+def _made_good(id: str, seen: Seen) -> str | None:
+    """The later observation in which the very call succeeded that had failed in this one."""
+    if id not in seen.index or succeeded(failed := seen.entry(id)):
+        return None
+    later = (e for e in seen.entries[seen.index[id] + 1 :] if e["id"] in seen.index and succeeded(e))
+    return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
 
 
 def wrote(entry: Entry) -> bool:

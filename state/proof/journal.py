@@ -229,7 +229,7 @@ def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str,
     `besides`: the step or planning whose own answers are left out, because its rounds hold them.
     """
     answers = [
-        {"at": entry["at"], "question": str(entry["arguments"].get("question") or ""), "text": entry["text"]}
+        {"at": entry["at"], "question": _asked(entry["arguments"]), "text": entry["text"]}
         for entry in values.get("journal") or ()
         if entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user"
         if not besides or entry["id"].rpartition(".")[0] != besides
@@ -242,3 +242,8 @@ def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str,
     ]
     ordered = sorted([*answers, *feedback], key=lambda said: said["at"])
     return [{key: text for key, text in said.items() if key != "at" and text} for said in ordered]
+
+
+def _asked(arguments: Mapping[str, Any]) -> str:
+    """A question with its options, as “the second one” may be the answer."""
+    return " | ".join(map(str, (arguments.get("question") or "", *(arguments.get("options") or ()))))

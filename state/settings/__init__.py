@@ -199,9 +199,9 @@ class Settings(BaseModel):
 
     @property
     def today(self) -> str:
-        """The date, for prompts: in the user's time zone, which it then names, else in UTC."""
+        """The day, for prompts: in the user's time zone, which it then names, else in UTC."""
         zone = f" ({self.timezone})" if self.timezone else ""
-        return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%Y-%m-%d}{zone}"
+        return f"{datetime.now(ZoneInfo(self.timezone or 'UTC')):%A, %Y-%m-%d}{zone}"
 
     @property
     def most_alone(self) -> int | None:

@@ -238,6 +238,26 @@ def test_a_judge_reads_the_part_that_was_quoted() -> None:
     assert excerpt("short", "short", 400) == "short"
 
 
+def test_a_failure_is_made_good_by_the_same_call() -> None:
+    """V06: cited beside or instead of the retry; another call makes nothing good, nor does an earlier one."""
+    failed, paid = (
+        {"ok": False, "arguments": {"id": "A-5"}, "effect": "write"},
+        {"arguments": {"id": "A-5"}, "effect": "write"},
+    )
+    retried = seen(tool("s2.1", "503, nothing was booked", **failed), tool("s2.2", "paid A-5", **paid))
+    wanted = "A-5 was paid exactly once"
+    for evidence in (["s2.1", "s2.2"], [{"observation": "s2.1", "quote": "nothing was booked"}]):
+        good, problems = weighed(cites(*evidence), retried, wanted)
+        assert (problems, {e["observation"] for e in good}) == ([], {"s2.2"})
+    other = seen(
+        tool("s2.1", **paid), tool("s2.2", "503", **failed), tool("s2.3", **{**paid, "arguments": {"id": "A-6"}})
+    )
+    assert "s2.2 failed" in weighed(cites("s2.1", "s2.2", "s2.3"), other, wanted)[1][0]
+    assert weighed(cites({"observation": "s2.1", "quote": "503"}), retried, "it is refused with 503")[0] == [
+        {"observation": "s2.1", "quote": "503"}
+    ]
+
+
 FAILED = tool("s2.1", "FileNotFoundError: no such file: tmp.txt", ok=False)
 REFUSED = tool("s2.1", "HTTP 401 Unauthorized", ok=False, effect="write")
 
