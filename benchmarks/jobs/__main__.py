@@ -16,6 +16,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
+from benchmarks.jobs.hard import HARD
 from benchmarks.jobs.held_out import HELD_OUT
 from benchmarks.jobs.jobs import JOBS as FIRST
 from benchmarks.jobs.jobs import Job
@@ -24,7 +25,7 @@ from donewhen.agent.config import read_config
 from donewhen.agent.models import ModelSource
 from donewhen.agent.tools import as_tools
 
-JOBS = FIRST | HELD_OUT
+JOBS = FIRST | HELD_OUT | HARD
 MOST_CALLS = 60
 
 
@@ -74,7 +75,7 @@ async def ours(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
         if run.status != "waiting":
             break
         asked.append(f"{run.pending[0]['kind']}: {str(run.pending[0]['question'])[:100]}")
-        answer = "approve" if run.pending[0]["kind"] in ("plan", "tool") else "Do what is most likely meant."
+        answer = "approve" if run.pending[0]["kind"] in ("plan", "tool") else job.reply
     assert run is not None
     steps = len((run.plan or {}).get("steps", ()))
     return {
@@ -85,18 +86,21 @@ async def ours(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
 
 
 async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
-    """By a loop that calls whatever the model calls until it says no more."""
+    """By a loop that calls whatever the model calls until it says no more; a question is answered once."""
     counting = Counting()
     tools = {tool.name: tool for tool in as_tools(job.tools(folder))}
     model = watched(ModelSource(None, config=read_config()), "execute", counting).bind_tools(list(tools.values()))
     messages: list[Any] = [SystemMessage("You are a helpful agent. Use the tools to do what the user asks.")]
     messages.append(HumanMessage(job.goal))
-    said = ""
+    said, asked = "", list[str]()
     for _ in range(MOST_CALLS):
         reply = await model.ainvoke(messages)
         messages.append(reply)
         said = reply.text
-        if not reply.tool_calls:
+        if not reply.tool_calls and "?" in said and not asked:
+            asked.append(said)
+            messages.append(HumanMessage(job.reply))
+        elif not reply.tool_calls:
             break
         for call in reply.tool_calls:
             try:
@@ -105,7 +109,7 @@ async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
                 text = f"error: {error}"
             messages.append(ToolMessage(text, tool_call_id=call["id"]))
     return {
-        "right": job.right(folder, said), "calls": counting.calls, "corrections": [], "asked": [],
+        "right": job.right(folder, said), "calls": counting.calls, "corrections": [], "asked": asked,
         "characters": counting.characters, "steps": 0, "answer": said,
     }  # fmt: skip
 

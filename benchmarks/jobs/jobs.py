@@ -22,6 +22,8 @@ class Job:
     right: Callable[[Path, str], str]
     tools: Callable[[Path], list[Any]] = workspace_tools
     effects: dict[str, Any] = field(default_factory=dict)
+    reply: str = "Do what is most likely meant."
+    """What the user says to a question."""
 
 
 def _rows(path: Path, head: list[str], rows: list[list[Any]]) -> None:
