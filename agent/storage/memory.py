@@ -4,17 +4,44 @@ import sqlite3
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.storage import Hear, Opened, deaf, unique_version
 from donewhen.agent.storage.thread_store import escaped
 from donewhen.agent.storage.thread_table import TABLE
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import StorageError, ThreadBusy
+
+
+class _MemorySaver(InMemorySaver):
+    """The checkpointer; each session has a copy with rounds of its own, all on the same values."""
+
+    rounds: Rounds[Any]
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        for namespace in self.rounds.put(config, checkpoint, metadata)[1]:
+            self._forget(config["configurable"]["thread_id"], namespace)
+        return super().put(config, checkpoint, metadata, new_versions)
+
+    def _forget(self, thread_id: str, namespace: str) -> None:
+        for id, (stored, _, _) in self.storage[thread_id].pop(namespace, {}).items():
+            self.writes.pop((thread_id, namespace, id), None)
+            for name, version in self.serde.loads_typed(stored)["channel_versions"].items():
+                self.blobs.pop((thread_id, namespace, name, version), None)
 
 
 class _MemoryStore(InMemoryStore):
@@ -41,20 +68,22 @@ class MemoryDatabase:
     at_once = sys.maxsize
 
     def __init__(self) -> None:
-        self._saver = InMemorySaver(serde=StrictSerializer())
+        self._saver = _MemorySaver(serde=StrictSerializer())
         self._store = _MemoryStore()
         self._held: set[str] = set()
 
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+        saver = copy(self._saver)
+        saver.rounds = Rounds()
         if thread_id is None:
-            yield self._saver, self._store
+            yield saver, self._store
             return
         if thread_id in self._held:
             raise ThreadBusy(f"thread {thread_id!r} is being worked on")
         self._held.add(thread_id)
         try:
-            yield self._saver, self._store
+            yield saver, self._store
         finally:
             self._held.discard(thread_id)
 

@@ -116,7 +116,7 @@ class SqliteDatabase:
             file = await self._ready(stack)
             saver = FileSaver(file, not writes, self.next_version)
             stack.push_async_callback(saver.settled)
-            yield saver, FileStore(file, not writes, saver.safe)
+            yield saver, FileStore(file, not writes, saver.rounds)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:

@@ -13,39 +13,29 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, PutOp, Result, SearchOp
+from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
 
 from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.sqlite_file import SqliteFile, surely
-from donewhen.graph.calls.replies import NAMESPACE as REPLIES
 
-STEPS = ("plan:", "execute:")
-"""How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
 Returned = TypeVar("Returned")
 
 
 class FileSaver(BaseCheckpointSaver[Any]):
-    """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses.
-
-    What can be had again without asking anybody is committed with what comes next: an input, and a round whose reply is
-    in the store. With the run's checkpoint after a planning or a step go its rounds: all that it came to is in the run.
-    """
+    """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses."""
 
     def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
         super().__init__(serde=StrictSerializer())
         self.file = file
         self._reads = reads
         self._next_version = next_version
-        self._inside: dict[str, str] = {}
-        """Namespaces of plannings and steps at work → the checkpoint of the run that they began at."""
-        self._held: list[Callable[[SqliteSaver], Any]] = []
-        self.safe: set[str] = set()
-        """Checkpoints that are only an input, and tasks whose reply is in the store: what they write can wait."""
+        self.rounds = Rounds[Callable[[SqliteSaver], Any]]()
 
     async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
         if self._reads and writes:
             raise sqlite3.OperationalError("attempt to write a readonly database")
-        held, self._held = self._held, []
+        held = self.rounds.take()
 
         def carried_out(file: SqliteFile) -> Returned:
             for each in held:
@@ -56,7 +46,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
 
     async def settled(self) -> None:
         """Commit what is held."""
-        if held := self._held:
+        if held := self.rounds.take():
             await surely(self.file.begin(lambda file: [each(file.saver) for each in held]))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -70,19 +60,16 @@ class FileSaver(BaseCheckpointSaver[Any]):
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> RunnableConfig:
         place = config["configurable"]
-        if (namespace := place.get("checkpoint_ns", "")).startswith(STEPS):
-            self._inside[namespace] = metadata.get("parents", {}).get("", "")
-        ended = [] if namespace else [key for key, at in self._inside.items() if at == place.get("checkpoint_id")]
-        gone = [(str(place["thread_id"]), key) for key in ended if self._inside.pop(key)]
+        waits, over = self.rounds.put(config, checkpoint, metadata)
+        gone = [(str(place["thread_id"]), namespace) for namespace in over]
 
         def put(saver: SqliteSaver) -> RunnableConfig:
             for table in ("checkpoints", "writes") if gone else ():
                 saver.conn.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
             return saver.put(config, checkpoint, metadata, versions)
 
-        if metadata.get("source") == "input":
-            self.safe.add(checkpoint["id"])
-            self._held.append(put)
+        if waits:
+            self.rounds.held.append(put)
             return {"configurable": {**place, "checkpoint_id": checkpoint["id"]}}
         return await self._call(put, writes=True)
 
@@ -92,9 +79,8 @@ class FileSaver(BaseCheckpointSaver[Any]):
         def put(saver: SqliteSaver) -> None:
             saver.put_writes(config, writes, task_id, task_path)
 
-        if self.safe & {task_id, config["configurable"]["checkpoint_id"]}:
-            self.safe.discard(task_id)
-            self._held.append(put)
+        if self.rounds.can_wait(config, task_id):
+            self.rounds.held.append(put)
         else:
             await self._call(put, writes=True)
 
@@ -111,10 +97,10 @@ class FileSaver(BaseCheckpointSaver[Any]):
 class FileStore(BaseStore):
     """The store beside it."""
 
-    def __init__(self, file: SqliteFile, reads: bool, safe: set[str]) -> None:
+    def __init__(self, file: SqliteFile, reads: bool, rounds: Rounds[Any]) -> None:
         self.file = file
         self._reads = reads
-        self._safe = safe
+        self._rounds = rounds
         self.supports_ttl, self.ttl_config = file.store.supports_ttl, file.store.ttl_config
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -123,8 +109,7 @@ class FileStore(BaseStore):
         if self._reads and writes:
             raise sqlite3.OperationalError("attempt to write a readonly database")
         results = await self.file.call(lambda file: file.store.batch(asked), writes=writes)
-        replies = [op.value or {} for op in asked if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
-        self._safe.update(str(reply["round"]) for reply in replies if "round" in reply)  # not to be read where sealed
+        self._rounds.stored(asked)
         return results
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:

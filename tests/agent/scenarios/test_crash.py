@@ -63,6 +63,6 @@ def test_killed_in_a_back_off(folder: Path) -> None:
 
 def test_an_operation_that_fails(folder: Path) -> None:
     """F5, R02: a checkpoint, write or store entry that fails is a StorageError; with a healthy storage it goes on."""
-    figures = killed(folder, points=range(5, 270, 52), only=OPERATIONS, mode="raise")
+    figures = killed(folder, points=range(5, 240, 47), only=OPERATIONS, mode="raise")
     _assert_unharmed(figures)
     assert figures.deaths == figures.trials

@@ -16,7 +16,7 @@ from tests.kit.runs import sending
 from tests.kit.storage.cases import DATABASES, fresh_url
 
 
-def look(x: str = "") -> str:
+async def look(x: str = "") -> str:
     """Look."""
     return f"seen {x}"
 

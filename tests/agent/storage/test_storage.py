@@ -318,9 +318,10 @@ async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
             await saver.aput_writes(place, [("third", object())], "third")
 
 
-async def test_what_can_be_had_again_goes_with_what_comes_next(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_path: Path) -> None:
     """R05: an input, and what a task wrote whose reply is in the store; never less than when the session ends."""
-    storage = open_storage(f"sqlite:///{tmp_path}/runs.db")
+    storage = open_storage(fresh_url(kind, tmp_path))
     first: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "1"}}
     async with storage.session("t") as (saver, store), storage.reader() as (reader, _):
         before: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
@@ -340,5 +341,9 @@ async def test_what_can_be_had_again_goes_with_what_comes_next(tmp_path: Path) -
         assert found.pending_writes == [("round 1", "seen", 1), ("round 2", "said", 1)]
         await store.aput((*NAMESPACE, "t"), "s1", {"round": "round 3"}, index=False)
         await saver.aput_writes(second, [("seen", 2)], "round 3")
-    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
-        assert file.execute("SELECT count(*) FROM writes").fetchone() == (4,)
+        assert (await reader.aget_tuple(second)) == found
+    async with storage.reader() as (reader, _):
+        found = await reader.aget_tuple(second)
+        assert found is not None
+        assert found.pending_writes is not None
+        assert found.pending_writes[2:] == [("round 3", "seen", 2)]

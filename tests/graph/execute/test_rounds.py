@@ -6,13 +6,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from donewhen import Agent, Settings
 from donewhen.agent.storage import open_storage
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import config, last_seen, step
-from tests.kit.storage.cases import KEY, fresh_url
+from tests.kit.storage.cases import DATABASES, STORAGES, fresh_url, key_of
 
 ALONE = Settings(confirm="never")
 
@@ -30,7 +31,7 @@ def looking(rounds: int, asked: list[Any]) -> ScriptedModel:
     return ScriptedModel(roles={"triage": lambda *_: submit_plan([step("s1")]), "execute": execute})
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("kind", ["memory", *DATABASES])
 async def test_a_reply_that_was_cut_off_is_not_asked_for_again(kind: str, tmp_path: Path) -> None:
     """F1, R02: between a reply and the result of its call; what only reads is read again."""
     looked, begun, asked = list[str](), asyncio.Event(), list[Any]()
@@ -58,39 +59,50 @@ async def test_a_reply_that_was_cut_off_is_not_asked_for_again(kind: str, tmp_pa
     assert run.receipt["spent"]["rounds"] == 4
 
 
-async def test_a_round_is_one_checkpoint() -> None:
-    """T: with a reply and its results in one, storage and time of a round are halved."""
+@pytest.mark.parametrize("kind", STORAGES)
+async def test_a_round_is_one_checkpoint_until_its_step_is_finished(kind: str, tmp_path: Path) -> None:
+    """T: a reply and its results are one. What a step came to is in the run; its rounds, most of what is stored, go in
+    the same commit."""
+    spaces, text = list[list[str]](), "all about it " * 40
 
-    def look(what: str) -> str:
-        """Look something up."""
-        return f"all about {what}"
-
-    async def checkpoints(rounds: int) -> int:
-        agent = Agent(looking(rounds, []), [look], effects={"look": "read"}, storage="memory:", settings=ALONE)
-        assert (await agent.start("do it", thread_id="t")).status == "completed"
-        async with agent.storage.reader() as (saver, _):
-            return len([found async for found in saver.alist(config("t"))])
-
-    assert await checkpoints(9) - await checkpoints(2) == 7
-
-
-@pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])
-async def test_the_rounds_of_a_finished_step_go_from_the_file(key: bytes | None, tmp_path: Path) -> None:
-    """T: what a step came to is in the run; its rounds, most of what is stored, go in the same commit."""
-    spaces, text = list[set[str]](), "all about it " * 40
+    async def found() -> list[str]:
+        async with storage.reader() as (saver, _):
+            return [each.config["configurable"]["checkpoint_ns"] async for each in saver.alist(config("t"))]
 
     async def look(what: str) -> str:
         """Look something up."""
-        async with storage.reader() as (saver, _):
-            spaces.append({each.config["configurable"]["checkpoint_ns"] async for each in saver.alist(config("t"))})
+        spaces.append(await found())
         return f"{what}: {text}"
 
-    storage = open_storage(fresh_url("sqlite", tmp_path), key=key)
+    storage = open_storage(fresh_url(kind, tmp_path), key=key_of(kind))
     agent = Agent(looking(20, []), [look], effects={"look": "read"}, storage=storage, settings=ALONE)
-    run = await agent.start("do it", thread_id="t")
-    assert run.status == "completed"
+    assert (await agent.start("do it", thread_id="t")).status == "completed"
+    assert len(spaces[-1]) - len(spaces[0]) == len(spaces) - 1 == 19
     assert {space.partition(":")[0] for space in spaces[-1]} == {"", "execute"}
-    async with storage.reader() as (saver, _):
-        assert {each.config["configurable"]["checkpoint_ns"] async for each in saver.alist(config("t"))} == {""}
-    with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
-        assert file.execute("PRAGMA freelist_count").fetchone()[0] < 10
+    assert set(await found()) == {""}
+
+
+async def test_nothing_of_a_finished_step_is_left(tmp_path: Path) -> None:
+    """T: no values and no writes of its rounds either; a file gives back what is free."""
+
+    def look(what: str) -> str:
+        """Look something up."""
+        return f"{what}: " + "all about it " * 40
+
+    for kind in ("memory", *DATABASES):
+        url = fresh_url(kind, tmp_path)
+        agent = Agent(looking(20, []), [look], effects={"look": "read"}, storage=url, settings=ALONE)
+        assert (await agent.start("do it", thread_id="t")).status == "completed"
+        if kind == "memory":
+            async with agent.storage.reader() as (saver, _):
+                stored: Any = saver
+                assert {key[1] for key in (*stored.blobs, *stored.writes)} == {""} == {*stored.storage["t"]}
+        elif kind == "sqlite":
+            with closing(sqlite3.connect(tmp_path / "runs.db")) as file:
+                assert file.execute("SELECT DISTINCT checkpoint_ns FROM writes").fetchall() == [("",)]
+                assert file.execute("PRAGMA freelist_count").fetchone()[0] < 10
+        else:
+            with psycopg.connect(url) as database:
+                for table in ("checkpoint_writes", "checkpoint_blobs"):
+                    query = f"SELECT DISTINCT checkpoint_ns FROM {table}"
+                    assert database.execute(query.encode()).fetchall() == [("",)]

@@ -1,6 +1,7 @@
 """LangGraph's saver and store on a session's one connection, with as few statements as they can do with."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -14,14 +15,19 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from langgraph.store.base import GetOp
+from langgraph.store.base import GetOp, Op, Result
 from langgraph.store.postgres.aio import AsyncPostgresStore
+from psycopg import AsyncCursor
+from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 from typing_extensions import override
 
 from donewhen.agent.storage.cipher import StrictSerializer
-from donewhen.agent.storage.postgres_connections import PgConnection
+from donewhen.agent.storage.postgres.connections import PgConnection
+from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.thread_store import stop_batching
+
+Statement = tuple[str, Sequence[Any]]
 
 
 def _put(blobs: int) -> str:
@@ -52,11 +58,22 @@ def _rows(count: int) -> str:
     return ", ".join(["(%s, %s, %s, %b)"] * count)
 
 
+_OVER = """
+    WITH writes AS (DELETE FROM checkpoint_writes WHERE thread_id = %s AND checkpoint_ns = ANY(%s)),
+        blobs AS (DELETE FROM checkpoint_blobs WHERE thread_id = %s AND checkpoint_ns = ANY(%s))
+    DELETE FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = ANY(%s)"""
+
+
 class SessionSaver(AsyncPostgresSaver):
     """LangGraph's tables and values; each checkpoint and each task's writes are one statement, not one a value.
 
     Texts among the channel values stand in plain JSON, where PostgreSQL takes no NUL: it becomes U+FFFD.
     """
+
+    def __init__(self, store: "SessionStore") -> None:
+        super().__init__(store.conn, serde=StrictSerializer())
+        self.lock = store.lock  # pipelines of two tasks on one connection must not mix
+        self.rounds = store.rounds = Rounds[Statement]()
 
     @override
     async def aput(
@@ -68,6 +85,7 @@ class SessionSaver(AsyncPostgresSaver):
     ) -> RunnableConfig:
         place = config["configurable"]
         thread, space = str(place["thread_id"]), place.get("checkpoint_ns", "")
+        waits, over = self.rounds.put(config, checkpoint, metadata)
         values, inline = dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
             if isinstance(value, str):
@@ -81,10 +99,10 @@ class SessionSaver(AsyncPostgresSaver):
         versions = {name: version for name, version in new_versions.items() if name in values}
         blobs = [row[2:] for row in self._dump_blobs(thread, space, values, versions)]
         kept = (thread, space, *chain.from_iterable(blobs)) if blobs else ()
-        given = Jsonb(get_serializable_checkpoint_metadata(config, metadata))
         stored = Jsonb({**checkpoint, "channel_values": inline})
-        parent = place.get("checkpoint_id")
-        await self._send(_put(len(blobs)), (*kept, thread, space, checkpoint["id"], parent, stored, given))
+        given = Jsonb(get_serializable_checkpoint_metadata(config, metadata))
+        put = (_put(len(blobs)), (*kept, thread, space, checkpoint["id"], place.get("checkpoint_id"), stored, given))
+        await self._say(*([(_OVER, (thread, over) * 3)] if over else []), put, waits=waits)
         return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": checkpoint["id"]}}
 
     @override
@@ -96,15 +114,45 @@ class SessionSaver(AsyncPostgresSaver):
         rows = [row[len(at) :] for row in self._dump_writes(*at, writes)]
         again = all(name in WRITES_IDX_MAP for name, _ in writes)
         if rows:
-            await self._send(_put_writes(len(rows), again), (*at, *chain.from_iterable(rows)))
+            put = (_put_writes(len(rows), again), (*at, *chain.from_iterable(rows)))
+            await self._say(put, waits=self.rounds.can_wait(config, task_id))
 
-    async def _send(self, query: str, values: Sequence[Any]) -> None:
+    async def settled(self) -> None:
+        """Commit what is held."""
+        if self.rounds.held:
+            await self._say()
+
+    async def _say(self, *statements: Statement, waits: bool = False) -> None:
+        """What is held and this, in one transaction; or hold this too."""
+        if waits:
+            self.rounds.held += statements
+            return
         async with self.lock:
-            await self.conn.execute(query.encode(), values)  # type: ignore[union-attr]
+            together, connection = [*self.rounds.take(), *statements], self.conn
+            assert isinstance(connection, PgConnection)
+            async with connection.pipeline() if len(together) > 1 else nullcontext():
+                for query, values in together:
+                    await connection.execute(query.encode(), values)
+
+    @override
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+        await self.settled()
+        async with super()._cursor(pipeline=pipeline) as cursor:
+            yield cursor
 
 
 class SessionStore(AsyncPostgresStore):
     """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
+
+    rounds: Rounds[Statement]
+
+    @override
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        asked = list(ops)
+        results = await super().abatch(asked)
+        self.rounds.stored(asked)
+        return results
 
     @override
     def _get_batch_GET_ops_queries(self, get_ops: Sequence[tuple[int, GetOp]]) -> list[Any]:
@@ -131,10 +179,3 @@ async def store_on(connection: PgConnection) -> SessionStore:
     store = SessionStore(connection)
     await stop_batching(store)
     return store
-
-
-def saver_on(store: SessionStore) -> SessionSaver:
-    """A saver on the connection of a store; pipelines of two tasks must not mix, so both have one lock."""
-    saver = SessionSaver(store.conn, serde=StrictSerializer())
-    saver.lock = store.lock
-    return saver

@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 import psycopg
-from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg.conninfo import conninfo_to_dict
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
-from donewhen.agent.storage.postgres_connections import SESSIONS, Connections, PgConnection, hear, holding
-from donewhen.agent.storage.postgres_saver import saver_on, store_on
+from donewhen.agent.storage.postgres.connections import SESSIONS, Connections, PgConnection, hear, holding
+from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, store_on
 from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
 from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
@@ -67,6 +65,7 @@ class PostgresDatabase:
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.push_async_callback(_unlock, connection, key)
             opened = await self._prepared(connection)
+            stack.push_async_callback(opened[0].settled)
             if not writes:
                 await connection.execute("SET default_transaction_read_only = on")
             with holding(thread_id is not None):
@@ -137,15 +136,15 @@ class PostgresDatabase:
                 return StorageError(f"{self.display} failed: {text}")
         return None
 
-    async def _prepared(self, connection: PgConnection) -> tuple[AsyncPostgresSaver, AsyncPostgresStore]:
+    async def _prepared(self, connection: PgConnection) -> tuple[SessionSaver, SessionStore]:
         store = connection.prepared
         if store is None:
             store = await store_on(connection)
-            await self._set_up(connection, saver_on(store), store)
+            await self._set_up(connection, SessionSaver(store), store)
             connection.prepared = store
-        return saver_on(store), store
+        return SessionSaver(store), store
 
-    async def _set_up(self, connection: PgConnection, saver: AsyncPostgresSaver, store: AsyncPostgresStore) -> None:
+    async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
         key = _lock_key("\0set up")
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         # Polled: a waiting lock statement would hold up CREATE INDEX CONCURRENTLY, and that the lock.
@@ -157,9 +156,7 @@ class PostgresDatabase:
             else:
                 await asyncio.sleep(0.02)
 
-    async def _made(
-        self, connection: PgConnection, saver: AsyncPostgresSaver, store: AsyncPostgresStore, key: int
-    ) -> None:
+    async def _made(self, connection: PgConnection, saver: SessionSaver, store: SessionStore, key: int) -> None:
         try:
             await saver.setup()
             await store.setup()
