@@ -144,8 +144,8 @@ class Legs:
             snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
             if row.get("status") == "queued":
                 return replace(run_of(thread_id, snapshot, settings), status="queued", goal=row["goal"]), snapshot
-            if row.get("status") == "cancelled" and not snapshot.created_at:
-                return Run(thread_id, "cancelled", row["goal"]), snapshot
+            if row.get("goal") and not snapshot.created_at:  # cancelled in the queue, or just begun
+                return Run(thread_id, row["status"], row["goal"]), snapshot
             return run_of(thread_id, known(thread_id, snapshot), settings, self.form), snapshot
 
     async def cancel(self, thread_id: str, reason: str) -> Run:
@@ -282,7 +282,7 @@ class Legs:
         finally:
             listening.cancel()
             await asyncio.wait([listening])
-        if not listening.cancelled() and listening.exception() is None:
+        if not listening.cancelled():
             return await self._cancelled(graph, store, thread_id, listening.result())
         snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
         run = run_of(thread_id, snapshot, settings, self.form)

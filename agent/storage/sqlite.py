@@ -15,7 +15,7 @@ from typing import Any
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
 from donewhen.agent.storage.sqlite_file import SqliteFile, shared, surely
 from donewhen.agent.storage.sqlite_saver import FileSaver, FileStore
-from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, unique_version
+from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, locks, unique_version
 from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
@@ -42,6 +42,11 @@ class FileLock:
         # A hash: a name may be any text, a path may not.
         self._path = folder / hashlib.sha256(name.encode()).hexdigest()[:32]
         self._fd = -1
+        locks.add(self)
+
+    def fileno(self) -> int:
+        """Its descriptor; -1 while it is not held."""
+        return self._fd
 
     def take(self) -> bool:
         """Whether the lock was free and is ours now. Creates the folder; raises OSError when it cannot."""

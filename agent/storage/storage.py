@@ -1,6 +1,7 @@
 """What a storage URL means, and one face for every database: sessions with a lock per thread, readers without."""
 
 import asyncio
+import os
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal, Protocol
+from weakref import WeakSet
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
@@ -97,8 +99,17 @@ def check_thread_id(thread_id: object) -> str:
 Opened = tuple[BaseCheckpointSaver[Any], BaseStore]
 """As databases give it; what a Storage gives has a `ThreadStore`."""
 Worked = tuple[BaseCheckpointSaver[Any], ThreadStore]
+locks: WeakSet[Any] = WeakSet()
+"""What holds a lock by its descriptor. A forked child, as of a tool's pool, closes its copy, or it held the lock."""
 
 
+def _forked() -> None:
+    for each in locks:
+        with suppress(Exception):  # it is closed
+            os.close(each.fileno())
+
+
+os.register_at_fork(after_in_child=_forked)
 Hear = Callable[[asyncio.Event, float], Awaitable[None]]
 """Waits for so many seconds at most, until the event is set or a thread is queued by anybody, anywhere."""
 

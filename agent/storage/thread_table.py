@@ -94,16 +94,16 @@ class ThreadTable:
         rows = await self.execute(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
         return [self._read(row) for row in rows]
 
-    async def line(self, queue: str, now: str, limit: int) -> list[tuple[str, str]]:
-        """(thread, owner) of what a queue's workers have to do by now: each owner's first, then what is due longest.
+    async def line(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
+        """(due, thread, owner) of what a queue's workers have to do by now: each owner's first, then the oldest.
 
         What waits for a person and is answered by its settings by now counts as a first, too.
         """
         firsts = await self.execute(_FIRSTS, [queue, queue, queue, now, queue, now])
         firsts += await self.execute(_OLDEST.format("waiting"), [queue, now, limit])
         rest = await self.execute(_OLDEST.format("queued"), [queue, now, limit])
-        line = [*sorted(row for row in firsts if row[0] is not None), *rest]
-        return list({thread_id: (thread_id, owner) for _, thread_id, owner in line}.values())[:limit]
+        line: list[Any] = [*sorted(row for row in firsts if row[0] is not None), *rest]
+        return list({row[1]: row for row in line}.values())[:limit]
 
     async def counts(self) -> dict[tuple[str, str], int]:
         """How many threads there are by (queue, status)."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -24,6 +25,8 @@ GOAL_CHARS = 500
 QUESTION_CHARS = 300
 NEVER = "never"
 """Sorts after every moment."""
+BEGUN = ""
+"""Sorts before every moment: a run that was begun is due before any that was not."""
 ThreadStatus = RunStatus | Literal["unknown"]
 
 
@@ -88,7 +91,7 @@ async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
     row = await read_row(store, run.thread_id) or {}
     queued = run.status == "running" and row.get("queue")  # it was asked to stop; another worker may go on
     asked = [_asked(pause) for pause in run.pending]
-    due = (row.get("created") or now_text()) if queued else _overdue(asked, row.get("settings"))
+    due = BEGUN if queued else _overdue(asked, row.get("settings"))
     status = "queued" if queued else run.status
     await note_thread(store, run.thread_id, status=status, pending=asked, due=due, request={}, tries=0, **change)
 
@@ -121,9 +124,10 @@ async def until_cancelled(store: ThreadStore, thread_id: str, drain: Callable[[]
     """Wait until somebody, anywhere, cancels the run, and ask it to stop; gives the reason."""
     while True:
         await asyncio.sleep(CANCEL_POLL)
-        if (reason := await asked_to_cancel(store, thread_id)) is not None:
-            drain()
-            return reason
+        with suppress(Exception):  # a database that fails is asked again; where it fails for good, the run does
+            if (reason := await asked_to_cancel(store, thread_id)) is not None:
+                drain()
+                return reason
 
 
 async def asked_to_cancel(store: ThreadStore, thread_id: str) -> str | None:

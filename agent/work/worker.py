@@ -22,7 +22,7 @@ from donewhen.agent.storage.storage import Hear, deaf
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.engine import OPEN, TRIES
 from donewhen.agent.work.schedules import Schedules
-from donewhen.agent.work.threads import ENDED, ThreadInfo, info_of, note_thread, now_text, read_row
+from donewhen.agent.work.threads import BEGUN, ENDED, ThreadInfo, info_of, note_thread, now_text, read_row
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 
@@ -31,7 +31,7 @@ POLL = 0.5
 SWEEP = 5.0
 """Seconds between two looks at what others are at work on, to take over what they left."""
 FEW = 32
-"""Threads of one owner that are taken up in any order."""
+"""New threads of one owner that are taken up in any order; those that were begun come before all of them."""
 LINE = 256
 """Of what waits, what is looked at: the first of so many owners."""
 SWEPT = 10_000
@@ -171,10 +171,14 @@ class Worker:
         self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
         known = self._active.keys() | self._elsewhere.keys()
         # Whoever looks now sees the same line, so each worker has an order of its own within a few.
-        free = [(place // FEW, random(), *each) for place, each in enumerate(line) if each[0] not in known]
+        free = [
+            (due != BEGUN, place // FEW, random(), thread_id, owner)
+            for place, (due, thread_id, owner) in enumerate(line)
+            if thread_id not in known
+        ]
         while free and len(self._active) < self.concurrency:
             mine = Counter(self._owners.values())
-            first = min(free, key=lambda each: (mine[each[3]], self._served.get(each[3], 0), each))
+            first = min(free, key=lambda each: (mine[each[-1]], self._served.get(each[-1], 0), each))
             free.remove(first)
             *_, thread_id, owner = first
             self._served[owner] = next(self._turns)
@@ -197,7 +201,7 @@ class Worker:
                     tries = int(row.get("tries") or 0) + 1
                     if row.get("status") != "running" or row.get("queue") != self._queue:
                         continue
-                    left: Json = {"status": "queued", "due": row.get("created") or now_text()}  # before what is new
+                    left: Json = {"status": "queued", "due": BEGUN}
                     if tries > TRIES:
                         metadata = {**(row.get("metadata") or {}), "problem": f"its worker died {TRIES} times"}
                         left = {"status": "running", "queue": "", "metadata": metadata}
@@ -219,6 +223,7 @@ class Worker:
                 self.tell(thread_id, (await carrier.carry(thread_id)).status)
         except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
+            self.tell(thread_id, "let go")
         except Exception as error:
             self.tell(thread_id, f"{type(error).__name__}: {error}")
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again

@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
 from donewhen.agent.storage.postgres.connections import SESSIONS, Connections, PgConnection, hear, holding
 from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, store_on
-from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version
+from donewhen.agent.storage.storage import Hear, Opened, causes, locks, unique_version
 from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
@@ -60,6 +60,7 @@ class PostgresDatabase:
         async with AsyncExitStack() as stack:
             connection = await self._connections.turn(stack, session=thread_id is not None)
             if thread_id is not None:
+                locks.add(connection)
                 key = _lock_key(thread_id)
                 if not await _try_lock(connection, key):
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")

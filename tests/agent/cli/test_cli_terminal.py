@@ -1,6 +1,7 @@
 """The command as a person uses it: a real pseudo-terminal, prompts, an editor, Ctrl-C and Ctrl-D."""
 
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from donewhen.testing import ScriptedModel, WireServer, ask_user, call, fault, finish_step, submit_plan
-from tests.kit.screens.terminal import Session, environment, piped
+from tests.kit.screens.terminal import SECONDS, Session, environment, piped
 
 COUNT = {"content": "Count the [bold]files", "done_when": ["there is a count"], "tools": ["list_files"]}
 COUNTED = finish_step("3 files", "s1.1")
@@ -22,6 +23,21 @@ def scripted(home: Path, **roles: Any) -> Iterator[dict[str, str]]:
     with WireServer(model) as server:
         yield environment(home, OPENAI_BASE_URL=server.base_url, OPENAI_API_KEY="sk-test")
     model.assert_exhausted()
+
+
+class Hanging:
+    """A reply that comes late, or never; `asked` waits until the model was asked for it."""
+
+    def __init__(self, seconds: float = 60.0, **reply: Any) -> None:
+        self._event, self._fault = threading.Event(), fault(hang=seconds, **reply)
+
+    def __call__(self, *_: Any) -> Any:
+        self._event.set()
+        return self._fault
+
+    def asked(self) -> None:
+        """Raises AssertionError where it is not asked for in good time."""
+        assert self._event.wait(SECONDS)
 
 
 def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
@@ -88,15 +104,16 @@ def test_no_asks_for_feedback_and_ctrl_d_leaves_the_question_open(tmp_path: Path
 @pytest.mark.parametrize("while_asking", [True, False], ids=["asking", "working"])
 def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
     """C06, R02: exit 130 with the command to go on with, and going on works."""
-    hung = [fault(hang=60.0), [call("list_files")], COUNTED]
+    hanging = Hanging()
+    hung = [hanging, [call("list_files")], COUNTED]
     script = {"triage": [submit_plan([COUNT])]}
     with scripted(tmp_path, **script, execute=hung[1:] if while_asking else hung) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
         session.asked()
         if not while_asking:
             session.type("a")
-            for _ in range(3):  # redrawn while the call hangs
-                session.expect("◐ s1 Count")
+            session.expect("◐ s1 Count")
+            hanging.asked()
             session.interrupt()
             session.expect("Stopping at the next clean point")
         session.interrupt()
@@ -113,7 +130,8 @@ def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
     """U4: `resume --steer` plans anew by what is said and keeps what is finished; only of what was stopped."""
     tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
     plans = [submit_plan([COUNT, tell]), submit_plan(["Write it down"])]
-    rounds = {"s1": [[call("list_files")], COUNTED], "s2": [fault(hang=60.0)], "s3": [finish_step("3", "s1.1")]}
+    hanging = Hanging()
+    rounds = {"s1": [[call("list_files")], COUNTED], "s2": [hanging], "s3": [finish_step("3", "s1.1")]}
     with scripted(tmp_path, triage=plans, execute=rounds, deliver=["Three."]) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
         session.asked()
@@ -121,6 +139,7 @@ def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
         assert (early.returncode, "was not stopped: it is waiting" in early.stderr) == (2, True)
         session.type("y")
         session.expect("◐ s2 Tell")
+        hanging.asked()
         session.interrupt()
         session.interrupt()
         assert session.end() == (130, "")

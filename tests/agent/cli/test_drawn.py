@@ -13,8 +13,8 @@ from donewhen.agent.cli.screen.drawing import AnswerText, Blocks, pause_drawn
 from donewhen.agent.cli.screen.terminal import TAB
 from donewhen.agent.cli.screen.views import Progress, View, mode_text
 from donewhen.state.people.answers import Answer
-from donewhen.testing import answer, ask_user, call, fault, finish_step, submit_plan
-from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, scripted
+from donewhen.testing import answer, ask_user, call, finish_step, submit_plan
+from tests.agent.cli.test_cli_terminal import COUNT, COUNTED, Hanging, scripted
 from tests.agent.cli.test_cli_views import asked, script
 from tests.kit.pauses import LIMITS, pending
 from tests.kit.screens.terminal import ESCAPES, Session, drawn, environment, piped, screen, written
@@ -159,12 +159,13 @@ def test_a_file_that_is_written_over_is_shown_as_a_difference(tmp_path: Path) ->
 
 def test_what_is_said_beside_a_plan_is_shown_and_stop_is_said_on_lines_of_its_own(tmp_path: Path) -> None:
     """U1, U13: the planner's words; at 50 columns what Ctrl-C says is broken between words, the command not at all."""
-    plan = submit_plan([COUNT], speak="I will count them.")
-    with scripted(tmp_path, triage=[plan], execute=[fault(hang=60.0)]) as env:
+    plan, hanging = submit_plan([COUNT], speak="I will count them."), Hanging()
+    with scripted(tmp_path, triage=[plan], execute=[hanging]) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path, columns=50)
         assert "I will count them." in session.asked()
         session.type("y")
         session.expect("◐ s1 Count")
+        hanging.asked()
         session.interrupt()
         session.expect("Stopping at")
         session.interrupt()
@@ -335,13 +336,13 @@ def test_a_cancelled_run_says_where_in_words(tmp_path: Path) -> None:
 
 def test_the_first_ctrl_c_lets_the_call_at_work_end(tmp_path: Path) -> None:
     """U13, R02: it stops at the next clean point; what the call brought is kept, and is not asked for again."""
-    slow = fault(hang=2.0, reply=call("list_files"))
+    slow = Hanging(2.0, reply=call("list_files"))
     with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[slow, COUNTED]) as env:
         session = Session.start("run", "count", "--thread", "mine", env=env, cwd=tmp_path)
         session.asked()
         session.type("y")
-        for _ in range(3):  # redrawn while the call is at work
-            session.expect("◐ s1 Count")
+        session.expect("◐ s1 Count")
+        slow.asked()
         session.interrupt()
         session.expect("Stopping at the next clean point")
         assert session.end() == (130, "")

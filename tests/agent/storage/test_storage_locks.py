@@ -43,6 +43,23 @@ async def test_a_killed_holder_leaves_the_thread_free(url: str) -> None:
         assert tries == 0 or url.startswith("postgresql")
 
 
+async def test_a_child_of_a_killed_holder_does_not_keep_the_thread(url: str) -> None:
+    """R02, R04: a tool's process pool may outlive its worker; it has no part in the lock."""
+    with working(url, "t") as [(process, pipe)]:
+        pipe.send("go")
+        assert pipe.recv() == "works"
+        pipe.send("fork")
+        child = pipe.recv()
+        assert not await _works_on(url, "t")
+        process.kill()
+        process.join()
+        try:
+            async with open_storage(url).session("t", patience=10.0) as (_, store):
+                assert await store.aget(("worker",), "last") is not None
+        finally:
+            os.kill(child, signal.SIGKILL)
+
+
 async def test_a_frozen_holder_keeps_the_thread(url: str) -> None:
     """F4: nobody takes over from a worker that may be thawed, so nothing runs twice."""
     with working(url, "t") as [(process, pipe)]:

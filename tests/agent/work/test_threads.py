@@ -1,14 +1,19 @@
 """What there is over all threads: filters, open questions, times of steps, cancelling from anywhere, pruning."""
 
 import asyncio
+import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.store.base import Op, Result
+from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
+from donewhen.agent.work.threads import ask_to_cancel, until_cancelled
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
@@ -167,3 +172,28 @@ def test_the_command_over_all_threads(tmp_path: Path) -> None:
     assert shell("prune", "--older", "soon").exit_code == 2
     assert shell("prune", "--older", "0m").stdout == "2 threads deleted\n"
     assert shell("threads").stdout == ""
+
+
+class LockedOnce(InMemoryStore):
+    """Fails when it is first asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        if not self.asked.is_set():
+            self.asked.set()
+            raise sqlite3.OperationalError("database is locked")
+        return await super().abatch(ops)
+
+
+async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> None:
+    """M11: a look for a cancellation that fails is repeated; its error was never retrieved, and no other look came."""
+    store: Any = LockedOnce()
+    said = list[str]()
+    listening = asyncio.create_task(until_cancelled(store, "t", lambda: said.append("drained")))
+    await store.asked.wait()
+    await ask_to_cancel(store, "t", "enough")
+    assert await listening == "enough"
+    assert said == ["drained"]

@@ -15,6 +15,7 @@ import pytest
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadWaiting, UnknownThread
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
+from donewhen.agent.work.threads import note_thread
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
 from tests.kit.places import ROOT
@@ -186,7 +187,7 @@ async def test_later_is_later(storage: Any) -> None:
             soon = (datetime.now(UTC) + timedelta(minutes=59)).isoformat(timespec="milliseconds")
             late = (datetime.now(UTC) + timedelta(minutes=61)).isoformat(timespec="milliseconds")
             assert await store.threads.line(QUEUE, soon, 9) == []
-            assert await store.threads.line(QUEUE, late, 9) == [(thread, "")]
+            assert [each[1:] for each in await store.threads.line(QUEUE, late, 9)] == [(thread, "")]
 
 
 async def test_what_a_dead_worker_left_is_taken_over(storage: Any) -> None:
@@ -203,6 +204,22 @@ async def test_what_a_dead_worker_left_is_taken_over(storage: Any) -> None:
             await sweeper._sweep(store)
         assert (await agent.info(thread)).status == "queued"
         assert (await agent.carry(thread)).status == "completed"
+
+
+async def test_what_a_dead_worker_left_comes_before_all_that_is_new(storage: Any) -> None:
+    """R02, R04: with a long queue the ones that were cut off are not left to chance (once 60 s were not enough)."""
+    order: list[str] = []
+    model = ScriptedModel(roles={"triage": lambda messages, _: order.append(str(messages)) or answer("ok")})
+    async with Agent(model, storage=storage) as agent:
+        threads = [await agent.submit(f"goal-{number}.") for number in range(20)]
+        for thread in threads[-2:]:
+            async with storage.session(thread) as (_, store):
+                await store.threads.put(thread, {**(await store.threads.get(thread) or {}), "status": "running"})
+        async with agent.worker(concurrency=1):
+            await told(agent, threads[0])
+    first = "".join(order[:2])
+    assert "goal-18." in first
+    assert "goal-19." in first
 
 
 async def _never() -> Any:
@@ -288,3 +305,13 @@ def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop:
         assert worker.returncode == (0 if signum is signal.SIGTERM else -signal.SIGKILL), lines
     assert " completed " in command("threads")
     assert "completed  1" in command("status")
+
+
+async def test_a_run_that_has_just_been_taken_up_is_there(storage: Any) -> None:
+    """R04: whoever watches a run finds it between the queue and its first checkpoint."""
+    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        async with storage.session(thread) as (_, store):
+            await note_thread(store, thread)
+        run = await agent.get(thread)
+        assert (run.status, run.goal) == ("running", "report")

@@ -2,6 +2,8 @@
 
 import asyncio
 import multiprocessing
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -23,7 +25,7 @@ Worker = tuple[BaseProcess, Connection]
 def working(url: str, thread_id: str, count: int = 1) -> Iterator[list[Worker]]:
     """`count` processes that try to work on the thread as soon as told "go", all killed at the end.
 
-    Each answers "ready", then "works" (until told to stop, then "left") or "busy".
+    Each answers "ready", then "works" (until told to stop, then "left") or "busy"; told "fork", with the id of a child.
     """
     workers: list[Worker] = []
     try:
@@ -44,6 +46,14 @@ def working(url: str, thread_id: str, count: int = 1) -> Iterator[list[Worker]]:
             pipe.close()
 
 
+def _forked() -> int:
+    """A child that outlives its parent."""
+    if child := os.fork():
+        return child
+    signal.pause()
+    os._exit(0)
+
+
 def _run(url: str, thread_id: str, pipe: Connection) -> None:
     asyncio.run(_work(url, thread_id, pipe))
 
@@ -56,7 +66,8 @@ async def _work(url: str, thread_id: str, pipe: Connection) -> None:
         async with storage.session(thread_id) as (_, store):
             await store.aput(("worker",), "last", {"thread": thread_id})
             pipe.send("works")
-            pipe.recv()
+            while pipe.recv() == "fork":
+                pipe.send(_forked())
         pipe.send("left")
     except ThreadBusy:
         pipe.send("busy")
