@@ -243,7 +243,7 @@ class Legs:
         await session.tell(stamped(thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
-        await note_thread(store, thread_id, goal=run.goal, settings=settings if given else None, answered=said)
+        await note_thread(store, thread_id, goal=run.goal or None, settings=settings if given else None, answered=said)
         return await self._drive(session, graph, store, command, settings, configured)
 
     @asynccontextmanager

@@ -89,11 +89,11 @@ async def note_thread(store: ThreadStore, thread_id: str, **change: Any) -> None
 async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
     """Write down how a run stands at the end of a leg, what it asks, and when a worker has to look at it again."""
     row = await read_row(store, run.thread_id) or {}
-    queued = run.status == "running" and row.get("queue")  # it was asked to stop; another worker may go on
     asked = [_asked(pause) for pause in run.pending]
-    due = BEGUN if queued else _overdue(asked, row.get("settings"))
-    status = "queued" if queued else run.status
-    await note_thread(store, run.thread_id, status=status, pending=asked, due=due, request={}, tries=0, **change)
+    stands: Json = {"status": run.status, "due": _overdue(asked, row.get("settings")), "request": {}}
+    if run.status == "running" and row.get("queue"):  # it was asked to stop, maybe before it had begun; others go on
+        stands = {"status": "queued", "due": BEGUN}
+    await note_thread(store, run.thread_id, pending=asked, tries=0, **stands, **change)
 
 
 def _overdue(asked: Sequence[Json], settings: Any) -> str:

@@ -315,3 +315,17 @@ async def test_a_run_that_has_just_been_taken_up_is_there(storage: Any) -> None:
             await note_thread(store, thread)
         run = await agent.get(thread)
         assert (run.status, run.goal) == ("running", "report")
+
+
+async def test_a_run_that_is_drained_before_it_began_is_not_lost(storage: Any) -> None:
+    """R02, R04: what was submitted stays written down until there is a checkpoint; it waited in the queue for ever."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        carried = asyncio.create_task(agent.carry(thread))
+        await asyncio.sleep(0)
+        agent.drain()
+        assert (await carried).status == "running"
+        info = await agent.info(thread)
+        assert (info.status, info.goal) == ("queued", "report")
+        assert (await agent.carry(thread)).answer == "May."
+        assert (await agent.info(thread)).goal == "report"
