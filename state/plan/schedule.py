@@ -94,10 +94,13 @@ class Schedule(BaseModel):
 
 
 def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -> Iterator[datetime]:
-    """The moments after `after`, in order, none twice. `start`: what an interval counts from. Aware, in the zone."""
+    """The moments after `after`, in order, none twice; whole seconds, as what was run is remembered by them.
+
+    `start`: what an interval counts from. Aware, in the zone.
+    """
     zone = ZoneInfo(schedule["timezone"]) if schedule.get("timezone") else UTC
     if minutes := schedule.get("every_minutes"):
-        step, begun = timedelta(minutes=minutes), start.astimezone(UTC)
+        step, begun = timedelta(minutes=minutes), start.astimezone(UTC).replace(microsecond=0)
         following = begun + max(1, (after - begun) // step + 1) * step
         while True:
             yield following.astimezone(zone)

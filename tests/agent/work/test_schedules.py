@@ -91,6 +91,22 @@ async def test_many_workers_start_a_moment_once(storage: Any) -> None:
         assert len(await agent.threads(status="queued")) == 1
 
 
+@pytest.mark.parametrize("missed", ["once", "all"])
+async def test_a_moment_that_was_run_is_behind(storage: Any, missed: str) -> None:
+    """P18: what was run is not said to be missed, however often workers look; the next moment follows."""
+    post, model = Post(), reporting({**HOURLY, "missed": missed}, runs=2)
+    async with Agent(model, [post.send], storage=storage) as agent:
+        id = await confirmed(agent)
+        for hour in (1.01, 2.01):
+            (thread,) = await agent.schedules.start_due(QUEUE, hours(hour))
+            assert await agent.schedules.start_due(QUEUE, hours(hour)) == []  # while it runs
+            assert (await agent.carry(thread)).status == "completed"
+            assert await agent.schedules.start_due(QUEUE, hours(hour + 0.01)) == []
+        assert (await agent.schedules.show(id)).skipped == []
+        assert len(await agent.threads(status="completed")) == 3
+    model.assert_exhausted()
+
+
 async def test_pause_resume_run_and_delete(storage: Any) -> None:
     """P18: people stop a schedule, go on with it, run it once beside its times, and forget it; overlap is refused."""
     async with Agent(reporting(HOURLY), [Post().send], storage=storage) as agent:
