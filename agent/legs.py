@@ -12,24 +12,26 @@ from langgraph.errors import GraphDrained
 from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.resuming import answered, by_id, overdue_command, resume_command, steer_command
+from donewhen.agent.resuming import answered, by_id, overdue_command, resume_command, steer_command, taken
 from donewhen.agent.run import Run, known, run_of, unfinished
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
-from donewhen.agent.thread_graph import Compiled, found, on_saver
+from donewhen.agent.thread_graph import Compiled, configured_for, found, on_saver
 from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, requested, with_plan
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import (
     forget_cancel,
     last_answered,
     note_thread,
+    put_back,
     read_row,
     thread_settings,
+    to_do,
     until_cancelled,
 )
 from donewhen.graph.events import at_turn, stamped
-from donewhen.graph.models.output import PRESENT, Form
+from donewhen.graph.models.output import Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
 from donewhen.state.errors import ConfigError
@@ -39,7 +41,6 @@ from donewhen.state.settings.merging import SettingsLike, merged, stored_setting
 
 MISSING: Any = object()
 _TRIES = 3
-_PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
 @dataclass(frozen=True)
@@ -142,11 +143,11 @@ class Legs:
             graph, row = on_saver(self.graph, *session), await read_row(session[1], thread_id) or {}
             settings = stored_settings(row["settings"]) if row.get("settings") else None
             snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
-            if row.get("status") == "queued":
-                return replace(run_of(thread_id, snapshot, settings), status="queued", goal=row["goal"]), snapshot
-            if row.get("goal") and not snapshot.created_at:  # cancelled in the queue, or just begun
-                return Run(thread_id, row["status"], row["goal"]), snapshot
-            return run_of(thread_id, known(thread_id, snapshot), settings, self.form), snapshot
+            if to_do(row) or (row.get("goal") and not snapshot.created_at):  # cancelled in the queue, or just begun
+                run = replace(run_of(thread_id, snapshot, settings), status=row["status"], goal=row["goal"])
+            else:
+                run = run_of(thread_id, known(thread_id, snapshot), settings, self.form)
+            return replace(run, problem=run.problem or row.get("problem") or ""), snapshot
 
     async def cancel(self, thread_id: str, reason: str) -> Run:
         """End what waits, was cut off or is queued. ThreadBusy while somebody works on it."""
@@ -162,7 +163,7 @@ class Legs:
             settings = await thread_settings(store, thread_id) or self.settings
             await graph.ainvoke(None, configured, context=settings, durability="sync")
             run = run_of(thread_id, await graph.aget_state(configured), settings, self.form)
-        elif row and row.get("status") == "queued":
+        elif row and (to_do(row) or row.get("request")):
             run = replace(run, status="cancelled", goal=row["goal"], outcome=None, answer="")
         else:
             known(thread_id, snapshot)
@@ -208,7 +209,7 @@ class Legs:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on, by the words of `steer`."""
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
-            if answer is MISSING and (await read_row(store, session.thread_id) or {}).get("status") == "queued":
+            if answer is MISSING and to_do(await read_row(store, session.thread_id) or {}):
                 return await self._carry(session, graph, store, configured)
             values = (await graph.aget_state(configured)).values
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
@@ -264,10 +265,11 @@ class Legs:
         thread_id = session.thread_id
         heard: Any = {"stream_mode": []} if session.unheard else {"stream_mode": "custom", "subgraphs": True}
         modes: Any = {**heard, "durability": "sync", "control": session.control}
-        listening, snapshot = asyncio.create_task(until_cancelled(store, thread_id, session.drain)), None
+        listening = asyncio.create_task(until_cancelled(store, thread_id, session.drain))
+        snapshot, drained = None, False
         try:
-            for _ in range(_TRIES):
-                stream: Any = graph.astream(given, config, context=settings, **modes)
+            for go in [given, *[None] * (_TRIES - 1)]:
+                stream: Any = graph.astream(go, config, context=settings, **modes)
                 async with aclosing(stream):
                     async for _, event in stream:
                         if event["type"] == "outcome":
@@ -276,9 +278,8 @@ class Legs:
                             await session.tell(event)
                 if snapshot := await found(graph, config):
                     break
-                given = None
         except GraphDrained:
-            pass
+            drained = True
         finally:
             listening.cancel()
             await asyncio.wait([listening])
@@ -286,14 +287,7 @@ class Legs:
             return await self._cancelled(graph, store, thread_id, listening.result())
         snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
         run = run_of(thread_id, snapshot, settings, self.form)
+        if drained and not taken(given, run, snapshot) and await put_back(store, thread_id):
+            return replace(run, status="queued")
         await ended(store, run)
         return run
-
-
-def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | None = None) -> RunnableConfig:
-    """The caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
-    given: RunnableConfig = config or {}
-    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
-    own = {"thread_id": thread_id, "__pregel_strict_resume": True, **({PRESENT: form} if form else {})}
-    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
-    return {**given, "configurable": {**kept, **own}, "metadata": metadata}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from langchain_core.messages import HumanMessage
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.run import Run, ThreadId
 from donewhen.graph.people.answering import BY_POLICY, OVERDUE
@@ -60,6 +60,14 @@ def overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
     asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] in BY_POLICY}
     late = [id for id, at in asked.items() if at and datetime.fromisoformat(at) <= latest]
     return _command(run.pending[0], dict.fromkeys(late, OVERDUE)) if late else None
+
+
+def taken(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
+    """Whether the checkpoints had what a leg was given when it was drained."""
+    if isinstance(given, Command):
+        return run.status != "waiting"
+    there = {message.id for message in snapshot.values.get("messages") or ()}
+    return not given or given["messages"][-1].id in there
 
 
 def answered(run: Run, answer: Any) -> Json:

@@ -59,7 +59,7 @@ class Run:
     limits: Mapping[str, float] = field(default_factory=dict)
     """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
     problem: str = ""
-    """Why the last answer was not taken; "" if it was."""
+    """Why the last answer was not taken, or why workers could not carry it on; "" if all is well."""
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""

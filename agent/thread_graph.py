@@ -20,14 +20,25 @@ from donewhen.agent.storage.storage import Worked
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import last_answered, note_thread, thread_settings
+from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.sync import opened, wait
 from donewhen.state.settings import Settings
 from donewhen.state.settings.studio import without_blanks
 from donewhen.state.versions import migrated
 
 Compiled = CompiledStateGraph[Any, Settings, Any, Any]
+_PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 NESTED = "__pregel_read"
 """In the configuration of a graph that runs inside another one, whose checkpointer it uses."""
+
+
+def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | None = None) -> RunnableConfig:
+    """The caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
+    given: RunnableConfig = config or {}
+    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
+    own = {"thread_id": thread_id, "__pregel_strict_resume": True, **({PRESENT: form} if form else {})}
+    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
+    return {**given, "configurable": {**kept, **own}, "metadata": metadata}
 
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:

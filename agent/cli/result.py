@@ -177,7 +177,7 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
     for text, style in receipt_lines(receipt, terminal, details=False):
         terminal.line(text, style)
     told = run.outcome is not None and run.outcome["code"] != "declined"  # that reason is for the log
-    reason = run.outcome["reason"] if run.outcome and told else ""
+    reason = run.outcome["reason"] if run.outcome and told else run.problem
     said = run.status == "completed" or reason[:40] in shorten(run.answer, len(run.answer))
     why = "" if said else f" ({shorten(reason, 300)})"
     meter = meter_text(run.spent, {}, terminal.marks["dot"], terminal.language)

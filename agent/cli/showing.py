@@ -51,19 +51,24 @@ def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> i
 def show_thread(archive: Archive, thread: str) -> int:
     """A run with everything that proves it."""
     info = archive.thread(thread)
-    run = archive.ask(lambda agent: agent.get(info.thread_id))
+
+    async def look(agent: Agent) -> tuple[Run, bool]:
+        return await agent.get(info.thread_id), not await agent.storage.unheld([info.thread_id])
+
+    run, held = archive.ask(look)
     if archive.json:
         return archive.told(run_object(run, archive.storage))
     terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=spoken(run.goal))
-    _show(run, terminal, archive.storage)
+    _show(run, terminal, archive.storage, at_work=held and run.status == "running")
     return Exit.COMPLETED
 
 
-def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
+def _show(run: Run, terminal: Terminal, storage: str | None, *, at_work: bool) -> None:
     say = terminal.say
-    reason = f" ({run.outcome['reason']})" if run.outcome and run.outcome["reason"] else ""
-    states = {"waiting": ("waiting_status", "page"), "running": ("at_work", "page"), "queued": ("queued", "show")}
-    status = say(*states.get(run.status, (run.status,)))
+    why = run.outcome["reason"] if run.outcome else run.problem if run.status != "waiting" else ""
+    reason = f" ({shorten(why, 500)})" if why else ""
+    states = {"waiting": ("waiting_status", "page"), "queued": ("queued", "show")}
+    status = say("at_work", "page") if at_work else say(*states.get(run.status, (run.status,)))
     terminal.line(say("goal", "show", goal=shorten(run.goal, 500)), "bold")
     terminal.line(say("status", "show", status=f"{status}{reason}"))
     for chosen in run.receipt.get("modes", ()) if run.receipt else ():
@@ -83,7 +88,7 @@ def _show(run: Run, terminal: Terminal, storage: str | None) -> None:
         room = max(cell_len(row.name) for row in rows)
         for row in rows:
             terminal.line(f"  {set_cell_size(row.name, room)} {row.text}", row.style)
-    if hint := resume_command(run, storage):
+    if (hint := resume_command(run, storage)) and not at_work:
         terminal.line(say("go_on_with", command=hint), whole=True)
 
 

@@ -147,8 +147,9 @@ class Standing:
     async def watch(self, thread_id: str, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
         """Follow a run from anywhere: `(event, cursor)` until its outcome; with a cursor, what came after that event.
 
-        The events are read off the checkpoints twice a second: none is missed when workers die or restart. What is said
-        comes whole, as one `speech` event under the id of its message. Raises UnknownThread.
+        One that workers could not carry on ends so too, with the status `running` and the reason. The events are read
+        off the checkpoints twice a second: none is missed when workers die or restart. What is said comes whole, as one
+        `speech` event under the id of its message. Raises UnknownThread.
         """
         async for event, after in watched(lambda: self._legs.look(thread_id), cursor):
             yield event, after

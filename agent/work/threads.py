@@ -52,6 +52,8 @@ class ThreadInfo:
     """What it waits for: `id`, `kind`, `question`, `options`, `step` and `asked_at` of each pause."""
     queue: str = ""
     """Workers of this queue carry it on; "": nobody but who resumes it."""
+    problem: str = ""
+    """Why workers could not carry it on; "" once it goes on."""
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""
@@ -80,7 +82,8 @@ async def note_thread(store: ThreadStore, thread_id: str, **change: Any) -> None
         given["goal"] = given["goal"].strip()[:GOAL_CHARS]
     if isinstance(given.get("settings"), Settings):
         given["settings"] = given["settings"].model_dump(mode="json")
-    row = {"goal": "", "metadata": {}, **before, "status": "running", "pending": [], **given, "updated": now_text()}
+    row = {"goal": "", "metadata": {}, **before, "status": "running", "pending": [], "problem": "", **given}
+    row["updated"] = now_text()
     if row["status"] == "running":
         row["due"] = row["updated"]
     await store.threads.put(thread_id, row)
@@ -94,6 +97,19 @@ async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
     if run.status == "running" and row.get("queue"):  # it was asked to stop, maybe before it had begun; others go on
         stands = {"status": "queued", "due": BEGUN}
     await note_thread(store, run.thread_id, pending=asked, tries=0, **stands, **change)
+
+
+async def put_back(store: ThreadStore, thread_id: str) -> bool:
+    """Leave what was submitted to another worker, as it was; False where nothing was."""
+    row = await read_row(store, thread_id) or {}
+    if waits := bool(row.get("queue") and row.get("request")):
+        await note_thread(store, thread_id, status="queued", due=BEGUN)
+    return waits
+
+
+def to_do(row: Json) -> bool:
+    """Whether what was submitted is still to be taken up, by a worker, or by who resumes what workers could not."""
+    return row.get("status") == "queued" or bool(row.get("request") and row.get("problem"))
 
 
 def _overdue(asked: Sequence[Json], settings: Any) -> str:
@@ -154,6 +170,7 @@ def info_of(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
         row.get("created", ""),
         tuple(row.get("pending") or ()),
         row.get("queue", ""),
+        row.get("problem", ""),
     )
 
 

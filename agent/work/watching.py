@@ -28,7 +28,10 @@ Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
 
 
 async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
-    """(event, cursor after it), until the outcome. Raises ConfigError for a cursor that is none."""
+    """(event, cursor after it), until the outcome, or until workers leave it to a person.
+
+    Raises ConfigError for a cursor that is none.
+    """
     seen = _read(cursor)
     while True:
         run, snapshot = await look()
@@ -37,6 +40,9 @@ async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIt
             yield stamped(run.thread_id, event), json.dumps(seen, separators=(",", ":"))
             if event["type"] == "outcome":
                 return
+        if run.outcome is None and (run.status == "cancelled" or (run.status == "running" and run.problem)):
+            yield stamped(run.thread_id, dict(terminal(run))), json.dumps(seen, separators=(",", ":"))
+            return
         await asyncio.sleep(poll)
 
 

@@ -5,15 +5,18 @@ locks; the next look of another one finds the run and goes on with it.
 """
 
 import asyncio
+import logging
 import os
+import signal
 import socket
+import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import random
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 from uuid import uuid4
 
 from donewhen.agent.run import Run
@@ -43,6 +46,7 @@ GRACE = 15.0
 ALIVE = 30.0
 """Seconds after its last sign of life that a worker is said to be there; it gives one with every sweep."""
 SPACE = ("donewhen_workers",)
+_log = logging.getLogger("donewhen.work")
 
 
 class Carrier(Protocol):
@@ -60,10 +64,11 @@ OpenAgent = Callable[[ThreadInfo], Awaitable[Carrier]]
 class Worker:
     """Carries on the threads of a queue, at most `concurrency` at once; more stay in the queue, in the database.
 
-    `await run()` works until `drain()`; `async with` works beside the block and drains at its end. Owners take turns:
-    each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying, is taken up
-    by the next worker that looks. One that fails by an error is tried again later, five times, then left to a person
-    (`donewhen resume`), with the reason in `ThreadInfo.metadata["problem"]`. `tell` hears, by thread, what happens.
+    `await run()` works until `drain()` or SIGTERM; `async with` works beside the block and drains at its end. Owners
+    take turns: each one's first thread comes before anybody's second. A run that a worker drains, or leaves by dying,
+    is taken up by the next worker that looks. One that fails by an error is tried again later, five times, then left to
+    a person (`resume`), with the reason in `Run.problem`. `tell` hears, by thread, what happens; what goes wrong is a
+    warning of the logger `donewhen.work`.
     """
 
     def __init__(
@@ -105,7 +110,7 @@ class Worker:
 
     def start(self) -> None:
         """Work in the background."""
-        self._task = self._task or asyncio.create_task(self.run(), name=f"donewhen worker {self.id}")
+        self._task = self._task or asyncio.create_task(self._work(), name=f"donewhen worker {self.id}")
 
     async def stopped(self) -> None:
         """Drain, and wait for it."""
@@ -125,20 +130,52 @@ class Worker:
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until drained. A database that cannot be reached is waited for."""
-        pause = self._poll
+        """Work until drained, by `drain` or SIGTERM, of which a second one ends the process.
+
+        A database that cannot be reached is waited for.
+        """
+        with self._drained_by_sigterm():
+            await self._work()
+
+    @contextmanager
+    def _drained_by_sigterm(self) -> Iterator[None]:
+        """Where nobody else listens to that signal."""
+        free = threading.current_thread() is threading.main_thread()
+        if not free or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+
+        def once() -> None:
+            loop.remove_signal_handler(signal.SIGTERM)
+            self.drain()
+
+        loop.add_signal_handler(signal.SIGTERM, once)
+        try:
+            yield
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+    async def _work(self) -> None:
+        pause, said = self._poll, ""
         try:
             while not self._draining:
                 try:
                     async with self.storage.listening() as (store, hear):
-                        pause = self._poll
+                        if said:
+                            _log.warning("The storage is there again.")
+                        pause, said = self._poll, ""
                         await self._listen(store, hear)
-                except StorageError:
+                except StorageError as error:
+                    if str(error) != said:
+                        said = str(error)
+                        _log.warning("%s. Trying again.", said)
                     pause = min(2 * pause, 10.0)
                     if not self._draining:
                         self._wake.clear()
                         await deaf(self._wake, pause)
         finally:
+            self.drain()
             if at_work := list(self._active.values()):
                 _, late = await asyncio.wait(at_work, timeout=GRACE)
                 for task in late:
@@ -203,8 +240,7 @@ class Worker:
                         continue
                     left: Json = {"status": "queued", "due": BEGUN}
                     if tries > TRIES:
-                        metadata = {**(row.get("metadata") or {}), "problem": f"its worker died {TRIES} times"}
-                        left = {"status": "running", "queue": "", "metadata": metadata}
+                        left = {"queue": "", "problem": f"its worker died {TRIES} times"}
                     await note_thread(store, thread_id, tries=tries, **left)
 
     def _life(self) -> Json:
@@ -225,7 +261,7 @@ class Worker:
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
             self.tell(thread_id, "let go")
         except Exception as error:
-            self.tell(thread_id, f"{type(error).__name__}: {error}")
+            _log.warning("%s: %s: %s", thread_id, type(error).__name__, error)
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again
                 await self._failed(thread_id, error)
         finally:
@@ -242,12 +278,11 @@ class Worker:
                 return  # another worker has carried it on since, as where this one was frozen
             tries = int(row.get("tries") or 0) + 1
             known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
-            change: dict[str, Any] = {"queue": ""} if known or tries >= TRIES else {}
             due = (datetime.now(UTC) + timedelta(seconds=2**tries)).isoformat(timespec="milliseconds")
-            problem = f"{type(error).__name__}: {error}"[:500]
-            metadata = {**(row.get("metadata") or {}), "problem": problem}
-            status = "queued" if row.get("request") else "running"
-            await note_thread(store, thread_id, status=status, tries=tries, due=due, metadata=metadata, **change)
+            follows: Json = {"queue": ""} if known or tries >= TRIES else {"status": "queued", "due": due}
+            await note_thread(
+                store, thread_id, tries=tries, problem=f"{type(error).__name__}: {error}"[:500], **follows
+            )
 
 
 async def status_of(storage: Storage) -> Json:

@@ -1,6 +1,7 @@
 """Workers: what is submitted is carried out once, by whoever is there; nothing is lost when one of them goes."""
 
 import asyncio
+import logging.handlers
 import os
 import signal
 import subprocess
@@ -253,7 +254,90 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         failing = ConfigError("there is no model")  # type: ignore[assignment]
         await worker._take(thread, row)
         info = await agent.info(thread)
-        assert (info.queue, info.metadata["problem"]) == ("", "ConfigError: there is no model")
+        assert (info.queue, info.status, info.problem) == ("", "running", "ConfigError: there is no model")
+        run = await agent.get(thread)
+        assert (run.status, run.goal, run.problem) == ("running", "report", "ConfigError: there is no model")
+        ((end, _),) = await told(agent, thread)
+        assert (end["type"], end["status"], end["text"]) == ("outcome", "running", "ConfigError: there is no model")
+    model = ScriptedModel(roles={"triage": [answer("May.")]})
+    async with Agent(model, storage=storage) as agent:
+        run = await agent.resume(thread)
+        assert (run.status, run.answer, run.problem) == ("completed", "May.", "")
+
+
+async def test_a_run_cancelled_in_the_queue_is_watched_to_its_end(storage: Any) -> None:
+    """R04: whoever watches what never began is told that it will not, and does not wait for ever."""
+    async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
+        thread = await agent.submit("report")
+        await agent.cancel(thread)
+        ((end, _),) = await told(agent, thread)
+        assert (end["type"], end["status"]) == ("outcome", "cancelled")
+
+
+async def test_a_worker_says_that_it_cannot_reach_its_storage(tmp_path: Path) -> None:
+    """R04: once, not at every try; and that the storage is there again."""
+    said: asyncio.Queue[logging.LogRecord] = asyncio.Queue()
+    heard = logging.handlers.QueueHandler(said)  # type: ignore[arg-type]
+    own = open_storage(f"sqlite:///{tmp_path}/folder/runs.db")
+
+    async def nobody(_: Any) -> Any:
+        raise AssertionError("nothing was submitted")
+
+    logging.getLogger("donewhen.work").addHandler(heard)
+    try:
+        async with Worker(own, QUEUE, nobody, poll=0.01):
+            assert "does not exist. Trying again." in (await said.get()).getMessage()
+            (tmp_path / "folder").mkdir()
+            assert (await said.get()).getMessage() == "The storage is there again."
+    finally:
+        logging.getLogger("donewhen.work").removeHandler(heard)
+
+
+async def test_what_is_drained_before_it_began_stays_in_the_queue(storage: Any) -> None:
+    """R02: goal and answer alike: until a checkpoint has them, the row keeps them."""
+    roles = {"triage": [ask_user("Which month?"), answer("May.")]}
+    async with Agent(ScriptedModel(roles=roles), storage=storage) as agent:
+        thread = await agent.submit("report")
+        for wanted in ("waiting", "completed"):
+            async with Agent(ScriptedModel(roles={}), storage=storage) as leaving:
+                task = asyncio.create_task(leaving.carry(thread))
+                await asyncio.sleep(0)
+                leaving.drain()
+                assert (await task).status == "queued"
+            assert (await agent.info(thread)).status == "queued"
+            run = await agent.carry(thread)
+            assert (run.status, run.goal) == (wanted, "report")
+            if wanted == "waiting":
+                await agent.submit_answer(run, "May")
+
+
+def test_a_worker_of_ones_own_drains_on_sigterm(tmp_path: Path) -> None:
+    """R02: `await agent.worker().run()` in a process of its own: the call at work ends, its run goes back."""
+    lines = [
+        "import asyncio, time",
+        "from donewhen import Agent",
+        "from donewhen.testing import ScriptedModel, call, submit_plan",
+        "def send(text: str) -> str:",
+        "    'Send a letter.'",
+        "    print('sending', flush=True); time.sleep(1); print('sent', flush=True); return 'sent'",
+        "plan = submit_plan([{'content': 'write', 'tools': ['send']}])",
+        "model = ScriptedModel(roles={'triage': [plan], 'execute': [call('send', text='hi')]})",
+        "async def main():",
+        "    free = {'confirm': 'never', 'approvals': 'never'}",
+        f"    async with Agent(model, [send], storage='sqlite:///{tmp_path}/runs.db', settings=free) as agent:",
+        "        await agent.submit('write a letter', thread_id='letter')",
+        "        await agent.worker().run()",
+        "        print((await agent.info('letter')).status)",
+        "asyncio.run(main())",
+    ]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", "\n".join(lines)]
+    with subprocess.Popen(words, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "sending\n"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.stdout.read().splitlines() == ["sent", "queued"]
+    assert worker.returncode == 0
 
 
 async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> None:
