@@ -72,21 +72,22 @@ class Legs:
         settings = self.merged(given)
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
-            await self.make_room(graph, store, configured, restart)
+            row = await self.make_room(graph, store, configured, restart)
             work = replace(work, settings=settings)
-            return await self._begin(session, graph, store, work, configured, request={}, queue="")
+            return await self._begin(session, graph, store, work, configured, row, request={}, queue="")
 
-    async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> None:
-        """Raise ThreadWaiting for a thread whose last request is open or queued, unless that is put away."""
+    async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> Json:
+        """What is known of a thread. ThreadWaiting if its last request is open or queued, unless that is put away."""
         thread_id, snapshot = str(configured["configurable"]["thread_id"]), await graph.aget_state(configured)
-        run = run_of(thread_id, snapshot)
-        if not restart and (await read_row(store, thread_id) or {}).get("status") == "queued":
+        run, row = run_of(thread_id, snapshot), await read_row(store, thread_id) or {}
+        if not restart and row.get("status") == "queued":
             raise unfinished(replace(run, status="queued"))
         at_turn(thread_id, snapshot.values.get("turn", 0) + 1)
         if snapshot.created_at and run.status in ("waiting", "running"):
             if not restart:
                 raise unfinished(run)
             await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
+        return row
 
     async def _begin(
         self,
@@ -95,13 +96,14 @@ class Legs:
         store: ThreadStore,
         work: Start,
         configured: RunnableConfig,
+        row: Json,
         **noted: Any,
     ) -> Run:
         thread_id, messages, goal = session.thread_id, with_plan(work.messages, work.plan), work.messages[-1].text
         if work.plan:
             await store.aput(given_space(thread_id), str(messages[-1].id), work.plan, index=False)
-        known = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
-        await note_thread(store, thread_id, goal=goal, answered={}, home=self.queue, **known, **noted)
+        more = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
+        await note_thread(store, thread_id, row, goal=goal, answered={}, home=self.queue, **more, **noted)
         await session.tell(stamped(thread_id, {"type": "started", "goal": goal}))
         return await self._drive(session, graph, store, {"messages": messages}, work.settings, configured)
 
@@ -186,7 +188,7 @@ class Legs:
             if messages[-1].id not in there:  # else it was begun, and cut off before that was written down
                 work = Start(messages, stored_settings(row["settings"]), plan=request.get("plan"))
                 at_turn(session.thread_id, snapshot.values.get("turn", 0) + 1)
-                return await self._begin(session, graph, store, work, configured)
+                return await self._begin(session, graph, store, work, configured, row)
         run = run_of(session.thread_id, known(session.thread_id, snapshot))
         open_ids = {pause["id"] for pause in run.pending}
         answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}

@@ -5,29 +5,33 @@ from typing import Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
+from langgraph.constants import START
 from langgraph.store.base import Op, PutOp
 
 from donewhen.graph.calls.replies import NAMESPACE as REPLIES
 
 STEPS = ("plan:", "execute:")
 """How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
+PURE = ("receive", "advance")
+"""Nodes of the run that ask nobody."""
 Write = TypeVar("Write")
 
 
 class Rounds(Generic[Write]):
     """What a session knows of the rounds that it writes.
 
-    What can be had again without asking anybody is committed with what comes next: an input, and a round whose reply is
-    in the store. With the run's checkpoint after a planning or a step go its rounds: all that it came to is in the run.
+    What can be had again without asking anybody is committed with what comes next: an input, what nodes wrote that ask
+    no model, a round whose reply is in the store, and what a subgraph came to, which stands in its own last checkpoint.
+    With the run's checkpoint after a planning or a step go its rounds: all that it came to is in the run.
     """
 
     def __init__(self) -> None:
         self.held: list[Write] = []
         """What waits for what comes next."""
-        self._safe: set[str] = set()
-        """Checkpoints that are only an input, and tasks whose reply is in the store."""
+        self._replied: set[str] = set()
+        """Tasks whose reply is in the store."""
         self._inside: dict[str, set[str]] = {}
-        """Checkpoints of the run → namespaces of the plannings and steps that began there."""
+        """Checkpoints of the run that this session made → namespaces of the plannings and steps that began there."""
 
     def take(self) -> list[Write]:
         """All that is held; from now on it is not."""
@@ -40,19 +44,34 @@ class Rounds(Generic[Write]):
     ) -> tuple[bool, list[str]]:
         """Of a checkpoint: whether it can wait, and the namespaces that go with it."""
         place = config["configurable"]
-        if (namespace := place.get("checkpoint_ns", "")).startswith(STEPS):
+        namespace, over = place.get("checkpoint_ns", ""), set[str]()
+        if namespace.startswith(STEPS):
             self._inside.setdefault(metadata.get("parents", {}).get("", ""), set()).add(namespace)
-        if waits := metadata.get("source") == "input":
-            self._safe.add(checkpoint["id"])
-        return waits, [] if namespace else [*self._inside.pop(str(place.get("checkpoint_id")), ())]
+        elif not namespace:
+            over = self._inside.pop(str(place.get("checkpoint_id")), over)
+            self._inside[checkpoint["id"]] = set()
+        return metadata.get("source") == "input", [*over]
 
-    def can_wait(self, config: RunnableConfig, task_id: str) -> bool:
+    def can_wait(self, config: RunnableConfig, task_id: str, task_path: str) -> bool:
         """Of what a task wrote."""
-        safe = bool(self._safe & {task_id, config["configurable"]["checkpoint_id"]})
-        self._safe.discard(task_id)
-        return safe
+        node, namespace = task_path.rpartition(", ")[2], config["configurable"].get("checkpoint_ns", "")
+        replied = task_id in self._replied
+        self._replied.discard(task_id)
+        inside = {f"{step}{task_id}" for step in STEPS}
+        return (
+            replied
+            or node == START
+            or (node in PURE and not namespace)
+            or any(inside & begun for begun in self._inside.values())
+        )
+
+    def begins(self, config: RunnableConfig) -> bool:
+        """Whether a planning or a step begins here, so that nothing of it can be stored yet."""
+        place = config["configurable"]
+        namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("")
+        return namespace.startswith(STEPS) and namespace not in self._inside.get(at, {namespace})
 
     def stored(self, ops: Iterable[Op]) -> None:
         """Replies among what is now in the store; not to be read where sealed."""
         replies = [op.value or {} for op in ops if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
-        self._safe.update(str(reply["round"]) for reply in replies if "round" in reply)
+        self._replied.update(str(reply["round"]) for reply in replies if "round" in reply)

@@ -50,6 +50,8 @@ class FileSaver(BaseCheckpointSaver[Any]):
             await surely(self.file.begin(lambda file: [each(file.saver) for each in held]))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        if self.rounds.begins(config):
+            return None
         return await self._call(lambda saver: saver.get_tuple(config), writes=False)
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
@@ -79,7 +81,7 @@ class FileSaver(BaseCheckpointSaver[Any]):
         def put(saver: SqliteSaver) -> None:
             saver.put_writes(config, writes, task_id, task_path)
 
-        if self.rounds.can_wait(config, task_id):
+        if self.rounds.can_wait(config, task_id, task_path):
             self.rounds.held.append(put)
         else:
             await self._call(put, writes=True)

@@ -74,9 +74,12 @@ async def read_row(store: ThreadStore, thread_id: str) -> Json | None:
     return row
 
 
-async def note_thread(store: ThreadStore, thread_id: str, **change: Any) -> None:
-    """Write down what changed about a thread: goal, status (running, where none is said), metadata, settings …"""
-    before = await read_row(store, thread_id) or {"created": now_text()}
+async def note_thread(store: ThreadStore, thread_id: str, known: Json | None = None, **change: Any) -> None:
+    """Write down what changed about a thread: goal, status (running, where none is said), metadata, settings …
+
+    `known`: its row, where that was read already; {} if there is none.
+    """
+    before = (await read_row(store, thread_id) if known is None else known) or {"created": now_text()}
     given = {key: value for key, value in change.items() if value is not None}
     if "goal" in given:
         given["goal"] = given["goal"].strip()[:GOAL_CHARS]
@@ -96,7 +99,7 @@ async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
     stands: Json = {"status": run.status, "due": _overdue(asked, row.get("settings")), "request": {}}
     if run.status == "running" and row.get("queue"):  # it was asked to stop, maybe before it had begun; others go on
         stands = {"status": "queued", "due": BEGUN}
-    await note_thread(store, run.thread_id, pending=asked, tries=0, **stands, **change)
+    await note_thread(store, run.thread_id, row, pending=asked, tries=0, **stands, **change)
 
 
 async def put_back(store: ThreadStore, thread_id: str) -> bool:

@@ -115,7 +115,7 @@ class SessionSaver(AsyncPostgresSaver):
         again = all(name in WRITES_IDX_MAP for name, _ in writes)
         if rows:
             put = (_put_writes(len(rows), again), (*at, *chain.from_iterable(rows)))
-            await self._say(put, waits=self.rounds.can_wait(config, task_id))
+            await self._say(put, waits=self.rounds.can_wait(config, task_id, task_path))
 
     async def settled(self) -> None:
         """Commit what is held."""

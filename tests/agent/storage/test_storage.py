@@ -13,6 +13,7 @@ from langgraph.store.base import GetOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
+from donewhen.agent.storage.rounds import Rounds
 from donewhen.graph.calls.replies import NAMESPACE
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
@@ -327,7 +328,7 @@ async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_pa
         before: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
         given = cast("Checkpoint", {**empty_checkpoint(), "id": "1"})
         assert await saver.aput(before, given, {"source": "input"}, {}) == first
-        await saver.aput_writes(first, [("begin", 1)], "begin")
+        await saver.aput_writes(first, [("begin", 1)], "begin", "~__pregel_pull, __start__")
         assert await reader.aget_tuple(first) is None
         found = await saver.aget_tuple(first)
         assert found is not None
@@ -347,3 +348,29 @@ async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_pa
         assert found is not None
         assert found.pending_writes is not None
         assert found.pending_writes[2:] == [("round 3", "seen", 2)]
+
+
+def test_which_writes_wait_and_what_begins() -> None:
+    """R05: nodes of ours that ask nobody, and a finished step; a namesake in another graph does not wait."""
+    rounds = Rounds[None]()
+
+    def at(namespace: str, checkpoint: str, run: str = "") -> RunnableConfig:
+        above = {"": run} if run else {}
+        where = {"thread_id": "t", "checkpoint_ns": namespace, "checkpoint_id": checkpoint, "checkpoint_map": above}
+        return {"configurable": where}
+
+    made = cast("Checkpoint", {**empty_checkpoint(), "id": "2"})
+    assert rounds.put(at("", "1"), made, {"source": "loop"}) == (False, [])
+    assert rounds.can_wait(at("", "2"), "a", "~__pregel_pull, advance")
+    assert not rounds.can_wait(at("", "2"), "a", "~__pregel_pull, deliver")
+    assert not rounds.can_wait(at("execute:b", "9", "2"), "c", "~__pregel_pull, advance")
+    assert not rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
+    assert rounds.begins(at("execute:b", "", "2"))
+    assert not rounds.begins(at("execute:b", "", "1"))
+    assert not rounds.begins(at("mine:b", "", "2"))
+    begun = cast("Checkpoint", {**empty_checkpoint(), "id": "9"})
+    assert rounds.put(at("execute:b", "", "2"), begun, {"source": "input", "parents": {"": "2"}}) == (True, [])
+    assert not rounds.begins(at("execute:b", "", "2"))
+    assert rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
+    after = cast("Checkpoint", {**empty_checkpoint(), "id": "3"})
+    assert rounds.put(at("", "2"), after, {"source": "loop"}) == (False, ["execute:b"])
