@@ -68,7 +68,7 @@ class Rounds(Generic[Write]):
     def begins(self, config: RunnableConfig) -> bool:
         """Whether a planning or a step begins here, so that nothing of it can be stored yet."""
         place = config["configurable"]
-        namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("")
+        namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("", "")
         return namespace.startswith(STEPS) and namespace not in self._inside.get(at, {namespace})
 
     def stored(self, ops: Iterable[Op]) -> None:
