@@ -11,6 +11,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import StateGraph
 from langgraph.graph._branch import BranchSpec
 from langgraph.graph.state import CompiledStateGraph
+from langgraph.pregel._write import ChannelWrite
 from langgraph.runtime import get_runtime
 
 from donewhen.graph.context import Deps, settings_of
@@ -26,8 +27,10 @@ READ = "__pregel_read"
 """In a task's configuration: LangGraph's reader of the state of the graph that the task belongs to."""
 GIVEN = "__donewhen_given"
 """In the configuration of a subgraph's tasks: what the subgraph was given. It is not stored with them."""
-InputOf = Callable[[Json, Json, Settings], Json]
-"""(state of the run, what was sent, settings) → what a subgraph works on."""
+DEPS = "__donewhen_deps"
+"""The same of the dependencies of its nodes, so that all runs share one compiled subgraph."""
+InputOf = Callable[[Json, Json, Settings, Deps], Json]
+"""(state of the run, what was sent, settings, dependencies) → what a subgraph works on."""
 
 
 def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:
@@ -39,9 +42,9 @@ def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]
     return Node(node, deps)
 
 
-def bound_inside(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:
+def bound_inside(node: Callable[..., Awaitable[Any]]) -> Runnable[Any, Any]:
     """The same of a node in a subgraph, which sees what the subgraph was given as well."""
-    return Inside(node, deps)
+    return Inside(node)
 
 
 class Update(dict[str, Any]):
@@ -56,7 +59,7 @@ class Node(Runnable[Any, Any]):
     route: "Route | None" = None
     """Where the run goes next."""
 
-    def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps) -> None:
+    def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
         self.name = node.__name__
         self._node = node
         self._deps = deps
@@ -65,15 +68,7 @@ class Node(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         values = migrated(input)
         update = effective(values, await self._called(values, config))
-        return self._led(values, update, update if values is input else persisting(input, values, update))
-
-    def _led(self, values: Json, update: Json, written: Json) -> Json:
-        """What is written, with the way that the run takes after the update."""
-        if self.route is None:
-            return written
-        led = Update(written)
-        led.way = self.route.of(applied(values, update))
-        return led
+        return _led(self.route, values, update, update if values is input else persisting(input, values, update))
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
@@ -82,7 +77,8 @@ class Node(Runnable[Any, Any]):
         """What the node does. A pause that it leaves is told, wherever it is opened."""
         more, runtime = (config,) if self._takes_config else (), get_runtime(Settings)
         at_turn(thread_of(runtime), values.get("turn", 0) + (self.name == "receive"))
-        update = await self._node(values, runtime, *more, deps=self._deps)
+        deps = self._deps or (config or {})["configurable"][DEPS]
+        update = await self._node(values, runtime, *more, deps=deps)
         if pending := (update or {}).get("pending"):
             asked(runtime, pending)
         return update
@@ -95,7 +91,7 @@ class Inside(Node):
         own = migrated(input) if "version" in input else input
         seen = _with_given(own, config)
         update = effective(own, await self._called(seen, config))
-        return self._led(seen, update, unheard(update if own is input else persisting(input, own, update)))
+        return _led(self.route, seen, update, unheard(update if own is input else persisting(input, own, update)))
 
 
 def _with_given(state: Json, config: RunnableConfig | None) -> Json:
@@ -131,18 +127,37 @@ class Route(Runnable[Any, Any]):
         return self._labels[found] if isinstance(found, str) else found
 
 
+def _led(route: Route | None, values: Json, update: Json, written: Json) -> Json:
+    """What is written, with the way that the run takes after the update."""
+    if route is None:
+        return written
+    led = Update(written)
+    led.way = route.of(applied(values, update))
+    return led
+
+
 class _Ways(BranchSpec):
     """The ways from a node, which has chosen one. LangGraph would copy every channel to read the state once more."""
 
-    def _route(self, input: Any, config: RunnableConfig, *, reader: Any, writer: Any) -> Any:
-        if isinstance(input, Update):
-            return self._finish(writer, input, input.way, config)
-        return super()._route(input, config, reader=reader, writer=writer)
+    def run(self, writer: Any, reader: Any = None) -> Any:
+        drawn = zip(writer([*(self.ends or {}).values()], True), map(str, self.ends or ()), strict=True)
+        return ChannelWrite.register_writer(_Chosen(self, writer, reader), list(drawn))
 
-    async def _aroute(self, input: Any, config: RunnableConfig, *, reader: Any, writer: Any) -> Any:
+
+class _Chosen(Runnable[Any, Any]):
+    """Writes the way that a node has chosen; of an update from outside of it, the one that the state then asks for."""
+
+    def __init__(self, ways: _Ways, writer: Any, reader: Any) -> None:
+        self._ways = ways
+        self._known = {"writer": writer, "reader": reader}
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if isinstance(input, Update):
-            return self._finish(writer, input, input.way, config)
-        return await super()._aroute(input, config, reader=reader, writer=writer)
+            return self._ways._finish(self._known["writer"], input, input.way, config or {})
+        return self._ways._route(input, config or {}, **self._known)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
+        return self.invoke(input, config)
 
 
 def lead(
@@ -157,9 +172,9 @@ def lead(
     ways: dict[Hashable, str] = {label: target for target, label in labels.items()}
     path = Route(route, labels, inside=inside)
     graph.add_conditional_edges(source, path, ways)
-    if source in graph.nodes and isinstance(node := graph.nodes[source].runnable, Node):
+    graph.branches[source][str(path.name)] = _Ways(path, ways)
+    if source in graph.nodes and isinstance(node := graph.nodes[source].runnable, Node | Subgraph):
         node.route = path
-        graph.branches[source][str(path.name)] = _Ways(*graph.branches[source][str(path.name)])
 
 
 class Subgraph(RunnableLambda[Any, Any]):
@@ -169,18 +184,26 @@ class Subgraph(RunnableLambda[Any, Any]):
     same in every round.
     """
 
-    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf) -> None:
+    route: Route | None = None
+    """Where the run goes next."""
+
+    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf, deps: Deps) -> None:
         super().__init__(graph.invoke, name=given.__name__)
         self.deps = [graph]
         """Where LangGraph finds the subgraph; it would parse the source of a function for it."""
         self._graph = graph
         self._given = given
+        self._deps = deps
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        return self._graph.invoke(*self._opened(input, config), **options)
+        run, sent, inside = self._opened(input, config)
+        left = self._graph.invoke(sent, inside, **options)
+        return _led(self.route, run, left, left)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        return await self._graph.ainvoke(*self._opened(input, config), **options)
+        run, sent, inside = self._opened(input, config)
+        left = await self._graph.ainvoke(sent, inside, **options)
+        return _led(self.route, run, left, left)
 
     def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
         """Under a stream of events LangGraph calls nodes so; they come whole all the same."""
@@ -193,8 +216,10 @@ class Subgraph(RunnableLambda[Any, Any]):
         async for sent in input:
             yield await self.ainvoke(sent, config, **options)
 
-    def _opened(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, RunnableConfig]:
+    def _opened(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json, RunnableConfig]:
+        """The state of the run, and with which input and configuration the subgraph is opened."""
         configurable = (config or {})["configurable"]
         run = migrated(configurable[READ](list(RunState.__annotations__), False))
-        given = self._given(run, sent, settings_of(get_runtime(Settings)))
-        return {"id": given["id"]}, {**(config or {}), "configurable": {**configurable, GIVEN: given}}
+        given = self._given(run, sent, settings_of(get_runtime(Settings)), self._deps)
+        known = {**configurable, GIVEN: given, DEPS: self._deps}
+        return run, {"id": given["id"]}, {**(config or {}), "configurable": known}

@@ -5,6 +5,7 @@ What they store themselves, their rounds and their record, grows with their own 
 
 from collections.abc import Mapping
 
+from donewhen.graph.context import Deps
 from donewhen.graph.executors.leg import conversation_of
 from donewhen.graph.models.briefs import index_of, step_brief
 from donewhen.graph.models.transcript import Measured
@@ -19,7 +20,7 @@ from donewhen.state.proof.outcome import FINAL
 from donewhen.state.settings import Settings
 
 
-def for_planning(run: Json, sent: Json, settings: Settings) -> Json:
+def for_planning(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """What planning starts from. A later planning learns what was seen before it, and what the user said."""
     given = planning_given(run, settings)
     if run["planning"]["number"] > 1:
@@ -27,7 +28,7 @@ def for_planning(run: Json, sent: Json, settings: Settings) -> Json:
     return given
 
 
-def for_step(run: Json, sent: Json, settings: Settings) -> Json:
+def for_step(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """All that `execute` gets to work on a step: nothing of what other steps did but results and citable observations.
 
     Those are the observations of planning, of the steps it builds on, and of steps that a later plan replaced.
@@ -37,10 +38,12 @@ def for_step(run: Json, sent: Json, settings: Settings) -> Json:
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
     record, step = records[id], step_of(plan, id)
     gone = records.keys() - {each["id"] for each in plan["steps"]}
+    executor = deps.executors.active.get(step.get("executor") or "")
     return {
         "id": id,
         "fence": run.get("fence", ""),
         "step": step,
+        "alone": executor is not None and executor.works_alone,
         "conversation": conversation_of(plan, id, run.get("turn", 1)),
         "goal": run["goal"],
         "turn": run.get("turn", 1),

@@ -186,6 +186,8 @@ class Step(StepStored, total=False):
 
     fence: str
     step: Json
+    alone: bool
+    """Whether its executor works by itself."""
     conversation: str
     """Which conversation with its executor it goes on with; "" is the one of the thread."""
     goal: str

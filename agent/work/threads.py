@@ -117,9 +117,11 @@ def to_do(row: Json) -> bool:
 
 def _overdue(asked: Sequence[Json], settings: Any) -> str:
     """When the settings answer what is asked, if nobody does by then."""
-    known = stored_settings(settings) if settings else Settings()
     since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
-    if not since or known.on_question == "wait" or known.question_seconds is None:
+    if not since:
+        return NEVER
+    known = stored_settings(settings) if settings else Settings()
+    if known.on_question == "wait" or known.question_seconds is None:
         return NEVER
     until = datetime.fromisoformat(min(since)) + timedelta(seconds=known.question_seconds)
     return until.astimezone(UTC).isoformat(timespec="milliseconds")

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field, replace
 
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import merge_configs
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.runtime import Runtime
@@ -64,12 +63,11 @@ async def invoke(
         thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
     )
     meter = Meter(site.left, site.deps.prices)
-    about: RunnableConfig = {"callbacks": [meter], "metadata": {"step": id, "attempt": record["attempt"]}}
-    tagged = aside(merge_configs(site.config, about))
+    tagged = aside(site.config, meter)
 
     async def run(key: str) -> CallOutcome:
-        known: RunnableConfig = {**tagged, "metadata": {**tagged["metadata"], EFFECT: key}}
-        result = await _called(site, tool, call, known, key)
+        about = {**tagged["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
+        result = await _called(site, tool, call, {**tagged, "metadata": about}, key)
         meter.close()
         if kind != "read":
             await keep_text(store, thread, turn, observation, result.text)

@@ -1,8 +1,10 @@
 """The execute node: one step, as a subgraph. (delegate →) decide → decide … → goal_check; act: calls that waited"""
 
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
 from donewhen.graph.binding import Subgraph, bound_inside, lead
 from donewhen.graph.context import Deps
@@ -18,22 +20,17 @@ from donewhen.state.settings import Settings
 
 def build_execute(deps: Deps) -> Subgraph:
     """The subgraph of the execute node."""
+    return Subgraph(_step(), for_step, deps)
 
-    def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
-        """A step that waited goes on where it was: with frozen calls, with a claim; no model is asked again."""
-        record, named = state["record"], deps.executors.active.get(state["step"].get("executor") or "")
-        alone = named and named.works_alone and not record.get("delegated")
-        if (calls := record.get("calls")) and not (alone and calls[0].get("planned")):
-            return "delegate" if calls[0].get("delegated") else "act"
-        if record.get("claim"):
-            return "goal_check"
-        return "delegate" if alone else "decide"
 
+@cache
+def _step() -> CompiledStateGraph[Any, Settings, Any, Any]:
+    """Made once: it takes its dependencies from the run."""
     graph = StateGraph(StepStored, context_schema=Settings, output_schema=StepOutput)
-    graph.add_node("delegate", bound_inside(delegate, deps))
-    graph.add_node("decide", bound_inside(decide, deps))
-    graph.add_node("act", bound_inside(act, deps))
-    graph.add_node("goal_check", bound_inside(goal_check, deps))
+    graph.add_node("delegate", bound_inside(delegate))
+    graph.add_node("decide", bound_inside(decide))
+    graph.add_node("act", bound_inside(act))
+    graph.add_node("goal_check", bound_inside(goal_check))
     left, more = {END: "ended, or waits"}, {"decide": "next round"}
     begin = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
     lead(graph, START, after_dispatch, {**begin, "decide": "a round"}, inside=True)
@@ -42,7 +39,18 @@ def build_execute(deps: Deps) -> Subgraph:
     lead(graph, "decide", after_round, decided, inside=True)
     lead(graph, "act", after_round, {**more, **left}, inside=True)
     lead(graph, "goal_check", after_round, {"decide": "not proven", END: "proven, or waits"}, inside=True)
-    return Subgraph(graph.compile(name="step"), for_step)
+    return graph.compile(name="step")
+
+
+def after_dispatch(state: Step) -> Literal["delegate", "decide", "act", "goal_check"]:
+    """A step that waited goes on where it was: with frozen calls, with a claim; no model is asked again."""
+    record = state["record"]
+    alone = state["alone"] and not record.get("delegated")
+    if (calls := record.get("calls")) and not (alone and calls[0].get("planned")):
+        return "delegate" if calls[0].get("delegated") else "act"
+    if record.get("claim"):
+        return "goal_check"
+    return "delegate" if alone else "decide"
 
 
 def after_round(state: Step) -> Literal["decide", "act", "goal_check", "__end__"]:

@@ -17,7 +17,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.speech import Retract, Say, SpeechStream
 from donewhen.graph.models.window import compacted, fits, tokens_of, window_of
-from donewhen.graph.providers.adapter import MOST_TOKENS, TOKENS, Prepared, model_name
+from donewhen.graph.providers.adapter import MOST_TOKENS, TOKENS, Habits, Prepared
 from donewhen.graph.providers.failures import classify
 from donewhen.graph.providers.joining import joined, length
 from donewhen.graph.providers.streaming import streamed
@@ -84,7 +84,7 @@ async def ask(deps: Deps, settings: Settings, question: Question) -> ModelReply:
     message, failure = None, None
     try:
         model = deps.model(question.role, settings, question.executor)
-        asking = _Asking(deps, model, question, settings, speech, spent, started)
+        asking = _Asking(deps, model, deps.adapter.habits(model), question, settings, speech, spent, started)
         asking.check_price()
         message = await _attempts(asking, settings)
     except DoneWhenError as error:
@@ -124,6 +124,7 @@ class _Asking:
 
     deps: Deps
     model: BaseChatModel
+    habits: Habits
     question: Question
     settings: Settings
     speech: SpeechStream
@@ -147,10 +148,9 @@ class _Asking:
 
     async def once(self) -> AIMessage:
         """One attempt, repeated at once without what a server does not take. Raises ModelError."""
-        question, adapter = self.question, self.deps.adapter
+        question, adapter, habits = self.question, self.deps.adapter, self.habits
         self.attempt += 1
         most = self.settings.max_tokens.get(question.role) or _most(self.model, question.role)
-        habits = adapter.habits(self.model)
         known = [each for each in (window_of(self.model, self.settings), habits.window) if each is not None]
         self.fit(min(known, default=None))
         while True:
@@ -239,13 +239,12 @@ class _Asking:
 
     def _cost(self, message: AIMessage) -> Amounts:
         sent = partial(tokens_of, self.messages, self.question.tools)
-        return cost_of(message, sent, model_name(self.model), self.deps.prices)
+        return cost_of(message, sent, self.habits.name, self.deps.prices)
 
     def check_price(self) -> None:
         """Under a limit of money, a model whose price is unknown is an error before the first call."""
-        name = model_name(self.model)
-        if "cost_usd" in self.question.allowance and not is_priced(name, self.deps.prices):
-            raise ModelError(no_price(name), code="unpriced")
+        if "cost_usd" in self.question.allowance and not is_priced(self.habits.name, self.deps.prices):
+            raise ModelError(no_price(self.habits.name), code="unpriced")
 
     def spent_up(self, seconds: float) -> bool:
         """Whether what the attempts cost so far leaves nothing for another one that many seconds from now."""

@@ -153,16 +153,20 @@ def _push_events(listener: StreamMessagesHandlerV2, config: RunnableConfig, mess
         listener.stream((graph_namespace(metadata), "messages", (event, metadata)))
 
 
-def aside(config: RunnableConfig) -> RunnableConfig:
-    """The configuration for what is no part of the conversation, such as models that a tool asks: nobody hears them."""
+def aside(config: RunnableConfig, *handlers: BaseCallbackHandler) -> RunnableConfig:
+    """The configuration for what is no part of the conversation, such as models that a tool asks: of those who hear
+    the run nobody hears them, and `handlers` do.
+    """
     callbacks: Any = config.get("callbacks") or []
     if isinstance(callbacks, BaseCallbackManager):
         callbacks = callbacks.copy()
         callbacks.handlers = _others(callbacks.handlers)
         callbacks.inheritable_handlers = _others(callbacks.inheritable_handlers)
         callbacks.add_metadata(UNHEARD)
+        for handler in handlers:
+            callbacks.add_handler(handler)
     else:
-        callbacks = _others(callbacks)
+        callbacks = [*_others(callbacks), *handlers]
     return {**config, "callbacks": callbacks, "metadata": {**(config.get("metadata") or {}), **UNHEARD}}
 
 

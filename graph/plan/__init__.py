@@ -1,8 +1,10 @@
 """The plan node: a subgraph of two phases, triage and draft, which both may look before they decide."""
 
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
 
 from donewhen.graph.binding import Subgraph, bound_inside, lead
 from donewhen.graph.context import Deps
@@ -15,10 +17,16 @@ from donewhen.state.settings import Settings
 
 def build_plan(deps: Deps) -> Subgraph:
     """The subgraph of the plan node."""
+    return Subgraph(_planning(), for_planning, deps)
+
+
+@cache
+def _planning() -> CompiledStateGraph[Any, Settings, Any, Any]:
+    """Made once: it takes its dependencies from the run."""
     graph = StateGraph(PlanningStored, context_schema=Settings, output_schema=PlanningOutput)
-    graph.add_node("triage", bound_inside(triage, deps))
-    graph.add_node("draft", bound_inside(draft, deps))
-    graph.add_node("look", bound_inside(look, deps))
+    graph.add_node("triage", bound_inside(triage))
+    graph.add_node("draft", bound_inside(draft))
+    graph.add_node("look", bound_inside(look))
     more, looks = "not decided yet", "wants to see something"
     begin = {"triage": "quick", "draft": "careful", "look": "what it wanted to see"}
     lead(graph, START, after_round, begin, inside=True)
@@ -26,7 +34,7 @@ def build_plan(deps: Deps) -> Subgraph:
     lead(graph, "triage", after_round, decided, inside=True)
     lead(graph, "draft", after_round, {"draft": more, "look": looks, END: "decided"}, inside=True)
     lead(graph, "look", after_round, {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"}, inside=True)
-    return Subgraph(graph.compile(name="planning"), for_planning)
+    return graph.compile(name="planning")
 
 
 def after_round(state: Planning) -> Literal["triage", "draft", "look", "__end__"]:

@@ -52,6 +52,8 @@ _REFUSALS = {
 class Habits:
     """What was learnt about a model while it was asked."""
 
+    name: str
+    """Under which the model has its price."""
     refused: set[str] = field(default_factory=set)
     """Parameters that its server does not take."""
     called: bool = False
@@ -110,7 +112,8 @@ class Adapter:
 
     def habits(self, model: BaseChatModel) -> Habits:
         """What is known about this model; the same object for every model of its name."""
-        return self._habits.setdefault(model_name(model), Habits())
+        name = model_name(model)
+        return self._habits.setdefault(name, Habits(name))
 
     async def prepare(
         self,
