@@ -1,6 +1,7 @@
 """The public face: an Agent starts runs, resumes them, streams them, and reads what became of them."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -55,7 +56,7 @@ class Agent(Standing):
         model: str | BaseChatModel | None = None,
         tools: Tools = (),
         *,
-        storage: str | Storage | None = None,
+        storage: str | os.PathLike[str] | Storage | None = None,
         settings: SettingsLike = None,
         instructions: str = "",
         output_type: Any = None,

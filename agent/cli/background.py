@@ -29,7 +29,9 @@ def add_commands(app: typer.Typer) -> None:
 
 def worker(
     storage: StorageUrl = None,
-    concurrency: Annotated[int, typer.Option(min=1, max=12, help="Runs at once; for more, start more workers.")] = 4,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Runs at once, on PostgreSQL at most 16; for more, start more workers.")
+    ] = 4,
 ) -> None:
     """Carry out schedules and detached runs on a storage, until it is stopped; several may share one storage."""
     at(storage, False, lambda archive: jobs.run_worker(archive, concurrency=concurrency))

@@ -57,7 +57,8 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
 
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop, number)
-            terminal.line(f"Worker {worker.id} on {worker.storage.url_for_display}, {concurrency} runs at once.", "dim")
+            at_once = f"{worker.concurrency} runs at once"
+            terminal.line(f"Worker {worker.id} on {worker.storage.url_for_display}, {at_once}.", "dim")
             await task
             return worker
 
@@ -90,11 +91,15 @@ def show_status(archive: Archive) -> Exit:
     found = archive.look(lambda agent: agent.status()) or {}
     lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
     for each in found.get("workers") or ():
-        lines.append(f"worker     {each['id']}  {each['active']}/{each['concurrency']} runs  seen {each['seen'][:19]}")
+        load = f"{each['active']}/{each['concurrency']} runs  seen {each['seen'][:19]}"
+        lines.append(f"worker     {each['id']}  {each['queue']:7}  {load}")
     lines += [f"oldest     {name} since {since[:19]}" for name, since in (found.get("oldest") or {}).items()]
     archive.told(found, lines)
-    if not archive.json and not found.get("workers"):
-        print("No worker is running; start one with: donewhen worker", file=sys.stderr)
+    served = {each["queue"] for each in found.get("workers") or ()}
+    idle = [queue for queue in found.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
+    for queue in () if archive.json else idle:
+        start = "donewhen worker" if queue == QUEUE else "agent.worker(), where the agent is made that submitted it"
+        print(f"No worker serves {queue!r}; start one with: {start}", file=sys.stderr)
     return Exit.COMPLETED
 
 

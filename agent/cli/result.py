@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
+from errno import ENOSPC, EPIPE
 from typing import Any
 
 from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
@@ -75,14 +76,15 @@ def guarded(command: Callable[[], int], *, json: bool) -> int:
         if isinstance(error, errors.ThreadWaiting):
             return Exit.WAITING
         return Exit.USAGE if isinstance(error, USAGE_ERRORS) else Exit.FAILED
-    except BrokenPipeError:
-        # Whoever read our output has gone; nothing more can be said, not even at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.FAILED
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return Exit.INTERRUPTED
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (EPIPE, ENOSPC):  # of our own output; nothing more can be said
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if error.errno == ENOSPC:
+                print("donewhen: the output cannot be written: the disk is full", file=sys.stderr)
+            return Exit.FAILED
         if debugging():
             traceback.print_exc()
         _say(error, f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}", json)

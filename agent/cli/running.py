@@ -4,10 +4,11 @@ People are asked outside the event loop, so that Ctrl-C works while they think.
 """
 
 import asyncio
+import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
@@ -110,7 +111,7 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
     archive = desk.output.archive
-    with asyncio.Runner() as runner, Stopping(desk.stopping) as stopping:
+    with asyncio.Runner() as runner, Stopping(desk.stopping) as stopping, _told_once(archive.config.log):
         stack = AsyncExitStack()
         try:
             opened = stopping.run(runner, open_agent(stack))
@@ -136,6 +137,17 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
             raise
         finally:
             runner.run(stack.aclose())
+
+
+@contextmanager
+def _told_once(log: str) -> Iterator[None]:
+    """What a run tells is shown; it is in the log too where one was asked for."""
+    logger = logging.getLogger("donewhen.graph")
+    logger.disabled = not log
+    try:
+        yield
+    finally:
+        logger.disabled = False
 
 
 async def _again(desk: Desk, goal: str, thread_id: str, agent: Agent, progress: Progress) -> RunStream:

@@ -5,9 +5,10 @@ The thread keeps its choices, so that resuming needs only the id.
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,8 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     if request.detach:
         if output.yes:
             choices.settings.setdefault("confirm", "never")
-        return _detached(choices, output.archive, lambda agent: agent.submit(given, **more))
+        submit = partial(Agent.submit, goal=given, **more)
+        return _left(output.archive, QUEUE, submit, choices.model, choices.settings)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
@@ -92,14 +94,16 @@ def resume_thread(
     """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
     value, config = reply.value(), output.archive.config
     info = output.archive.thread(thread, ("waiting", "running") if not thread else ())
+    if detach or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
+        if value is NO_ANSWER:
+            raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
+        if not info.queue:
+            Choices.read(info.metadata)
+        return _left(output.archive, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
+
     terminal = _terminal(output, info.goal)
     choices = Choices.read(info.metadata)
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
-
-    if detach:
-        if value is NO_ANSWER:
-            raise ConfigError("--detach leaves an answer to a worker: give one, such as --approve")
-        return _detached(choices, output.archive, lambda agent: agent.submit_answer(info.thread_id, value))
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)
@@ -113,14 +117,20 @@ def resume_thread(
     return work(lambda stack: open_agent(stack, choices, config, terminal), begin, _desk(output, terminal, choices))
 
 
-def _detached(choices: Choices, archive: Archive, submit: Callable[[Agent], Coroutine[Any, Any, str]]) -> int:
+def _left(
+    archive: Archive,
+    queue: str,
+    submit: Callable[[Agent], Coroutine[Any, Any, str]],
+    model: str = DEMO,
+    settings: Mapping[str, Any] | None = None,
+) -> int:
     """Write down what a worker is to do, and print the thread's id."""
     config = archive.config
+    if config.storage.startswith("memory:"):
+        raise ConfigError("no worker can reach memory: give --storage sqlite:///… or postgresql://…")
 
     async def write() -> str:
-        async with Agent(
-            choices.model, storage=config.storage, settings=choices.settings, queue=QUEUE, config=config
-        ) as agent:
+        async with Agent(model, storage=config.storage, settings=settings, queue=queue, config=config) as agent:
             agent.models("triage")
             return await submit(agent)
 

@@ -4,6 +4,7 @@ import asyncio
 import importlib.metadata
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -21,6 +22,7 @@ from donewhen.agent.cli.screen.views import Progress, mode_text
 from donewhen.agent.config import DEMO, Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
+from donewhen.agent.storage.storage import parse_url
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.event_types import event_schema
 from donewhen.state.language.scripts import spoken
@@ -45,7 +47,8 @@ def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> i
         f"{names[info.thread_id]:{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}"
         for info in infos
     ]
-    return archive.told({"threads": [asdict(info) for info in infos]}, lines, "No runs yet.")
+    nothing = "No such runs." if owner or status else "No runs yet."
+    return archive.told({"threads": [asdict(info) for info in infos]}, lines, nothing)
 
 
 def show_thread(archive: Archive, thread: str) -> int:
@@ -179,6 +182,9 @@ async def _storage(archive: Archive) -> Finding:
     try:
         storage = open_storage(config.storage, key=config.key)
         if not archive.exists():
+            folder = next(each for each in parse_url(config.storage).path.parents if each.exists())
+            if not os.access(folder, os.W_OK | os.X_OK):
+                return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")
             return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
         await storage.healthy()
         return Finding("storage", "ok", storage.url_for_display + (", encrypted" if config.key else ""))

@@ -1,5 +1,7 @@
 """Where runs are kept: checkpointer and store behind one URL, and one worker per thread."""
 
+import os
+
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.storage import Database, Location, Storage, parse_url
 from donewhen.state.errors import ConfigError
@@ -7,7 +9,7 @@ from donewhen.state.errors import ConfigError
 __all__ = ["Storage", "open_storage"]
 
 
-def open_storage(url: str, *, key: bytes | None = None) -> Storage:
+def open_storage(url: str | os.PathLike[str], *, key: bytes | None = None) -> Storage:
     """Storage for `url`; nothing is opened before the first session.
 
     `memory:` lasts as long as the returned object. `sqlite:///runs.db` (relative), `sqlite:////var/runs.db`
@@ -15,7 +17,7 @@ def open_storage(url: str, *, key: bytes | None = None) -> Storage:
     database. With `key` (16, 24 or 32 bytes) everything that is stored is encrypted and bound to its place;
     `memory:` writes nothing and ignores it. Raises ConfigError for a URL, a key or a missing extra.
     """
-    location = parse_url(url)
+    location = parse_url(os.fspath(url))
     cipher = None if key is None else Cipher(key)
     return Storage(_database(location, cipher), None if location.kind == "memory" else cipher)
 

@@ -208,10 +208,10 @@ def _encoded(value: Any) -> bytes:
 class WireServer:
     """Serves `POST /v1/chat/completions` and `GET /v1/models` on a free loopback port while it is entered.
 
-    `script` is what `ScriptedModel` takes, where `fault(…)` is one more kind of reply, or any chat model. A
-    script is checked at exit, as ScriptedModel does; a model is left to its owner. With `api_key`, other keys
-    get a 401. What OpenAI's server refuses (a tool call without its result) gets a 400, and so does a request
-    that the script has no reply to; an exception that the script raises becomes a 500.
+    `script` is what `ScriptedModel` takes, coroutine functions aside, with `fault(…)` as one more kind of reply; or
+    any chat model. A script is checked at exit, as ScriptedModel does; a model is left to its owner. With `api_key`,
+    other keys get a 401. What OpenAI's server refuses (a tool call without its result) gets a 400, and so does a
+    request that the script has no reply to; an exception that the script raises becomes a 500.
     """
 
     def __init__(self, script: Replies | BaseChatModel, *, api_key: str | None = None, model: str = "scripted") -> None:

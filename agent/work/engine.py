@@ -37,6 +37,8 @@ TRIES = 5
 
 def requested(goal: GoalInput) -> list[AnyMessage]:
     """The messages that start a run; the last one is the user's. Raises GoalError for what nobody could work on."""
+    if not isinstance(goal, Sequence):
+        raise GoalError(f"the goal is no text, no content blocks and no messages, but {type(goal).__name__}")
     if isinstance(goal, str):
         messages: list[Any] = [HumanMessage(goal)]
     elif goal and all(isinstance(part, dict) and "type" in part and "role" not in part for part in goal):

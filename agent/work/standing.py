@@ -25,7 +25,7 @@ from donewhen.agent.work.watching import watched
 from donewhen.agent.work.worker import Worker, status_of
 from donewhen.graph.models.output import Form
 from donewhen.graph.people.told import tell
-from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
+from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.settings.merging import SettingsLike
 
@@ -58,8 +58,8 @@ class Standing:
     ) -> str:
         """Write a goal down for a worker, from `at` on, and give the thread's id at once; `get` and `watch` tell more.
 
-        A `worker` of this agent, or `donewhen worker`, in this process or in any other, carries it out, once.
-        Raises as `start`.
+        A `worker` of an agent with this storage and `queue`, in this process or in any other, carries it out, once;
+        `donewhen worker` serves `queue="command"`, with the tools of the command. Raises as `start`.
         """
         legs = self._legs.typed(None if output_type is None else Form.of(output_type))
         begun = await legs.begun(goal, template, parameters, metadata, owner)
@@ -77,8 +77,11 @@ class Standing:
     def worker(self, *, concurrency: int = 4) -> Worker:
         """A worker for what this agent, and others with its storage and `queue`, submit and schedule.
 
-        `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained.
+        `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained, as by
+        SIGTERM. Raises ConfigError for a `concurrency` below 1.
         """
+        if concurrency < 1:
+            raise ConfigError(f"a worker carries on at least one run at once, not {concurrency}")
 
         async def ourselves(_: ThreadInfo) -> Any:
             return self
@@ -181,7 +184,9 @@ class Standing:
         return sorted(rows, key=lambda row: str(row["asked_at"] or ""))
 
     async def status(self) -> Json:
-        """How many `threads` there are by status, which `workers` are alive, since when the `oldest` waits and runs."""
+        """How many `threads` there are by status and how many wait in which of the `queues`; the `workers` alive, each
+        with its queue; since when the `oldest` waits and runs.
+        """
         return await status_of(self.storage)
 
     async def info(self, thread_id: str) -> ThreadInfo:

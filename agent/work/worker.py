@@ -140,21 +140,19 @@ class Worker:
     @contextmanager
     def _drained_by_sigterm(self) -> Iterator[None]:
         """Where nobody else listens to that signal."""
-        free = threading.current_thread() is threading.main_thread()
-        if not free or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-            yield
-            return
-        loop = asyncio.get_running_loop()
+        loop, main = asyncio.get_running_loop(), threading.current_thread() is threading.main_thread()
 
         def once() -> None:
             loop.remove_signal_handler(signal.SIGTERM)
             self.drain()
 
-        loop.add_signal_handler(signal.SIGTERM, once)
+        if ours := main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            loop.add_signal_handler(signal.SIGTERM, once)
         try:
             yield
         finally:
-            loop.remove_signal_handler(signal.SIGTERM)
+            if ours:
+                loop.remove_signal_handler(signal.SIGTERM)
 
     async def _work(self) -> None:
         pause, said = self._poll, ""
@@ -286,13 +284,16 @@ class Worker:
 
 
 async def status_of(storage: Storage) -> Json:
-    """Threads by status, the workers that showed signs of life lately, and the oldest of each open status."""
+    """Threads by status, queues with what waits in them, workers alive lately, and the oldest of each open status."""
     lately = (datetime.now(UTC) - timedelta(seconds=ALIVE)).isoformat(timespec="milliseconds")
     async with storage.reader() as (_, store):
         counts: Counter[str] = Counter()
-        for (_, status), number in (await store.threads.counts()).items():
+        queues: dict[str, int] = {}
+        for (queue, status), number in (await store.threads.counts()).items():
             counts[status] += number
+            if status == "queued":
+                queues[queue] = number
         workers = [dict(item.value) for item in await store.asearch(SPACE, limit=1000)]
         oldest = await store.threads.oldest(OPEN)
     alive = [worker for worker in workers if worker["seen"] >= lately]
-    return {"threads": dict(sorted(counts.items())), "workers": alive, "oldest": oldest}
+    return {"threads": dict(sorted(counts.items())), "queues": queues, "workers": alive, "oldest": oldest}

@@ -19,6 +19,8 @@ def read_settings(given: SettingsLike) -> Settings:
     """The settings in `given`, None for all defaults. Raises ConfigError for names and values that cannot be."""
     if isinstance(given, Settings):
         return given
+    if given is not None and not isinstance(given, Mapping):
+        raise ConfigError(f"settings are a Settings or a dict, not {type(given).__name__}")
     try:
         return Settings.model_validate(given or {})
     except ValidationError as error:

@@ -14,7 +14,18 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, GoalError, Limits, Settings, StorageError, ThreadInfo, UnknownThread, build_graph, wait
+from donewhen import (
+    Agent,
+    ConfigError,
+    GoalError,
+    Limits,
+    Settings,
+    StorageError,
+    ThreadInfo,
+    UnknownThread,
+    build_graph,
+    wait,
+)
 from donewhen.agent.run import Run
 from donewhen.testing import answer, call, submit_plan
 from tests.kit.places import ROOT
@@ -294,3 +305,17 @@ async def test_a_broken_database_is_a_storage_error(tmp_path: Path) -> None:
     for attempt in (agent.start("do it"), agent.get("t"), agent.threads(), agent.graph.aget_state(config("t"))):
         with pytest.raises(StorageError):
             await attempt
+
+
+async def test_values_of_another_kind_are_refused_in_words(tmp_path: Path) -> None:
+    """L1: a typed error at once, and no worker that never takes anything up; a path is as good as its text."""
+    with pytest.raises(ConfigError, match="settings are a Settings or a dict, not int"):
+        Agent("demo", settings=5, storage="memory:")  # type: ignore[arg-type]
+    async with Agent("demo", storage=tmp_path / "runs.db") as agent:
+        with pytest.raises(GoalError, match="but int"):
+            await agent.submit(5)
+        for none in (0, -1):
+            with pytest.raises(ConfigError, match="at least one run"):
+                agent.worker(concurrency=none)
+        assert await agent.threads() == []
+    assert (tmp_path / "runs.db").exists()

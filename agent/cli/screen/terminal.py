@@ -180,7 +180,9 @@ def open_terminal(
     *, plain: bool, may_ask: bool = True, stream: IO[str] | None = None, language: str = "en"
 ) -> Terminal:
     """The terminal on `stream` (default stderr). `plain`: no colours, nothing moves."""
-    console = Console(file=stream or sys.stderr, no_color=plain or None, highlight=False, emoji=False, markup=False)
+    width = 80 if os.environ.get("COLUMNS") == "0" else None  # as containers say that they do not know
+    plainly: Any = {"no_color": plain or None, "highlight": False, "emoji": False, "markup": False}
+    console = Console(file=stream or sys.stderr, width=width, **plainly)
     interactive = may_ask and console.is_terminal and sys.stdin.isatty()
     marks = UNICODE_MARKS if _can_write(console, "".join(UNICODE_MARKS.values())) else ASCII_MARKS
     live = console.is_terminal and not plain and not console.is_dumb_terminal

@@ -265,6 +265,7 @@ def test_stdin_is_added_to_the_goal_on_request(shell: Shell) -> None:
         ["run", "x", "--model", "nosuch:model"],
         ["run", "x", "--allow-command", "no-such-program"],
         ["run", "x", "--storage", "ftp://x"],
+        ["run", "x", "--detach", "--storage", "memory:"],
         ["run", "x", "--bogus"],
         ["resume", "--answer-file", "/nowhere"],
         ["show"],

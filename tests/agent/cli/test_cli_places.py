@@ -1,0 +1,75 @@
+"""Where the command is run: on full disks, in odd terminals, without a home, beside code with tools of its own."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from donewhen import Agent
+from donewhen.agent.cli.result import Exit
+from donewhen.testing import ScriptedModel, answer, ask_user
+from tests.kit.screens.shell import Shell, one_object, user_in
+from tests.kit.screens.terminal import COMMAND, environment, piped
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return user_in(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    """C4: no traceback, with --json neither."""
+    words = [*COMMAND, "threads", "--json"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            words, env=environment(tmp_path), cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ended.returncode, ended.stderr) == (1, "donewhen: the output cannot be written: the disk is full\n")
+
+
+def test_a_width_that_nobody_knows_hides_nothing(shell: Shell) -> None:
+    """C5: containers say COLUMNS=0."""
+    assert "completed" in shell.run("--yes", COLUMNS="0").stderr
+
+
+def test_what_a_run_tells_is_told_once(tmp_path: Path) -> None:
+    """C2: what is shown does not stand on stderr again as a line of the log."""
+    (tmp_path / "no").touch()
+    goal = "count the files, then write a report to no/report.md"
+    ended = piped("run", goal, "--yes", env=environment(tmp_path), cwd=tmp_path)
+    assert ended.stderr.count("A step failed; looking for another way.") == 1, ended.stderr
+
+
+def test_doctor_says_that_no_database_can_be_made(shell: Shell, tmp_path: Path) -> None:
+    """C3: what the first run would fail with is broken."""
+    (tmp_path / "state").symlink_to("/proc/self")
+    said = one_object(shell("doctor", "--json"))
+    assert [each["state"] for each in said["findings"] if each["name"] == "storage"] == ["broken"]
+
+
+def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell, tmp_path: Path) -> None:
+    """O2, O8: the command says who has to carry them on, and leaves an answer to those."""
+    url = f"sqlite:///{tmp_path}/runs.db"
+    roles = {"triage": [ask_user("Which month?"), answer("May.")]}
+
+    async def submit() -> None:
+        async with Agent(ScriptedModel(roles=roles), storage=url) as agent:
+            await agent.submit("report", thread_id="mine")
+
+    async def work() -> str:
+        async with Agent(model, storage=url) as agent:
+            return (await agent.carry("mine")).status
+
+    asyncio.run(submit())
+    status = shell("status", "--storage", url)
+    assert "No worker serves 'agents'" in status.stderr
+    assert json.loads(shell("status", "--storage", url, "--json").stdout)["queues"] == {"agents": 1}
+    with ScriptedModel(roles=roles) as model:
+        assert asyncio.run(work()) == "waiting"
+        unanswered = shell("resume", "mine", "--storage", url)
+        assert (unanswered.exit_code, "workers of 'agents'" in unanswered.stderr) == (Exit.USAGE, True)
+        assert shell("resume", "mine", "--answer", "May", "--storage", url).stdout == "mine\n"
+        assert asyncio.run(work()) == "completed"
