@@ -1,8 +1,10 @@
 """LangGraph's saver and store on a session's one connection, with as few statements as they can do with."""
 
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, nullcontext
-from itertools import chain
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from itertools import chain, count
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -11,13 +13,14 @@ from langgraph.checkpoint.base import (
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
+    CheckpointTuple,
     get_serializable_checkpoint_metadata,
 )
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.store.base import GetOp, Op, Result
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from psycopg import AsyncCursor
+from psycopg import AsyncCursor, AsyncRawCursor
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 from typing_extensions import override
@@ -27,45 +30,42 @@ from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.thread_store import stop_batching
 
-Statement = tuple[str, Sequence[Any]]
+Part = tuple[str, Sequence[Any]]
+"""Something of a statement that changes tables, `%s` for its values."""
+_CHECKPOINT = """
+    INSERT INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
+    VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
+    DO UPDATE SET checkpoint = EXCLUDED.checkpoint, metadata = EXCLUDED.metadata"""
+_BLOBS = """
+    INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+    SELECT %s, %s, * FROM (VALUES {rows}) AS blobs ON CONFLICT DO NOTHING"""
+_WRITES = """
+    INSERT INTO checkpoint_writes
+        (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
+    SELECT %s, %s, %s, %s, %s, * FROM (VALUES {rows}) AS writes
+    ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO """
+_ONCE = f"{_WRITES} NOTHING"
+_AGAIN = f"{_WRITES} UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob"
+_TABLES = ("checkpoint_writes", "checkpoint_blobs", "checkpoints")
 
 
-def _put(blobs: int) -> str:
-    """A checkpoint and so many values of it; as LangGraph's own, but one statement."""
-    kept = f"""
-        WITH place (thread_id, checkpoint_ns) AS (VALUES (%s, %s)), kept AS (
-            INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-            SELECT * FROM place, (VALUES {_rows(blobs)}) AS blobs ON CONFLICT DO NOTHING)"""
-    return f"""{kept if blobs else ""}
-        INSERT INTO checkpoints
-            (thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
-        VALUES (%s, %s, %s, %s, %s, %s)
-        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
-        DO UPDATE SET checkpoint = EXCLUDED.checkpoint, metadata = EXCLUDED.metadata"""
+def _with_rows(part: str, place: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Part]:
+    """A part with rows of four values each; none where there are none."""
+    filled = part.format(rows=", ".join(["(%s, %s, %s, %s)"] * len(rows)))
+    return [(filled, (*place, *chain.from_iterable(rows)))] if rows else []
 
 
-def _put_writes(writes: int, again: bool) -> str:
-    """So many writes of a task; `again`: in place of what it wrote there before."""
-    change = "UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob"
-    return f"""
-        INSERT INTO checkpoint_writes
-            (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
-        SELECT %s, %s, %s, %s, %s, * FROM (VALUES {_rows(writes)}) AS writes
-        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx) DO {change if again else "NOTHING"}"""
-
-
-def _rows(count: int) -> str:
-    return ", ".join(["(%s, %s, %s, %b)"] * count)
-
-
-_OVER = """
-    WITH writes AS (DELETE FROM checkpoint_writes WHERE thread_id = %s AND checkpoint_ns = ANY(%s)),
-        blobs AS (DELETE FROM checkpoint_blobs WHERE thread_id = %s AND checkpoint_ns = ANY(%s))
-    DELETE FROM checkpoints WHERE thread_id = %s AND checkpoint_ns = ANY(%s)"""
+@lru_cache(256)
+def _together(parts: tuple[str, ...]) -> bytes:
+    """One statement, its values numbered: as `%s` psycopg would look for them each time where they are many."""
+    *before, last = parts
+    named = ", ".join(f"part{number} AS ({part})" for number, part in enumerate(before))
+    numbers = count(1)
+    return re.sub("%s", lambda _: f"${next(numbers)}", f"WITH {named} {last}" if before else last).encode()
 
 
 class SessionSaver(AsyncPostgresSaver):
-    """LangGraph's tables and values; each checkpoint and each task's writes are one statement, not one a value.
+    """LangGraph's tables and values; a checkpoint is one statement with what waited for it, not one a value.
 
     Texts among the channel values stand in plain JSON, where PostgreSQL takes no NUL: it becomes U+FFFD.
     """
@@ -73,7 +73,11 @@ class SessionSaver(AsyncPostgresSaver):
     def __init__(self, store: "SessionStore") -> None:
         super().__init__(store.conn, serde=StrictSerializer())
         self.lock = store.lock  # pipelines of two tasks on one connection must not mix
-        self.rounds = store.rounds = Rounds[Statement]()
+        self.rounds = store.rounds = Rounds[Part]()
+
+    @override
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return None if self.rounds.begins(config) else await super().aget_tuple(config)
 
     @override
     async def aput(
@@ -98,11 +102,12 @@ class SessionSaver(AsyncPostgresSaver):
                     inline[name] = True
         versions = {name: version for name, version in new_versions.items() if name in values}
         blobs = [row[2:] for row in self._dump_blobs(thread, space, values, versions)]
-        kept = (thread, space, *chain.from_iterable(blobs)) if blobs else ()
         stored = Jsonb({**checkpoint, "channel_values": inline})
         given = Jsonb(get_serializable_checkpoint_metadata(config, metadata))
-        put = (_put(len(blobs)), (*kept, thread, space, checkpoint["id"], place.get("checkpoint_id"), stored, given))
-        await self._say(*([(_OVER, (thread, over) * 3)] if over else []), put, waits=waits)
+        row = (thread, space, checkpoint["id"], place.get("checkpoint_id"), stored, given)
+        gone = "DELETE FROM {} WHERE thread_id = %s AND checkpoint_ns = ANY(%s)"
+        parts = [(gone.format(table), (thread, over)) for table in _TABLES] if over else []
+        await self._say([*parts, *_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)], waits)
         return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": checkpoint["id"]}}
 
     @override
@@ -113,26 +118,25 @@ class SessionSaver(AsyncPostgresSaver):
         at = (str(place["thread_id"]), place["checkpoint_ns"], place["checkpoint_id"], task_id, task_path)
         rows = [row[len(at) :] for row in self._dump_writes(*at, writes)]
         again = all(name in WRITES_IDX_MAP for name, _ in writes)
-        if rows:
-            put = (_put_writes(len(rows), again), (*at, *chain.from_iterable(rows)))
-            await self._say(put, waits=self.rounds.can_wait(config, task_id, task_path))
+        waits = self.rounds.can_wait(config, task_id, task_path) and not again  # no statement writes a row twice
+        await self._say(_with_rows(_AGAIN if again else _ONCE, at, rows), waits)
 
     async def settled(self) -> None:
         """Commit what is held."""
         if self.rounds.held:
-            await self._say()
+            await self._say([])
 
-    async def _say(self, *statements: Statement, waits: bool = False) -> None:
-        """What is held and this, in one transaction; or hold this too."""
+    async def _say(self, parts: list[Part], waits: bool = False) -> None:
+        """What is held and this, in one statement; or hold this too."""
         if waits:
-            self.rounds.held += statements
+            self.rounds.held += parts
             return
         async with self.lock:
-            together, connection = [*self.rounds.take(), *statements], self.conn
-            assert isinstance(connection, PgConnection)
-            async with connection.pipeline() if len(together) > 1 else nullcontext():
-                for query, values in together:
-                    await connection.execute(query.encode(), values)
+            if together := [*self.rounds.take(), *parts]:
+                assert isinstance(self.conn, PgConnection)
+                cursor = AsyncRawCursor(self.conn)
+                statement = _together(tuple(part for part, _ in together))
+                await cursor.execute(statement, [value for _, values in together for value in values])
 
     @override
     @asynccontextmanager
@@ -145,7 +149,7 @@ class SessionSaver(AsyncPostgresSaver):
 class SessionStore(AsyncPostgresStore):
     """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
 
-    rounds: Rounds[Statement]
+    rounds: Rounds[Part]
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
