@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +107,8 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     """The profile in a TOML file, fields at its top or in `[profile]`; {} for no path. ConfigError if it is none."""
     if not str(path):
         return {}
+    import tomllib
+
     try:
         found = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
     except (OSError, ValueError) as error:

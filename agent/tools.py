@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from langchain_core.tools import BaseTool
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from donewhen.graph.tools.toolbox import from_function, is_async
 from donewhen.state.errors import ToolError
@@ -25,6 +25,8 @@ _WHAT_TO_PASS = (
 
 class DescribedTool(BaseTool):
     """A tool known by its JSON Schema only; a caller carries it out. Any argument name is allowed, `config` too."""
+
+    model_config = ConfigDict(defer_build=True)
 
     caller: Caller = Field(exclude=True)
     calls: str

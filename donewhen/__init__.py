@@ -77,13 +77,16 @@ def __getattr__(name: str) -> Any:
 
 def _imported(module: str) -> ModuleType:
     """The module, imported without looking for garbage meanwhile: there is none, and it would take a third longer."""
-    collecting = gc.isenabled()
+    if module in sys.modules or not gc.isenabled():
+        return import_module(module)
     gc.disable()
     try:
         return import_module(module)
     finally:
-        if collecting:
-            gc.enable()
+        if not gc.get_freeze_count():  # what was imported counts as old at once: the next look is not at all of it
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
 
 
 def __dir__() -> list[str]:

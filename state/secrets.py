@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+from donewhen.state.reading.pattern import pattern
+
 REDACTED = "[redacted]"
 SHORTEST = 8
 """Characters of a known secret; shorter ones would be found by chance."""
@@ -20,9 +22,7 @@ _DEEPEST = 64
 Span = tuple[int, int]
 
 _LOWER = {upper: upper + 32 for upper in range(65, 91)}
-_PEM = re.compile(
-    r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?"
-)
+_PEM = pattern(r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?")
 # Prefixes that the issuers themselves give their keys, so that nothing has to be guessed.
 _PREFIXES = (
     *("sk-", "sk_", "rk_", "pk_", "whsec_", "gsk_", "hf_", "npm_", "r8_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
@@ -30,24 +30,22 @@ _PREFIXES = (
     *("glpat-", "pypi-", "csk-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA"),
     *("ASIA", "AIza", "ya29.", "SG.", "eyJ"),
 )
-_ISSUED = re.compile(
+_ISSUED = pattern(
     r"(?<![A-Za-z0-9_-])(?<!sha256=)(?<!sha384=)(?<!sha512=)(?:sk-(?:[a-z]{2,8}[0-9]{0,2}-){0,2}[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*"
     r"|[a-z][a-z0-9_]{1,11}_[A-Za-z0-9_]{16,}|[a-z]{3,5}-[A-Za-z0-9_-]{16,}"
     r"|A(?:KI|SI)A[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9._-]{16,}"
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]+)*)"
 )
-_WORDS = re.compile(r"[A-Za-z]{0,15}\d{0,4}(?:[-_.][A-Za-z]{0,15}\d{0,4})*")
+_WORDS = pattern(r"[A-Za-z]{0,15}\d{0,4}(?:[-_.][A-Za-z]{0,15}\d{0,4})*")
 """A name that begins like a key: `pk_rsaSSA_PSS_SHAKE128`, `pplx-decider-flash-v1`."""
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = pattern(
     r"your[-_][a-z_-]+|[\w-]*(?:\.{3}|…)|x{3,}|[a-z_-]*(?:placeholder|example)[a-z_-]*", re.IGNORECASE
 )
-_MASKED = re.compile(
-    r"(?<![A-Za-z0-9])(?<!sha256=)(?<!sha384=)(?<!sha512=)sk-(?:[A-Za-z0-9_*-]|\.(?=[A-Za-z0-9.*])){6,}"
-)
-_IN_URL = re.compile(r"(?<=://)[^\s/?#@:\"'<>{}$]{0,200}:([^\s/?#\"'<>{}$*]{1,200})(?=@)")
-_NETRC = re.compile(r"\b(?:login|machine|account)\s{1,8}\S{1,200}\s{1,8}password\s{1,8}(\S{1,200})")
-_HEADER = re.compile(r"(?:bearer|basic)\s{1,8}([A-Za-z0-9._~+/=*-]{6,})", re.IGNORECASE)
-_STEM = re.compile(
+_MASKED = pattern(r"(?<![A-Za-z0-9])(?<!sha256=)(?<!sha384=)(?<!sha512=)sk-(?:[A-Za-z0-9_*-]|\.(?=[A-Za-z0-9.*])){6,}")
+_IN_URL = pattern(r"(?<=://)[^\s/?#@:\"'<>{}$]{0,200}:([^\s/?#\"'<>{}$*]{1,200})(?=@)")
+_NETRC = pattern(r"\b(?:login|machine|account)\s{1,8}\S{1,200}\s{1,8}password\s{1,8}(\S{1,200})")
+_HEADER = pattern(r"(?:bearer|basic)\s{1,8}([A-Za-z0-9._~+/=*-]{6,})", re.IGNORECASE)
+_STEM = pattern(
     r"pass(?:word|wd|phrase|code)|pwd|secret|token|(?:api|access|account|auth|encryption|master|private|signing|storage"
     r"|secret)[_-]?(?:access[_-]?)?key|authorization|credentials?|cookie|connection[_-]?string|密码|口令|密钥|令牌"
 )
@@ -57,13 +55,13 @@ _STEMS = (
 )
 """Of which every stem has one in it; to look for these is fifty times as fast."""
 _NAME = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
-_SETS = re.compile(
+_SETS = pattern(
     r"(?:_(?:\d{1,3}|base|prod|dev|live|test))?(\\?[\"'])?(\s{0,8})(:|=>?|：)(\s{0,8})"
     r"(?:[A-Za-z_]\w{0,40}\((?=[\"']))?(\\?[\"'])?",
     re.IGNORECASE,
 )
-_LEAD = re.compile(r"(?:export |set |ENV )?[ \t]*\Z")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LEAD = pattern(r"(?:export |set |ENV )?[ \t]*\Z")
+_CAMEL = pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 _KEYS = ("api", "access", "account", "auth", "encryption", "master", "private", "signing", "storage", "secret")
 _CERTAIN = frozenset(
     ["password", "passwd", "passphrase", "pwd", "secret", "authorization", "apitoken", "secretaccesskey"]
@@ -198,12 +196,10 @@ _ENDS = {
     '\\"': re.compile(r'[^"\\\n]{1,4096}'),
     "\\'": re.compile(r"[^'\\\n]{1,4096}"),
 }
-_BARE = re.compile(
-    r"(?:(?:bearer|basic|digest|token|apikey)\s{1,8})?[^\s\"'\\,;&]{0,512}[^\s\"'\\,;&)}\]]", re.IGNORECASE
-)
-_LINE = re.compile(r"[^\n\"']{1,4096}")
-_WORD = re.compile(r"[^\s\"']{1,4096}")
-_PLAIN = re.compile(r"[^\s\"'$<{%(),;&]{6,512}(?![^\s\"',;&])")
+_BARE = pattern(r"(?:(?:bearer|basic|digest|token|apikey)\s{1,8})?[^\s\"'\\,;&]{0,512}[^\s\"'\\,;&)}\]]", re.IGNORECASE)
+_LINE = pattern(r"[^\n\"']{1,4096}")
+_WORD = pattern(r"[^\s\"']{1,4096}")
+_PLAIN = pattern(r"[^\s\"'$<{%(),;&]{6,512}(?![^\s\"',;&])")
 
 
 def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool) -> Span | None:

@@ -27,6 +27,7 @@ from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.thread_table import ThreadTable
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import StorageError
+from donewhen.state.reading.pattern import pattern
 
 AT_ONCE = 100
 """Threads that are deleted in one transaction; others write after it."""
@@ -46,7 +47,7 @@ Found = TypeVar("Found", bound=Item)
 _SEALED = "sealed"
 _ALL = 1_000_000_000
 _PAGE = 1000
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+_UNSTORABLE = pattern("[\0\ud800-\udfff]")
 
 
 class ThreadStore(BaseStore):

@@ -1,6 +1,5 @@
 """From a call's result to an observation: numbered, kept whole by id, short in the journal, read on by `recall`."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +15,13 @@ from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.proof.journal import INLINE_CHARS, Source, observation, shortened
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
 
 NAMESPACE = ("donewhen", "observations")
 HEADER_CHARS = 200
-_RECALLED = re.compile(r"recall ok: \[(\S+)\] characters (\d+) to (\d+) of ")
+_RECALLED = pattern(r"recall ok: \[(\S+)\] characters (\d+) to (\d+) of ")
 
 
 async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +11,14 @@ from donewhen.graph.context import Deps, PriceOf
 from donewhen.graph.providers.adapter import model_name
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import ESTIMATED, UNPRICED, Amounts
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.settings import ROLES, Settings
 
 Prompt = int | Callable[[], int]
 """About how many tokens were sent, or how to count them, which is asked only for an estimate."""
 
 # Scripts of which a character is about a token: kana, CJK, Hangul, full-width forms, and emoji beyond the first plane.
-_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]")
+_WIDE = pattern(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\U0001f000-\U0003ffff]")
 _CHARS_PER_TOKEN = 4
 
 

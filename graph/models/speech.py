@@ -9,20 +9,21 @@ from typing import Any, Protocol
 from pydantic_core import from_json
 
 from donewhen.graph.models.forms import WORDING
+from donewhen.state.reading.pattern import pattern
 
 SPOKEN = {**WORDING, "submit_plan": "speak"}
 """Decisions with a text for people among their arguments."""
 
 # Where something may begin that is no speech: an object, a list of values, a fence, a tag. `[s1.2]`, `a < b` and
 # `code` are prose; what stands at the very end may still become any of them.
-_OTHER = re.compile(
+_OTHER = pattern(
     r"""\{|\[(?=\s*(?:["'“{\[\]/#\d-]|true|false|null|True|False|None|THINK|\Z))|<(?=[/|\w]|\Z)|`(?=[`{\[]|\Z)"""
 )
-_BRACKETS = re.compile(r"[\[\]{}]")
-_DECIDES = re.compile(r"action|tool|name|function|arg|input|param|step|speak|think|reason|thought", re.IGNORECASE)
+_BRACKETS = pattern(r"[\[\]{}]")
+_DECIDES = pattern(r"action|tool|name|function|arg|input|param|step|speak|think|reason|thought", re.IGNORECASE)
 """What every decision has in it, and every tag of a thought."""
 # A line of at most two words may turn out to be the label of a decision, as in "Action:".
-_LABEL = re.compile(r"\n\W*\w*(?: \w*)?\W*\Z")
+_LABEL = pattern(r"\n\W*\w*(?: \w*)?\W*\Z")
 _LABEL_CHARS = 80
 _ASIDE_CHARS = 2000
 """Of a bracket, a fence or a tag that does not end; then the rest of the reply waits to be read."""

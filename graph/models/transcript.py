@@ -12,9 +12,10 @@ from donewhen.graph.models.reading import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
 from donewhen.state.proof.journal import canonical, made
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.values import flaw, whole
 
-_HEAD = re.compile(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
+_HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
 TEXT_CHARS = 50_000
 """Of one reply, kept; what is longer was not read as a decision anyway."""
 HEAD_SHARE = 0.9

@@ -1,7 +1,6 @@
 """A request held against what its model reads at most: counted before it is sent, shortened where it is too long."""
 
 import json
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -13,6 +12,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.models.cost import estimate_tokens
 from donewhen.graph.models.transcript import bounded, fitting
 from donewhen.state.errors import DoneWhenError
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.settings import Settings
 
 HEAD = 2
@@ -25,7 +25,7 @@ LEAST_CHARS = 400
 """Of a message that is cut."""
 PICTURE = " " * 4_000
 """Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
-_ID = re.compile(r"\[([^\]\s]+)\] ")
+_ID = pattern(r"\[([^\]\s]+)\] ")
 
 
 def window_of(model: BaseChatModel, settings: Settings) -> int | None:

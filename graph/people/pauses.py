@@ -10,10 +10,11 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import RunState
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import Pause, PauseKind
 
-_NAME = re.compile(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
-PAUSE_ID = re.compile(
+_NAME = pattern(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
+PAUSE_ID = pattern(
     r"(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
     r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
 )

@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from donewhen.state.errors import DoneWhenError, ModelError
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.secrets import redact
 
 TRANSIENT = frozenset({"rate_limited", "overloaded", "server_error", "timeout", "connection"})
@@ -264,7 +265,7 @@ _HOPELESS = {"UnsupportedProtocol", "InvalidURL", "LocalProtocolError", "SSLCert
 
 
 _PIECE = r"(\d+(?:\.\d+)?)\s{0,2}(ms|milli|h|m|s)[a-z]*"
-_ASKED = re.compile(
+_ASKED = pattern(
     r"(?:(?:try|retry)(?:ing)?(?: your request)?(?: again)? (?:in|after)|retry[_ -]?(?:delay|after)[\"']?\s?[:=]|"
     r"\bwait(?: for)?|(?:available|resets?) in)[\s\"':~]{0,4}(?:about |at least )?"
     rf"((?:{_PIECE}(?:,? and |, ?| )?){{1,4}}|\d+(?:\.\d+)?)",

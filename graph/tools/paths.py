@@ -2,7 +2,6 @@
 
 import mimetypes
 import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -10,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from langchain_core.tools import BaseTool
 
 from donewhen.graph.tools.schemas import for_model, parameters_of
+from donewhen.state.reading.pattern import pattern
 
 _FILE = ("path", "file", "filename", "filepath", "dir", "directory", "folder")
 PATH = frozenset((*_FILE, *(f"{word}s" for word in _FILE), "directories", "cwd"))
@@ -23,8 +23,8 @@ OTHER_PATHS = frozenset(
 )
 """Before `path`, words that make it another kind of path."""
 FORMATS = frozenset(("path", "file-path", "directory-path"))
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SCHEME = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
+_WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_SCHEME = pattern(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
 _ENDINGS = {*mimetypes.MimeTypes().types_map[True], ".md", ".yaml", ".yml", ".toml", ".log", ".ini", ".jsonl", ".env"}
 _MOST_NESTED = 30
 

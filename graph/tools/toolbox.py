@@ -15,6 +15,7 @@ from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of, strict
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.language.selection import terms
+from donewhen.state.reading.pattern import pattern
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
@@ -24,8 +25,8 @@ EffectKind = Literal["read", "idempotent", "write"]
 
 FOUND_BY_CHARS = 600
 """Of a description, that a tool is found by."""
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
+_NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
 
 class Toolbox:

@@ -6,11 +6,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
+from donewhen.state.reading.pattern import pattern
+
 STEM = 5
 """Characters of a word that stand for its other forms too."""
 K1, B = 1.2, 0.75
 """Of BM25, the usual ones: how soon more of a word says no more, and how much a long text counts for less."""
-_WORD = re.compile(r"[^\W_]+")
+_WORD = pattern(r"[^\W_]+")
 EMPTY = frozenset(
     _WORD.findall(
         "a an and are as at be by do for from how i in is it its me my of on or please so that the then this to use "
@@ -19,7 +21,7 @@ EMPTY = frozenset(
 )
 """Words that say nothing about what is wanted."""
 # Written without spaces, or with endings grown onto words: Thai to Burmese, Khmer, CJK with kana, Hangul.
-_UNSPACED = re.compile(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
+_UNSPACED = pattern(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+")
 
 
 def terms(text: str) -> list[str]:

@@ -3,7 +3,6 @@
 An option is understood in every language that there is a catalogue of, whatever language it was shown in.
 """
 
-import tomllib
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,8 @@ _GAP = " \t\n:,;-–—"
 @cache
 def catalogue(language: str) -> Mapping[str, Any]:
     """The texts of one language: sections of key → text; options may have several words, the first one is shown."""
+    import tomllib
+
     found = files("donewhen.state.language") / "catalogues" / f"{language}.toml"
     return tomllib.loads(found.read_text("utf-8"))
 

@@ -4,22 +4,23 @@ A text counts only if all of it is such words and courtesy: “Yes, please” co
 """
 
 import re
-import tomllib
 import unicodedata
 from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
+
+from donewhen.state.reading.pattern import pattern
 
 Word = Literal["yes", "no", "cancel", "enough", "later", "unsure"]
 
 LONGEST_PHRASE = 20
 LONGEST = 60
 """Tokens of a text that may be nothing but such words."""
-_PARTS = re.compile(r"[,.;:!…،؛।。、，！；：|\n]+|(?<=\s)[-–—]+(?=\s)|\s*[–—]+\s*")
-_ASKED = re.compile(r"[?？؟]")
-_SPACELESS = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_TOKEN = re.compile(rf"{_SPACELESS.pattern}|(?:(?!{_SPACELESS.pattern})\S)+")
-_UNSEEN = re.compile("[\u200b-\u200f\u202a-\u202e\u2060\ufe0e\ufe0f\ufeff\U0001f3fb-\U0001f3ff]")
+_PARTS = pattern(r"[,.;:!…،؛।。、，！；：|\n]+|(?<=\s)[-–—]+(?=\s)|\s*[–—]+\s*")
+_ASKED = pattern(r"[?？؟]")
+_SPACELESS = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_TOKEN = pattern(rf"{_SPACELESS.pattern}|(?:(?!{_SPACELESS.pattern})\S)+")
+_UNSEEN = pattern("[\u200b-\u200f\u202a-\u202e\u2060\ufe0e\ufe0f\ufeff\U0001f3fb-\U0001f3ff]")
 
 
 def plain(text: str) -> str:
@@ -88,6 +89,8 @@ def _tokens(text: str) -> tuple[str, ...]:
 @cache
 def _data() -> dict[str, dict[str, list[str]]]:
     """Language → what is said → phrases; under `refusing`, words and signs."""
+    import tomllib
+
     read = tomllib.loads((files("donewhen.state.language") / "words.toml").read_text("utf-8"))
     return {
         name: {

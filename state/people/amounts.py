@@ -8,6 +8,7 @@ from typing import Any
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, say, unclear
 from donewhen.state.ledger import KEYS
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import Pause
 
 FRACTIONS = ("cost_usd", "active_seconds")
@@ -16,16 +17,16 @@ FILLER = frozenset([
     "extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ",", "und", "et", "y",
     "和", "と", "、", "：",
 ])  # fmt: skip
-AT_MOST = re.compile(
+AT_MOST = pattern(
     r"\b(?:(?:no|not) more than|at most|up to|max(?:imum|imal)?\.?|only|höchstens|nicht mehr als|nur"
     r"|au (?:plus|maximum)|pas plus de|como máximo|no más de|solo)(?=\s|$)|最多|不超过|上限は?|最大"
 )
 """Words of a limit that say no more than that it is one."""
-THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-COMMA = re.compile(r"(?<=\d),(?=\d{1,2}(?!\d))")
-MONEY = re.compile(r"(?:us)?\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*\$")
-TWO_WORDS = re.compile(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
-TOKEN = re.compile(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
+THOUSANDS = pattern(r"(?<=\d),(?=\d{3}(?!\d))")
+COMMA = pattern(r"(?<=\d),(?=\d{1,2}(?!\d))")
+MONEY = pattern(r"(?:us)?\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*\$")
+TWO_WORDS = pattern(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
+TOKEN = pattern(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
 
 
 def counted(number: float, noun: str) -> str:

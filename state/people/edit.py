@@ -18,9 +18,10 @@ from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json
 from donewhen.state.people.sheet import HEADING, STEP_LINE, PlanSheet, StepText, read_sheet
 from donewhen.state.plan.schedule import DAYS
+from donewhen.state.reading.pattern import pattern
 
-CRON = re.compile(r"cron\s+([^(]+)\(")
-CHECK_LINE = re.compile(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
+CRON = pattern(r"cron\s+([^(]+)\(")
+CHECK_LINE = pattern(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from donewhen.state.language.texts import say, shown_options, translated
 from donewhen.state.plan.text import plan_text
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import Pause
 
 ACTIONS = {
@@ -23,7 +24,7 @@ ACTIONS = {
     "budget": ("extend_budget", ["edit", "respond", "reject"]),
     "effect": ("resolve_effect", ["edit", "respond", "reject"]),
 }
-_UNSEEN = re.compile(
+_UNSEEN = pattern(
     "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
     "|(?<=[\x20-\x7e])[\u200c\u200d]"
 )

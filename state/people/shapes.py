@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.language.words import plain
+from donewhen.state.reading.pattern import pattern
 
 Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "later", "text", "list", "other"]
 
@@ -28,7 +29,7 @@ VERBS: dict[str, Verb] = {
 }  # fmt: skip
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "steps", "arguments")
-FENCE = re.compile(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
+FENCE = pattern(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
 PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision", "limits")
 NESTING = 4
 

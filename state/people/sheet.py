@@ -7,15 +7,16 @@ from functools import cache
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import plain
 from donewhen.state.people.shapes import FENCE
+from donewhen.state.reading.pattern import pattern
 
-STEP_LINE = re.compile(
+STEP_LINE = pattern(
     r"^ {0,2}(?:\*\*)?\d+\\?[.)](?:\*\*)?\s+(?:\*\*)?(?:\\?\[(?P<id>[^\]\s\\]+)\\?\](?:\*\*)?\s*)?(?P<text>.*)$"
 )
-COUNT_LINE = re.compile(r"^(?P<mark>[_*])[^_*]*\d[^_*]*(?P=mark)\s*$")
-STRUCK = re.compile(r"^\s*(?:(?:[-*•]|\d+[.)])\s+)?~~.*~~\s*$")
+COUNT_LINE = pattern(r"^(?P<mark>[_*])[^_*]*\d[^_*]*(?P=mark)\s*$")
+STRUCK = pattern(r"^\s*(?:(?:[-*•]|\d+[.)])\s+)?~~.*~~\s*$")
 """A line that is crossed out, and so is not there; nor are the lines of a step below it."""
-RULER = re.compile(r"^\s*(?:[-*_=~]\s*){2,}$")
-HEADING = re.compile(r"^#{1,6}\s+(?P<text>.*)$")
+RULER = pattern(r"^\s*(?:[-*_=~]\s*){2,}$")
+HEADING = pattern(r"^#{1,6}\s+(?P<text>.*)$")
 BULLETS = ("-", "*", "•")
 FIELDS = ("done_when", "check", "judge", "executor", "tools", "after")
 SHOWN = ("upcoming", "covers")

@@ -33,7 +33,7 @@ NotBlank = Annotated[str, AfterValidator(_not_blank)]
 class Criterion(BaseModel):
     """One thing that must hold when the step is done, and optionally the check that decides it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     text: NotBlank
     check: Check | None = Field(
@@ -60,7 +60,7 @@ Names = Annotated[list[str] | None, AfterValidator(_once)]
 class PlannedCall(BaseModel):
     """A call that a plan makes out already; the step begins with it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     tool: str
     arguments: dict[str, Any]
@@ -69,7 +69,7 @@ class PlannedCall(BaseModel):
 class PlanStep(BaseModel):
     """One step of a plan, as a model or a person writes it."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     content: NotBlank = Field(description="what to do, in one sentence")
     done_when: Criteria = Field(
@@ -96,7 +96,7 @@ def _complexity(value: Any) -> Any:
 class Plan(BaseModel):
     """A whole plan."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     title: NotBlank
     complexity: Annotated[Complexity, BeforeValidator(_complexity)] = "moderate"

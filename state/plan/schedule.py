@@ -14,9 +14,10 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.values import check_zone
 
-CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
+CLOCK = pattern(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")
 LONGEST_MINUTES = 527_040
 """A leap year."""
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -72,7 +73,7 @@ def _cron(text: str) -> str:
 class Schedule(BaseModel):
     """One of `every_minutes` ≥ 1, `at` HH:MM (on `weekdays`, else daily) and `cron`; the last two with `timezone`."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     every_minutes: Annotated[int, BeforeValidator(_minutes), Field(ge=1, le=LONGEST_MINUTES)] | None = None
     at: Annotated[str, AfterValidator(_clock)] | None = None

@@ -4,10 +4,11 @@ Nothing is dropped that was meant: what a plan has no place for is a problem, or
 """
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
+
+from donewhen.state.reading.pattern import pattern
 
 TITLE_CHARS = 200
 CALLED = ("tool", "name", "tool_name", "function", "action")
@@ -24,7 +25,7 @@ MEANT = {
 OF_THE_REPLY = frozenset({"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision"})
 """Keys of the decision that carried the plan."""
 # Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
-_UNSEEN = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def plan_fields(

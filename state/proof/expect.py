@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -18,16 +17,17 @@ from pydantic import (
 )
 
 from donewhen.state.proof.patterns import PATTERN_CHARS, path_problem, pattern_problem
+from donewhen.state.reading.pattern import pattern
 
 Operator = Literal["==", "!=", ">", ">=", "<", "<=", "contains", "exists"]
-NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
+NUMBER = pattern(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
 PATTERN_SECONDS = 1.0
 
 
 class Expectation(BaseModel):
     """Exactly one of: contains, matches, equals, path (with op and value), number (with tolerance)."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     contains: str | None = Field(default=None, min_length=1)
     matches: str | None = Field(default=None, min_length=1, max_length=PATTERN_CHARS, description="regular expression")
@@ -60,7 +60,7 @@ class Expectation(BaseModel):
 class Check(BaseModel):
     """A read-only tool call that decides a criterion."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     tool: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, combinations, pairwise
 
 from donewhen.state.proof.quotes import HASH_CHARS, regrouped, tokens, undotted
+from donewhen.state.reading.pattern import pattern
 
 SMALL = 12
 """Whole numbers up to this are counts and positions that anybody can make; they are left alone."""
@@ -35,22 +36,22 @@ _MONTHS = {
     for name in names.split()
 }  # fmt: skip
 """How their names begin."""
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
-_DATED = re.compile(r"\d{1,4}[-/]\d{1,2}(?:[-/]\d{1,4})?|\d{1,2}\.\d{1,2}(?:\.(?:\d{4}|\d\d))?")
-_VERSION = re.compile(r"\d+\.\d+(?=\.\d)")
-_HASH = re.compile(r"[0-9a-f]{7,31}")
-_CLOCK = re.compile(
+_NUMBER = pattern(r"-?\d{1,15}(?:\.\d{1,15})?")
+_DATED = pattern(r"\d{1,4}[-/]\d{1,2}(?:[-/]\d{1,4})?|\d{1,2}\.\d{1,2}(?:\.(?:\d{4}|\d\d))?")
+_VERSION = pattern(r"\d+\.\d+(?=\.\d)")
+_HASH = pattern(r"[0-9a-f]{7,31}")
+_CLOCK = pattern(
     r"(?:下午|午後|오후)\s?(?P<after>\d{1,2})[:时時点點시]\s?(?P<after_past>\d\d)?[分분]?"
     r"|(?<![\w.,-])(?:(?P<date>(?:19|20)\d{6})t(?P<hms>\d{6})|(?<!:)(?:(?P<half>\d{1,2})(?:[:.](?P<past>\d\d))?\s?(?P<noon>[ap])\.?m\b"
     r"|(?P<hour>\d{1,2})(?:\s?h\s?(?P<minute>\d\d)(?!\w)|\.(?P<minutes>\d\d)(?=\s?uhr\b))))",
     re.IGNORECASE,
 )
 """Times as calendars and people write them: 20261124T093000, 2:30 pm, 14 h 30, 9.30 Uhr."""
-_ZONE = re.compile(r"(?:utc|gmt)-?\d{1,2}")
-_GROUPS = re.compile(r"(?<![\w.,])[a-z+(]{0,2}\d+\)?(?:[ ()/-]{1,3}\d+)+(?:[.,]\d+)?(?!\d)", re.IGNORECASE)
-_OBSERVATION = re.compile(r"\b[^\W\d]\w*\.(?:\d+|result)\b")
-_LISTED = re.compile(r"^\s*(?:[-*]\s*)?\d{1,3}[.)]\s", re.MULTILINE)
-_FILE = re.compile(
+_ZONE = pattern(r"(?:utc|gmt)-?\d{1,2}")
+_GROUPS = pattern(r"(?<![\w.,])[a-z+(]{0,2}\d+\)?(?:[ ()/-]{1,3}\d+)+(?:[.,]\d+)?(?!\d)", re.IGNORECASE)
+_OBSERVATION = pattern(r"\b[^\W\d]\w*\.(?:\d+|result)\b")
+_LISTED = pattern(r"^\s*(?:[-*]\s*)?\d{1,3}[.)]\s", re.MULTILINE)
+_FILE = pattern(
     r"(?<![\w@.-])[\w-]+\.(?:md|txt|[ct]sv|jsonl?|ya?ml|toml|xml|html?|css|py|tsx?|jsx|java|go|rs|rb|sh|sql|pdf"
     r"|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|gz|log|ini|cfg|conf|parquet|ipynb|eml)\b",
     re.IGNORECASE,

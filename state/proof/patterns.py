@@ -6,17 +6,19 @@ ever matched; a path's own regular expressions cannot be stopped. What is wrong 
 
 import re
 
+from donewhen.state.reading.pattern import pattern
+
 PATTERN_CHARS = 500
 PATTERN_SIZE = 10_000
 """Elements of a pattern with its counted repeats written out; about 300 bytes each."""
 PATTERN_GROUPS = 5
 PATH_CHARS = 500
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"(?P<comment>\(\?\#[^)]*\))|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>[0-9]*)(?:,[0-9]*)?\}|.", re.DOTALL
 )
-_VERBOSE = re.compile(r"\(\?[a-zA-Z0-9]*x")
-_GROUP = re.compile(r"\((?!\?)|\(\?P?<(?![=!])")
+_VERBOSE = pattern(r"\(\?[a-zA-Z0-9]*x")
+_GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 
 def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:

@@ -1,12 +1,12 @@
 """When two questions are the same. Strict: what differs in a word, a number or its options is another question."""
 
-import re
 from collections.abc import Sequence
 
 from donewhen.state.language.words import opening, word
 from donewhen.state.proof.quotes import fold
+from donewhen.state.reading.pattern import pattern
 
-_POLITE = re.compile(
+_POLITE = pattern(
     r"\b(?:please |kindly )?(?:could|can|would) you (?:please |kindly )?(?:tell me|let me know|say)\b"
     r"|^(?:please |kindly )?(?:tell me|let me know)\b|请问|請問|请|請|[吗嗎呢](?=[？?。.\s]|$)"
 )

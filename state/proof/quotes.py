@@ -14,32 +14,33 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from donewhen.state.proof.wording import denies
+from donewhen.state.reading.pattern import pattern
 
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−⁄", '\'\'\'\'""""""------/')
-_SPACES = re.compile(r"\s+")
-_SMALL = re.compile(r"[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215f\u2189\u2460-\u249b]")
+_SPACES = pattern(r"\s+")
+_SMALL = pattern(r"[\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209c\u2150-\u215f\u2189\u2460-\u249b]")
 _APART = {"<super>": "^", "<sub>": "_", "<fraction>": "_", "<circle>": " "}
 """Digits that stand for something else than a digit: 10² is not 102, and 1½ not 11/2."""
-_ESCAPE = re.compile(r"((?:\\u[0-9a-fA-F]{4})+)|\\([\"\\/])|\\[nrt]")
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_LINE_NUMBER = re.compile(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
-_BLOCKQUOTE = re.compile(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
-_GROUPING_SPACE = re.compile(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
-_SPACED = re.compile(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
-_DOTTED = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
-_LONG = re.compile(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)
+_ESCAPE = pattern(r"((?:\\u[0-9a-fA-F]{4})+)|\\([\"\\/])|\\[nrt]")
+_ANSI = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_TAG = pattern(r"</?[a-zA-Z][^<>]*>")
+_LINE_NUMBER = pattern(r"^[ \t]*\d+[ \t]*[\t:|→│][ \t]?", re.MULTILINE)
+_BLOCKQUOTE = pattern(r"^[ \t]*(?:>[ \t]?)+", re.MULTILINE)
+_GROUPING_SPACE = pattern(r"(?<=\d)[\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+_SPACED = pattern(r"(?<![\d.,])\d{1,3}(?: \d{3})+(?!\d)")
+_DOTTED = pattern(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?![\d.])")
+_LONG = pattern(r"(?<![\w.,])(?:[a-z]{2}\d\d|\+?\d+|\(\d+\))(?:[ ()/-]{1,3}\d+)+(?![\w.,]*\d)", re.IGNORECASE)
 """A phone number, an IBAN, an ISBN: groups of digits that are one number, if they are nine digits together."""
 _LONG_DIGITS = range(9, 40)
-_HASH = re.compile(r"(?<!\w)[0-9a-f]{7,31}(?!\w)")
-_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
-_DATE_AND_TIME = re.compile(r"(\d{4}-\d\d-\d\d)t(?=\d\d:)")
-_UNSPACED = re.compile(
+_HASH = pattern(r"(?<!\w)[0-9a-f]{7,31}(?!\w)")
+_OTHER_DIGIT = pattern(r"(?![0-9])\d")
+_DATE_AND_TIME = pattern(r"(\d{4}-\d\d-\d\d)t(?=\d\d:)")
+_UNSPACED = pattern(
     r"([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30fa\u30fc-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     r"\U00020000-\U0003ffff])"
 )
 """Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean with its endings: each character is a token."""
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"""
       0?(?P<time>\d{1,2}:\d\d)(?::(?P<seconds>\d\d)(?:[.,](?P<fraction>\d+))?)?(?=z?(?![\w:]))
     | (?P<date>\d+(?:[-/]\d+)+(?!\w))
@@ -52,12 +53,12 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:'\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
-_GROUPED_BY_DOTS = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
-_DECIMAL_COMMA = re.compile(r"\d+,\d+")
-_OPERATION = re.compile(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
+_GROUPED = pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?:'\d{3})+(?:\.\d+)?|\d{1,2}(?:,\d{2})+,\d{3}(?:\.\d+)?")
+_GROUPED_BY_DOTS = pattern(r"\d{1,3}(?:\.\d{3})+,\d+|\d{1,3}(?:\.\d{3}){2,}")
+_DECIMAL_COMMA = pattern(r"\d+,\d+")
+_OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
-_SKIP = re.compile(r"[\[(]?(?:…|\.{3,})[\])]?")
+_SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?")
 _NEARBY = 15
 """Tokens: a stretch left out of a quote that is shorter than this belongs to the same sentence."""
 PASSAGE_CHARS = 200

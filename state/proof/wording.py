@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from donewhen.state.reading.pattern import pattern
+
 
 class _AnyOf:
     """Whole words, of which `*` is any ending, or characters of scripts without spaces. Compiled at the first use."""
@@ -38,7 +40,7 @@ _DENIALS = frozenset(
         "non mai senza não nem sem niet geen нет не ни без 不 没 沒 无 無 未 非",
     )
 )
-_NAMES = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+\.\w{1,6}(?![\w.])")
+_NAMES = pattern(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|\S+\.\w{1,6}(?![\w.])")
 _ALL = _AnyOf(
     "all every each none no only entire* whole complete* total* sum count number_of how_many largest biggest smallest "
     "highest lowest greatest longest shortest oldest maximum minimum max min overall average mean median unique "
@@ -61,7 +63,7 @@ _FAILING = _AnyOf(
     "échou* erreur* supprim* refusé* absent* invalide* si fall* error* eliminad* borrad* rechazad* inválid*",
     "失败 失敗 错误 錯誤 删除 不存在 拒绝 拒絶 无效 エラー 削除 是否 かどうか",
 )
-_STATUS = re.compile(r"(?:status|code|http|returns?|answers?|with|mit|liefert|antwortet|返回)\W{0,3}[45]\d\d(?!\d)")
+_STATUS = pattern(r"(?:status|code|http|returns?|answers?|with|mit|liefert|antwortet|返回)\W{0,3}[45]\d\d(?!\d)")
 _THERE = _AnyOf(
     "exist* there found present available longer anymore reachable accessible listed vorhanden* mehr gefunden* "
     "existe* trouvé* disponible* plus encontr* está",
@@ -111,20 +113,20 @@ _ANNOUNCED = _AnyOf(
     "je_vais je_m'en laissez-moi laisse-moi voy_a déjame déjeme me_encargo vou deixe-me lo_farò fammi",
     "我会 我將 我将 我来 我這就 我这就 让我 讓我 します いたします 하겠습니다 할게요",
 )
-_WENT_WRONG = re.compile(
+_WENT_WRONG = pattern(
     r"\W{0,4}(?:\w+(?:error|exception)\b|error\b|failed\b|failure\b|fehler\b|erreur\b|traceback\b|错误|失败|エラー)"
     r"|\{\s*\"(?:error|errors|err)\"\s*:(?!\s*(?:null|false|\"\"|\[\]))"
     r"|\{[^{}]{0,200}\"(?:success|ok)\"\s*:\s*false|\{[^{}]{0,200}\"status\"\s*:\s*\"(?:error|failed|failure)\"",
     re.IGNORECASE,
 )
-_CUT = re.compile(
+_CUT = pattern(
     r"\"(?:truncated|is_truncated|has_more|hasMore|more)\"\s*:\s*true"
     r"|\"(?:next|next_page|next_cursor|next_offset|next_page_token|nextPageToken|nextCursor|cursor)\"\s*:\s*(?!null|\"\"|false)\S"
     r"|more follows|the rest was not kept|(?:characters|bytes|lines) left out|\[\W*truncated\W*\]|\(truncated\)"
     r"|\band (?:[\d,]+|many) more\b|\b[\d,]+ more (?:rows|lines|results|items|files|entries)\b",
     re.IGNORECASE,
 )
-_RANGE = re.compile(
+_RANGE = pattern(
     r"\b(?:showing|shown|displaying|page|first)\W+(?:[\d,]+\s*[-–]\s*)?([\d,]+) of (?:about )?([\d,]+)", re.IGNORECASE
 )
 _ANNOUNCEMENT, _BEGINS = 200, 30

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from donewhen.state.reading.json_strings import Effort, end_of_string, has_swallowed, swallowed, unescaped
+from donewhen.state.reading.pattern import pattern
 from donewhen.state.values import DEEPEST, flaw
 
-_SKIP = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
-_TOKEN = re.compile(
+_SKIP = pattern(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_TOKEN = pattern(
     r"""(?P<open>[{\[])|(?P<close>[}\]])|(?P<comma>[,，])|(?P<colon>[:：])
     |(?P<string>\"{3}|'{3}|["'“])
     |(?P<number>-?(?:0|[1-9][0-9]{0,20}+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]{1,3}+)?)(?![\w.+*/%-])(?!\Z)
@@ -22,9 +23,9 @@ _TOKEN = re.compile(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_COLON = re.compile(r"\s*+[:：]")
-_OVER = re.compile(r"\s*+(?:\Z|```|<)|[ \t]*+\n\s*+\w")
-_GOES_ON = re.compile(r"""\s*+[,，]?\s*+["'“][^"'”\n]{0,200}+["'”]\s*+[:：]""")
+_COLON = pattern(r"\s*+[:：]")
+_OVER = pattern(r"\s*+(?:\Z|```|<)|[ \t]*+\n\s*+\w")
+_GOES_ON = pattern(r"""\s*+[,，]?\s*+["'“][^"'”\n]{0,200}+["'”]\s*+[:：]""")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _DECODER = json.JSONDecoder(strict=False)
 

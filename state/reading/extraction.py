@@ -11,25 +11,26 @@ from typing import Any
 
 from donewhen.state.reading.almost_json import Candidate, read_candidate
 from donewhen.state.reading.json_strings import Effort, EffortExhausted
+from donewhen.state.reading.pattern import pattern
 
 LONGEST = 1_000_000
 """Characters of a text in which a value is looked for."""
 _TAG = r"(?:think|thinking|thought|reasoning|reflection|scratchpad)"
-_CLOSE_THINKING = re.compile(rf"</{_TAG}>|\[/THINK\]")
-_OPEN_THINKING = re.compile(rf"<{_TAG}>|\[THINK\]")
+_CLOSE_THINKING = pattern(rf"</{_TAG}>|\[/THINK\]")
+_OPEN_THINKING = pattern(rf"<{_TAG}>|\[THINK\]")
 # Every branch begins with a literal, so that text without brackets is skipped at the speed of a search for characters.
-_START = re.compile(
+_START = pattern(
     rf"""<{_TAG}>
     |\[(?:THINK\]|\s*+(?:[{{\["'“\]0-9-]|//|/\*|\#|(?:true|false|null|True|False|None)\b))
     |\{{\s*+(?:[}}"'“]|[,:\[\]]\s*+["'“]|//|/\*|\#|[A-Za-z_$][\w$-]{{0,200}}+["'”]?\s*+[:：])""",
     re.VERBOSE,
 )
-_FENCE = re.compile(r"(?:(?:```|~~~)[\w+-]*[ \t]*\n?|`)\s*\Z")
-_FENCE_END = re.compile(r"\s*+(?:```|~~~|`)")
-_LABEL = re.compile(r"(?:\A|\n)\W*\w+(?: \w+)?\W*[:：]\W*\Z|<[\w|]+>\s*\Z")
-_LEAD = re.compile(r"\W*(?:\w+(?: \w+)?\W*[:：]\W*|(?:```|~~~)[\w+-]*\s*|<[\w|]+>\s*)?")
-_SENTENCE_END = re.compile(r"[.!?。！？]\s*\Z")
-_TAIL = re.compile(r"[^\w\n<#/]*+(?:\n|\Z|```|~~~|<|\#|//)")
+_FENCE = pattern(r"(?:(?:```|~~~)[\w+-]*[ \t]*\n?|`)\s*\Z")
+_FENCE_END = pattern(r"\s*+(?:```|~~~|`)")
+_LABEL = pattern(r"(?:\A|\n)\W*\w+(?: \w+)?\W*[:：]\W*\Z|<[\w|]+>\s*\Z")
+_LEAD = pattern(r"\W*(?:\w+(?: \w+)?\W*[:：]\W*|(?:```|~~~)[\w+-]*\s*|<[\w|]+>\s*)?")
+_SENTENCE_END = pattern(r"[.!?。！？]\s*\Z")
+_TAIL = pattern(r"[^\w\n<#/]*+(?:\n|\Z|```|~~~|<|\#|//)")
 
 
 @dataclass(frozen=True, slots=True)

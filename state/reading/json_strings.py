@@ -5,10 +5,12 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from donewhen.state.reading.pattern import pattern
+
 _TO_QUOTE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'”"}
-_ESCAPE = re.compile(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
-_COMMA_AND_BREAK = re.compile(r",[ \t]*+\r?\n")
-_COMMA_LAST = re.compile(r",[ \t]*+\r?\n\s*+\Z")
+_ESCAPE = pattern(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)
+_COMMA_AND_BREAK = pattern(r",[ \t]*+\r?\n")
+_COMMA_LAST = pattern(r",[ \t]*+\r?\n\s*+\Z")
 
 
 class EffortExhausted(Exception):

@@ -50,19 +50,28 @@ def test_importing_leaves_the_garbage_collector_as_it_was(before: str) -> None:
 
 
 def test_the_first_request_waits_for_no_library_that_later_ones_need() -> None:
-    """T (cold start): what checks calls, patterns and paths is imported when there is one."""
+    """T (cold start): what checks calls and paths, reads catalogues, validates plans: it comes when it is used."""
     program = (
-        "import sys\n"
+        "import asyncio, os, sys\n"
         "from langchain_core.language_models import FakeListChatModel\n"
         "from donewhen import Agent\n"
+        "from donewhen.state.plan.plan import Plan\n"
+        "from donewhen.state.proof import quotes\n"
+        "late = ('jsonschema', 'regex', 'jsonpath_ng', 'tomllib', 'openai', 'psycopg', 'a2a')\n"
+        "class Model(FakeListChatModel):\n"
+        "    def bind_tools(self, *_, **__):\n"
+        "        return self\n"
+        "    def _astream(self, *_, **__):\n"
+        "        compiled = 'findall' in vars(quotes._TOKEN)\n"
+        "        print([m for m in late if m in sys.modules], Plan.__pydantic_complete__, compiled, flush=True)\n"
+        "        os._exit(0)\n"
         "def look(what: str) -> str:\n"
         "    'Look.'\n"
         "    return what\n"
-        "Agent(FakeListChatModel(responses=[]), tools=[look], storage='memory:')\n"
-        "print([m for m in ('jsonschema', 'regex', 'jsonpath_ng', 'openai', 'psycopg', 'a2a') if m in sys.modules])"
+        "asyncio.run(Agent(Model(responses=[]), tools=[look], storage='memory:').start('hello'))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "[] False False\n"
 
 
 async def test_start_resume_get_receipt_delete() -> None:
