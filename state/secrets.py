@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 REDACTED = "[redacted]"
 SHORTEST = 8

@@ -27,7 +27,7 @@ from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.thread_table import ThreadTable
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import StorageError
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 AT_ONCE = 100
 """Threads that are deleted in one transaction; others write after it."""

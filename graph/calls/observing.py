@@ -14,8 +14,8 @@ from donewhen.graph.tools.effects import label
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.graph_state import Json, Step
+from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import INLINE_CHARS, Source, observation, shortened
-from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
 

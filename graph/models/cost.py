@@ -11,7 +11,7 @@ from donewhen.graph.context import Deps, PriceOf
 from donewhen.graph.providers.adapter import model_name
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.ledger import ESTIMATED, UNPRICED, Amounts
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 from donewhen.state.settings import ROLES, Settings
 
 Prompt = int | Callable[[], int]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from pydantic_core import from_json
 
 from donewhen.graph.models.forms import WORDING
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 SPOKEN = {**WORDING, "submit_plan": "speak"}
 """Decisions with a text for people among their arguments."""

@@ -11,8 +11,8 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from donewhen.graph.models.reading import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
+from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import canonical, made
-from donewhen.state.reading.pattern import pattern
 from donewhen.state.values import flaw, whole
 
 _HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)

@@ -12,7 +12,7 @@ from donewhen.graph.context import Deps
 from donewhen.graph.models.cost import estimate_tokens
 from donewhen.graph.models.transcript import bounded, fitting
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 from donewhen.state.settings import Settings
 
 HEAD = 2

@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 
 from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import RunState
+from donewhen.state.pattern import pattern
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
-from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import Pause, PauseKind
 
 _NAME = pattern(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)

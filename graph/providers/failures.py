@@ -15,7 +15,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from donewhen.state.errors import DoneWhenError, ModelError
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 from donewhen.state.secrets import redact
 
 TRANSIENT = frozenset({"rate_limited", "overloaded", "server_error", "timeout", "connection"})

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from langchain_core.tools import BaseTool
 
 from donewhen.graph.tools.schemas import for_model, parameters_of
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 _FILE = ("path", "file", "filename", "filepath", "dir", "directory", "folder")
 PATH = frozenset((*_FILE, *(f"{word}s" for word in _FILE), "directories", "cwd"))

@@ -15,7 +15,7 @@ from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of, strict
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.language.selection import terms
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments

@@ -6,7 +6,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 STEM = 5
 """Characters of a word that stand for its other forms too."""

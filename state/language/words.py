@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 Word = Literal["yes", "no", "cancel", "enough", "later", "unsure"]
 

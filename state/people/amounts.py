@@ -8,7 +8,7 @@ from typing import Any
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, say, unclear
 from donewhen.state.ledger import KEYS
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 from donewhen.state.records import Pause
 
 FRACTIONS = ("cost_usd", "active_seconds")

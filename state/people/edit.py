@@ -14,11 +14,11 @@ from typing import Any
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import only_words, plain, refuses, substance, word
+from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_limits
 from donewhen.state.people.shapes import decode_json
 from donewhen.state.people.sheet import HEADING, STEP_LINE, PlanSheet, StepText, read_sheet
 from donewhen.state.plan.schedule import DAYS
-from donewhen.state.reading.pattern import pattern
 
 CRON = pattern(r"cron\s+([^(]+)\(")
 CHECK_LINE = pattern(r"^(?P<tool>[\w.\-]+)\s+(?P<rest>\{.*)$", re.DOTALL)

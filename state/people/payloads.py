@@ -13,8 +13,8 @@ from difflib import unified_diff
 from typing import Any
 
 from donewhen.state.language.texts import say, shown_options, translated
+from donewhen.state.pattern import pattern
 from donewhen.state.plan.text import plan_text
-from donewhen.state.reading.pattern import pattern
 from donewhen.state.records import Pause
 
 ACTIONS = {

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.language.words import plain
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "later", "text", "list", "other"]
 

@@ -6,8 +6,8 @@ from functools import cache
 
 from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, unclear
 from donewhen.state.language.words import plain
+from donewhen.state.pattern import pattern
 from donewhen.state.people.shapes import FENCE
-from donewhen.state.reading.pattern import pattern
 
 STEP_LINE = pattern(
     r"^ {0,2}(?:\*\*)?\d+\\?[.)](?:\*\*)?\s+(?:\*\*)?(?:\\?\[(?P<id>[^\]\s\\]+)\\?\](?:\*\*)?\s*)?(?P<text>.*)$"

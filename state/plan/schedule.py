@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 from donewhen.state.values import check_zone
 
 CLOCK = pattern(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 TITLE_CHARS = 200
 CALLED = ("tool", "name", "tool_name", "function", "action")

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, combinations, pairwise
 
+from donewhen.state.pattern import pattern
 from donewhen.state.proof.quotes import HASH_CHARS, regrouped, tokens, undotted
-from donewhen.state.reading.pattern import pattern
 
 SMALL = 12
 """Whole numbers up to this are counts and positions that anybody can make; they are left alone."""

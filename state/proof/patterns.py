@@ -6,7 +6,7 @@ ever matched; a path's own regular expressions cannot be stopped. What is wrong 
 
 import re
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 PATTERN_CHARS = 500
 PATTERN_SIZE = 10_000

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from donewhen.state.language.words import opening, word
+from donewhen.state.pattern import pattern
 from donewhen.state.proof.quotes import fold
-from donewhen.state.reading.pattern import pattern
 
 _POLITE = pattern(
     r"\b(?:please |kindly )?(?:could|can|would) you (?:please |kindly )?(?:tell me|let me know|say)\b"

@@ -13,8 +13,8 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
+from donewhen.state.pattern import pattern
 from donewhen.state.proof.wording import denies
-from donewhen.state.reading.pattern import pattern
 
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−⁄", '\'\'\'\'""""""------/')
 _SPACES = pattern(r"\s+")

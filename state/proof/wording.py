@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 
 class _AnyOf:

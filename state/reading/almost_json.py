@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from donewhen.state.pattern import pattern
 from donewhen.state.reading.json_strings import Effort, end_of_string, has_swallowed, swallowed, unescaped
-from donewhen.state.reading.pattern import pattern
 from donewhen.state.values import DEEPEST, flaw
 
 _SKIP = pattern(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
+from donewhen.state.pattern import pattern
 from donewhen.state.reading.almost_json import Candidate, read_candidate
 from donewhen.state.reading.json_strings import Effort, EffortExhausted
-from donewhen.state.reading.pattern import pattern
 
 LONGEST = 1_000_000
 """Characters of a text in which a value is looked for."""

@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 _TO_QUOTE = {quote: re.compile(rf"[^{quote}\\]*+(?:\\.[^{quote}\\]*+)*+", re.DOTALL) for quote in "\"'”"}
 _ESCAPE = pattern(r'\\(x[0-9a-fA-F]{2}|.)|"', re.DOTALL)

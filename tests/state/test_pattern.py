@@ -8,7 +8,7 @@ import pytest
 
 import donewhen.graph
 import donewhen.state
-from donewhen.state.reading.pattern import pattern
+from donewhen.state.pattern import pattern
 
 
 def test_it_is_a_pattern_in_all_that_it_does() -> None:
