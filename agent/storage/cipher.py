@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+import ormsgpack
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import (
+    EXT_DELTA_SNAPSHOT,
+    EXT_PYDANTIC_V2,
+    JsonPlusSerializer,
+    _DeltaSnapshot,
+    _msgpack_ext_hook,
+)
 
 from donewhen.state.errors import ConfigError, StorageError
 
@@ -24,6 +32,25 @@ version_of = functools.cache(version)
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
 
+_MESSAGES = {(kind.__module__, kind.__name__): kind for kind in (AIMessage, HumanMessage, SystemMessage, ToolMessage)}
+
+
+def _revived(code: int, data: bytes) -> Any:
+    """As LangGraph's strict hook, but messages that were checked when they were made are not checked again."""
+    if code == EXT_DELTA_SNAPSHOT:
+        return _DeltaSnapshot(_unpacked(data))
+    if code == EXT_PYDANTIC_V2:
+        module, name, fields, *_ = _unpacked(data)
+        kind = _MESSAGES.get((module, name))
+        if kind and fields.keys() == kind.model_fields.keys():
+            return kind.model_construct(**fields)
+    return _msgpack_ext_hook(code, data)
+
+
+def _unpacked(data: bytes) -> Any:
+    return ormsgpack.unpackb(data, ext_hook=_revived, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
 class StrictSerializer(JsonPlusSerializer):
     """Revives LangChain messages, LangGraph's own records and plain values, whatever the environment says.
 
@@ -33,7 +60,12 @@ class StrictSerializer(JsonPlusSerializer):
 
     def __init__(self) -> None:
         # None is LangGraph's strict mode; its default lets any importable callable run (CVE-2026-28277).
-        super().__init__(pickle_fallback=False, allowed_json_modules=None, allowed_msgpack_modules=None)
+        super().__init__(
+            pickle_fallback=False,
+            allowed_json_modules=None,
+            allowed_msgpack_modules=None,
+            __unpack_ext_hook__=_revived,
+        )
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
         kind = data[0]

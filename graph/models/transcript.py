@@ -119,7 +119,12 @@ def rounds_of(state: Mapping[str, Any]) -> list[AnyMessage]:
 
 def _size(message: AnyMessage) -> int:
     calls = message.tool_calls if isinstance(message, AIMessage) else ()
-    return len(message.text) + sum(len(str(call["args"])) for call in calls)
+    return len(_text(message)) + sum(len(str(call["args"])) for call in calls)
+
+
+def _text(message: AnyMessage) -> str:
+    content = message.content
+    return content if isinstance(content, str) else str(message.text)
 
 
 def _note(gone: Sequence[AnyMessage], limit: int, fence: str) -> str:
@@ -139,7 +144,7 @@ def _lines(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
     """Id of the observation, if it is one, and the line about it."""
     calls: dict[str, Any] = {}
     for message in gone:
-        text = str(message.text)
+        text = _text(message)
         if isinstance(message, AIMessage):
             calls |= {str(call["id"]): call for call in message.tool_calls}
             if said := _short(text, SAID_CHARS):

@@ -9,7 +9,8 @@ from typing import Any
 import ormsgpack
 import psycopg
 import pytest
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer, _DeltaSnapshot
 
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.cipher import StrictSerializer
@@ -101,6 +102,21 @@ def test_the_strict_serializer_runs_nothing(tmp_path: Path) -> None:
             with pytest.raises(StorageError, match=kind):
                 strict.loads_typed((kind, payload))
         assert not (tmp_path / "ran").exists()
+
+
+def test_messages_come_back_as_they_were() -> None:
+    """T: they are not checked again; those that an older version stored with fewer fields are."""
+    strict = StrictSerializer()
+    call = {"name": "look", "args": {"what": ["a", {"b": None}]}, "id": "c1", "type": "tool_call"}
+    said = AIMessage([{"type": "text", "text": "Hm."}], tool_calls=[call], id="1", response_metadata={"model": "m"})
+    seen = ToolMessage("x", tool_call_id="c1", artifact={"files": {}}, status="error")
+    stored = strict.dumps_typed(_DeltaSnapshot([said, seen, HumanMessage("go"), SystemMessage("be")]))
+    found = strict.loads_typed(stored).value
+    assert found == [said, seen, HumanMessage("go"), SystemMessage("be")]
+    assert [each.model_dump() for each in found[:2]] == [said.model_dump(), seen.model_dump()]
+    named = (AIMessage.__module__, "AIMessage", {"content": "old"}, "model_validate_json")
+    older = ormsgpack.packb(ormsgpack.Ext(EXT_PYDANTIC_V2, ormsgpack.packb(named)))
+    assert strict.loads_typed(("msgpack", older)) == AIMessage("old")
 
 
 @pytest.mark.parametrize("key", [None, KEY], ids=["plain", "sealed"])

@@ -144,12 +144,12 @@ def test_every_message_is_measured_once() -> None:
     read: list[int] = []
 
     class Watched(HumanMessage):
-        @property
-        def text(self) -> Any:
-            read.append(1)
-            return super().text
+        def __getattribute__(self, name: str) -> Any:
+            read.extend([1] if name == "content" else [])
+            return super().__getattribute__(name)
 
     messages = [Watched("r" * 100) for _ in range(200)]
+    read.clear()
     measured = Measured()
     for end in range(len(messages)):
         fitting(messages[: end + 1], 100_000, "", measured)
