@@ -17,9 +17,9 @@ from langgraph.checkpoint.serde.jsonplus import (
     EXT_DELTA_SNAPSHOT,
     EXT_PYDANTIC_V2,
     JsonPlusSerializer,
-    _DeltaSnapshot,
     _msgpack_ext_hook,
 )
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from donewhen.state.errors import ConfigError, StorageError
 

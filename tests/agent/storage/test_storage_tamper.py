@@ -10,7 +10,8 @@ import ormsgpack
 import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer, _DeltaSnapshot
+from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.cipher import StrictSerializer
