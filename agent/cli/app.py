@@ -46,6 +46,18 @@ app = typer.Typer(
 )
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        end(lambda: showing.print_version())
+
+
+@app.callback()
+def main(
+    _: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print it and exit.")] = False,
+) -> None:
+    """For options of no command."""
+
+
 @app.command()
 def run(
     goal: Annotated[

@@ -37,7 +37,7 @@ Once = Annotated[
         help="Ask nothing: print the answer, or stop where a person is needed.",
     ),
 ]
-Confirm = Literal["always", "complex", "never"]
+Confirm = Literal["always", "writes", "complex", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
 WhenBusy = Literal["refuse", "next_round"]

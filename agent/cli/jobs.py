@@ -13,7 +13,7 @@ from typing import Any
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.options import Choices, read_values
-from donewhen.agent.cli.result import STATUSES, Exit, print_json, report, run_object, short_id
+from donewhen.agent.cli.result import STATUSES, Exit, local_time, print_json, report, run_object, short_id
 from donewhen.agent.cli.screen.terminal import clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, View
 from donewhen.agent.cli.session import QUEUE, open_agent
@@ -91,9 +91,11 @@ def show_status(archive: Archive) -> Exit:
     found = archive.look(lambda agent: agent.status()) or {}
     lines = [f"{name:10} {count}" for name, count in (found.get("threads") or {}).items()]
     for each in found.get("workers") or ():
-        load = f"{each['active']}/{each['concurrency']} runs  seen {each['seen'][:19]}"
+        load = f"{each['active']}/{each['concurrency']} runs  seen {local_time(each['seen'], 'seconds')}"
         lines.append(f"worker     {each['id']}  {each['queue']:7}  {load}")
-    lines += [f"oldest     {name} since {since[:19]}" for name, since in (found.get("oldest") or {}).items()]
+    lines += [
+        f"oldest     {name} since {local_time(since, 'seconds')}" for name, since in (found.get("oldest") or {}).items()
+    ]
     archive.told(found, lines)
     served = {each["queue"] for each in found.get("workers") or ()}
     idle = [queue for queue in found.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
@@ -108,7 +110,7 @@ def show_pending(archive: Archive, owner: str | None) -> Exit:
     rows = archive.look(lambda agent: agent.pending(owner=owner)) or []
     lines = []
     for row in rows:
-        since, who = str(row["asked_at"] or "")[:16], f"  {row['owner']}" if row["owner"] else ""
+        since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
     return archive.told({"pending": rows}, lines, "Nothing waits for anybody.")
@@ -181,7 +183,7 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
         "missed": schedule.schedule.get("missed") or "once",
         "status": schedule.status,
         "next": moments_text(schedule.next_runs),
-        "confirmed": f"{schedule.confirmed[:19]} in thread {short_id(schedule.thread_id)}",
+        "confirmed": f"{local_time(schedule.confirmed)} in thread {short_id(schedule.thread_id)}",
         "last run": f"{schedule.last['at']} in thread {schedule.last['thread_id']}" if schedule.last else "",
     }
     yield from (f"{name:10} {clean(str(text))}" for name, text in rows.items() if text)

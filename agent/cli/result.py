@@ -8,6 +8,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from enum import IntEnum
 from errno import ENOSPC, EPIPE
 from typing import Any
@@ -104,6 +105,11 @@ def _say(error: BaseException, text: str, json: bool) -> None:
 def short_id(thread_id: str) -> str:
     """A thread's id as people see it: the beginning of one that was made up, which finds it again."""
     return thread_id[:8] if MADE_UP.fullmatch(thread_id) else thread_id
+
+
+def local_time(moment: str, timespec: str = "minutes") -> str:
+    """A moment as the clock here has it; "" for none."""
+    return datetime.fromisoformat(moment).astimezone().replace(tzinfo=None).isoformat(" ", timespec) if moment else ""
 
 
 def resume_words(thread_id: str, storage: str | None, *answer: str) -> str:

@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
-from donewhen.agent.cli.result import Exit, receipt_lines, resume_command, run_object, short_id
+from donewhen.agent.cli.result import Exit, local_time, receipt_lines, resume_command, run_object, short_id
 from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
@@ -44,7 +44,7 @@ def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> i
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
     lines = [
-        f"{names[info.thread_id]:{width}}  {info.status:9}  {info.updated[:16]:16}  {shorten(info.goal, 70)}"
+        f"{names[info.thread_id]:{width}}  {info.status:9}  {local_time(info.updated):16}  {shorten(info.goal, 70)}"
         for info in infos
     ]
     nothing = "No such runs." if owner or status else "No runs yet."
@@ -120,6 +120,12 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
 def print_graph() -> int:
     """The graph as Mermaid."""
     print(Agent(DEMO, storage="memory:").graph.get_graph(xray=1).draw_mermaid())
+    return Exit.COMPLETED
+
+
+def print_version() -> int:
+    """The version, as `doctor` says it."""
+    print(_package("donewhen").text)
     return Exit.COMPLETED
 
 

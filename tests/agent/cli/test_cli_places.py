@@ -3,6 +3,7 @@
 import asyncio
 import json
 import subprocess
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,24 @@ def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell
         assert (unanswered.exit_code, "workers of 'agents'" in unanswered.stderr) == (Exit.USAGE, True)
         assert shell("resume", "mine", "--answer", "May", "--storage", url).stdout == "mine\n"
         assert asyncio.run(work()) == "completed"
+
+
+def test_times_are_those_of_the_clock_here(shell: Shell) -> None:
+    """F3: people see their own time, programs see UTC with its offset."""
+    shell.run("--yes")
+    (thread,) = json.loads(shell("threads", "--json").stdout)["threads"]
+    moment = datetime.fromisoformat(thread["updated"])
+    assert moment.utcoffset() == timedelta()
+    tokyo = subprocess.run(
+        [*COMMAND, "threads"],
+        env={**environment(shell.home), "TZ": "Asia/Tokyo"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{moment + timedelta(hours=9):%Y-%m-%d %H:%M}" in tokyo.stdout
+
+
+def test_the_version_is_printed(shell: Shell) -> None:
+    """F1: as everywhere."""
+    assert shell("--version").stdout.strip()
