@@ -82,7 +82,7 @@ def killed(workers: list[WorkerProcess], ledger: Path) -> float | None:
     """SIGKILL for one of the workers; seconds until another goes on with what it had."""
     workers[0].send(signal.SIGKILL)
     workers[0].process.wait()
-    return _taken_over(workers[0], ledger)
+    return _taken_over(*workers)
 
 
 def frozen(workers: list[WorkerProcess], ledger: Path) -> float | None:
@@ -99,7 +99,7 @@ def cut_off(terminate: Callable[[], None]) -> Callable[[list[WorkerProcess], Pat
     def attack(workers: list[WorkerProcess], ledger: Path) -> float | None:
         workers[0].send(signal.SIGSTOP)
         terminate()
-        seconds = _taken_over(workers[0], ledger)
+        seconds = _taken_over(*workers)
         sleep(2)
         workers[0].send(signal.SIGCONT)
         return seconds
@@ -117,15 +117,15 @@ def restarted(restart: Callable[[], None]) -> Callable[[list[WorkerProcess], Pat
     return attack
 
 
-def _taken_over(worker: WorkerProcess, ledger: Path) -> float | None:
-    left = {thread.replace("run-", "account-") for thread in worker.held}
-    before = len(Charges.read(ledger).lines)
+def _taken_over(gone: WorkerProcess, other: WorkerProcess) -> float | None:
+    """By what the other says: the runs may have made all their charges, and only be left to end."""
+    left, before = gone.held - other.held, len(other.said)
     if not left:
         return None
     try:
-        return until(lambda: any(line.split()[0] in left for line in Charges.read(ledger).lines[before:]), 60)
+        return until(lambda: any(thread in left and said == "taken up" for thread, said in other.said[before:]), 60)
     except TimeoutError:  # whether all end is seen later; what the workers said is gone by then
-        print(*(log.read_text()[-3000:] for log in ledger.parent.glob("worker-*.log")), sep="\n\n", file=sys.stderr)
+        print(*(each.log.read_text()[-3000:] for each in (gone, other)), sep="\n\n", file=sys.stderr)
         return None
 
 

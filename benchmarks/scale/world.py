@@ -103,11 +103,15 @@ class WorkerProcess:
         self.process.send_signal(number)
 
     @property
+    def said(self) -> list[list[str]]:
+        """What it said of threads, in order: [thread, taken up | let go | how it ended]."""
+        return [line.split(": ", 1) for line in self.log.read_text().splitlines() if ": " in line]
+
+    @property
     def held(self) -> set[str]:
         """Threads that it took up and has not ended."""
-        rows = [line.split(": ", 1) for line in self.log.read_text().splitlines() if ": " in line]
-        taken, ended = ({thread for thread, said in rows if (said == "taken up") is which} for which in (True, False))
-        return taken - ended
+        last = dict(self.said)
+        return {thread for thread, said in last.items() if said == "taken up"}
 
     def measured(self) -> dict[str, Any]:
         """Drain it: `mb` (the most it had), `cpu` seconds of its work, `rounds` in ms, `tries` to take a run."""
