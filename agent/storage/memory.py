@@ -26,6 +26,9 @@ class _MemorySaver(InMemorySaver):
 
     rounds: Rounds[Any]
 
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        return unique_version(current)
+
     def put(
         self,
         config: RunnableConfig,

@@ -164,9 +164,12 @@ class Database(Protocol):
 
 
 def unique_version(current: Any) -> str:
-    """As LangGraph's savers count where values are kept by version: no two branches of a thread have one in common."""
-    number = 0 if current is None else int(str(current).split(".")[0])
-    return f"{number + 1:032}.{random.random():016}"
+    """As LangGraph's savers count where values are kept by version: no two branches of a thread have one in common.
+
+    They are compared as texts, so threads begun with longer numbers go on with those.
+    """
+    number = "0" * 8 if current is None else str(current).split(".")[0]
+    return f"{int(number) + 1:0{len(number)}}.{random.getrandbits(48):012x}"
 
 
 def counted_version(current: Any) -> Any:

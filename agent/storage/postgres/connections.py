@@ -2,12 +2,15 @@
 
 import asyncio
 import random
+import re
 import select
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from itertools import count
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -16,6 +19,20 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 from donewhen.agent.storage.storage import deaf
+
+
+class _Cursor(psycopg.AsyncRawCursor[DictRow]):
+    """Numbers the values of a statement once: psycopg would look for each `%s` again and again where they are many."""
+
+    async def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        return await super().execute(query if params is None else _numbered(query), params, **options)
+
+
+@lru_cache(512)
+def _numbered(query: str | bytes) -> bytes:
+    numbers = count(1)
+    text = query.decode() if isinstance(query, bytes) else query
+    return re.sub("%s", lambda _: f"${next(numbers)}", text).encode()
 
 
 class PgConnection(psycopg.AsyncConnection[DictRow]):
@@ -88,7 +105,11 @@ class Connections:
         while True:
             try:
                 return await PgConnection.connect(
-                    make_conninfo(**self._options), autocommit=True, prepare_threshold=0, row_factory=dict_row
+                    make_conninfo(**self._options),
+                    autocommit=True,
+                    prepare_threshold=0,
+                    row_factory=dict_row,
+                    cursor_factory=_Cursor,
                 )
             except psycopg.OperationalError as error:
                 full = "too many clients" in str(error) or "remaining connection slots" in str(error)

@@ -1,10 +1,9 @@
 """LangGraph's saver and store on a session's one connection, with as few statements as they can do with."""
 
-import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -18,9 +17,9 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from langgraph.store.base import GetOp, Op, Result
+from langgraph.store.base import GetOp, Op, PutOp, Result
 from langgraph.store.postgres.aio import AsyncPostgresStore
-from psycopg import AsyncCursor, AsyncRawCursor
+from psycopg import AsyncCursor
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 from typing_extensions import override
@@ -28,6 +27,7 @@ from typing_extensions import override
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.rounds import Rounds
+from donewhen.agent.storage.storage import unique_version
 from donewhen.agent.storage.thread_store import stop_batching
 
 Part = tuple[str, Sequence[Any]]
@@ -57,11 +57,10 @@ def _with_rows(part: str, place: Sequence[str], rows: Sequence[Sequence[Any]]) -
 
 @lru_cache(256)
 def _together(parts: tuple[str, ...]) -> bytes:
-    """One statement, its values numbered: as `%s` psycopg would look for them each time where they are many."""
+    """One statement."""
     *before, last = parts
     named = ", ".join(f"part{number} AS ({part})" for number, part in enumerate(before))
-    numbers = count(1)
-    return re.sub("%s", lambda _: f"${next(numbers)}", f"WITH {named} {last}" if before else last).encode()
+    return (f"WITH {named} {last}" if before else last).encode()
 
 
 class SessionSaver(AsyncPostgresSaver):
@@ -74,6 +73,10 @@ class SessionSaver(AsyncPostgresSaver):
         super().__init__(store.conn, serde=StrictSerializer())
         self.lock = store.lock  # pipelines of two tasks on one connection must not mix
         self.rounds = store.rounds = Rounds[Part]()
+
+    @override
+    def get_next_version(self, current: str | None, channel: None) -> str:
+        return unique_version(current)
 
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -133,10 +136,9 @@ class SessionSaver(AsyncPostgresSaver):
             return
         async with self.lock:
             if together := [*self.rounds.take(), *parts]:
-                assert isinstance(self.conn, PgConnection)
-                cursor = AsyncRawCursor(self.conn)
                 statement = _together(tuple(part for part, _ in together))
-                await cursor.execute(statement, [value for _, values in together for value in values])
+                values = [value for _, values in together for value in values]
+                await self.conn.execute(statement, values)  # type: ignore[union-attr]
 
     @override
     @asynccontextmanager
@@ -157,6 +159,18 @@ class SessionStore(AsyncPostgresStore):
         results = await super().abatch(asked)
         self.rounds.stored(asked)
         return results
+
+    @override
+    async def _execute_batch(self, grouped_ops: dict[Any, Any], results: list[Result], conn: Any = None) -> None:
+        kind, ops = next(iter(grouped_ops.items()), (None, ()))
+        if len(grouped_ops) > 1 or kind not in (GetOp, PutOp) or any(kind is PutOp and not op.value for _, op in ops):
+            await super()._execute_batch(grouped_ops, results)
+            return
+        async with self._cursor() as cursor:  # one statement needs no pipeline
+            if kind is GetOp:
+                await self._batch_get_ops(ops, results, cursor)
+            else:
+                await self._batch_put_ops(ops, cursor)
 
     @override
     def _get_batch_GET_ops_queries(self, get_ops: Sequence[tuple[int, GetOp]]) -> list[Any]:
