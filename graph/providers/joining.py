@@ -31,7 +31,8 @@ def joined(chunks: Sequence[BaseMessage]) -> AIMessage:
     first = chunks[0]
     if not isinstance(first, AIMessageChunk):
         return _identified(first if isinstance(first, AIMessage) else AIMessage(first.text))
-    whole = add_ai_message_chunks(first, *(chunk for chunk in chunks[1:] if isinstance(chunk, AIMessageChunk)))
+    others = [chunk for chunk in chunks[1:] if isinstance(chunk, AIMessageChunk)]
+    whole = add_ai_message_chunks(first, *others) if others else first
     message = message_chunk_to_message(whole)
     assert isinstance(message, AIMessage)
     if whole.tool_call_chunks:

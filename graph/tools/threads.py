@@ -5,6 +5,7 @@ for it.
 import asyncio
 import contextlib
 import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -28,19 +29,12 @@ def begun(work: Callable[[], Any]) -> asyncio.Future[Ended]:
     """Begin the work in a thread, with the caller's context variables; the future is how it will have ended."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Ended] = loop.create_future()
-    context = contextvars.copy_context()
 
     def settle(ended: Ended) -> None:
         if not future.done():
             future.set_result(ended)
 
-    def run() -> None:
-        try:
-            ended = Ended(context.run(work))
-        except StopIteration:
-            ended = Ended(error=RuntimeError("StopIteration"))  # no future can end with one
-        except BaseException as error:
-            ended = Ended(error=error)
+    def tell(ended: Ended) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, ended)
 
@@ -48,7 +42,7 @@ def begun(work: Callable[[], Any]) -> asyncio.Future[Ended]:
         worker = _idle.pop()
     except IndexError:
         worker = _Worker()
-    worker.given.put(run)
+    worker.given.put((functools.partial(contextvars.copy_context().run, work), tell))
     return future
 
 
@@ -64,15 +58,27 @@ class _Worker:
     """A thread that does one thing after another. One that hangs is never asked again, and missed by nobody."""
 
     def __init__(self) -> None:
-        self.given: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self.given: SimpleQueue[tuple[Callable[[], Any], Callable[[Ended], None]]] = SimpleQueue()
         threading.Thread(target=self._work, name="donewhen tools", daemon=True).start()
 
     def _work(self) -> None:
-        while True:
-            self.given.get()()
-            if len(_idle) >= MOST_IDLE:
-                return
-            _idle.append(self)
+        goes_on = True
+        while goes_on:
+            work, tell = self.given.get()
+            ended = _ended(work)
+            if goes_on := len(_idle) < MOST_IDLE:
+                _idle.append(self)
+            tell(ended)
+            del work, tell, ended  # nothing is kept until there is more to do
+
+
+def _ended(work: Callable[[], Any]) -> Ended:
+    try:
+        return Ended(work())
+    except StopIteration:
+        return Ended(error=RuntimeError("StopIteration"))  # no coroutine can end with one
+    except BaseException as error:
+        return Ended(error=error)
 
 
 _idle: list[_Worker] = []

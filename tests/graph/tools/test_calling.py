@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
@@ -239,6 +240,21 @@ async def test_many_hanging_tools_do_not_block_the_next() -> None:
     assert {result.error for result in await asyncio.gather(*hanging)} == {"timeout"}
     assert (await called(lambda: "works", seconds=1)).text == "works"
     release.set()
+
+
+async def test_a_thread_is_used_again() -> None:
+    """F8: calls one after the other take one thread, and each sees its own caller's context variables only."""
+    said: ContextVar[str] = ContextVar("said", default="nothing")
+
+    def seen() -> str:
+        before = said.get()
+        said.set("left behind")
+        return f"{threading.get_ident()} {before}"
+
+    first = (await called(seen)).text
+    said.set("hello")
+    assert first.endswith("nothing")
+    assert (await called(seen)).text == first.replace("nothing", "hello")
 
 
 def test_a_hanging_tool_does_not_keep_the_process_alive() -> None:
