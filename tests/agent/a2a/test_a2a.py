@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.base import Op, PutOp, Result
 from langgraph.store.memory import InMemoryStore
 from langgraph_sdk import get_client
 
@@ -159,11 +160,13 @@ class Breaks(InMemoryStore):
         super().__init__()
         self.broken = broken
 
-    async def aput(self, namespace: tuple[str, ...], key: str, value: Any, *args: Any, **more: Any) -> None:
-        if self.broken and self.broken(namespace, value):
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        puts = [op for op in ops if isinstance(op, PutOp) and op.value is not None]
+        if self.broken and any(self.broken(op.namespace, op.value) for op in puts):
             self.broken = None
             raise OSError("disk full")
-        await super().aput(namespace, key, value, *args, **more)
+        return await super().abatch(ops)
 
 
 CRASHES = {
