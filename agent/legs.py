@@ -18,7 +18,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, configured_for, found, on_saver
-from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, requested, with_plan
+from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, not_begun, requested, with_plan
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import (
     forget_cancel,
@@ -73,8 +73,8 @@ class Legs:
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
             row = await self.make_room(graph, store, configured, restart)
-            work = replace(work, settings=settings)
-            return await self._begin(session, graph, store, work, configured, row, request={}, queue="")
+            work = replace(work, messages=with_plan(work.messages, work.plan), settings=settings)
+            return await self._begin(session, graph, store, work, configured, row, request=work.to_json(), queue="")
 
     async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> Json:
         """What is known of a thread. ThreadWaiting if its last request is open or queued, unless that is put away."""
@@ -182,13 +182,10 @@ class Legs:
         row = await read_row(store, session.thread_id) or {}
         request = row.get("request") or {}
         snapshot = await graph.aget_state(configured)
-        if "messages" in request:
-            messages = messages_of(request)
-            there = {message.id for message in snapshot.values.get("messages") or ()}
-            if messages[-1].id not in there:  # else it was begun, and cut off before that was written down
-                work = Start(messages, stored_settings(row["settings"]), plan=request.get("plan"))
-                at_turn(session.thread_id, snapshot.values.get("turn", 0) + 1)
-                return await self._begin(session, graph, store, work, configured, row)
+        if not_begun(row, snapshot.values):
+            work = Start(messages_of(request), stored_settings(row["settings"]), plan=request.get("plan"))
+            at_turn(session.thread_id, snapshot.values.get("turn", 0) + 1)
+            return await self._begin(session, graph, store, work, configured, row)
         run = run_of(session.thread_id, known(session.thread_id, snapshot))
         open_ids = {pause["id"] for pause in run.pending}
         answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
@@ -211,9 +208,9 @@ class Legs:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on, by the words of `steer`."""
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
-            if answer is MISSING and to_do(await read_row(store, session.thread_id) or {}):
+            values, row = (await graph.aget_state(configured)).values, await read_row(store, session.thread_id) or {}
+            if answer is MISSING and (to_do(row) or not_begun(row, values)):
                 return await self._carry(session, graph, store, configured)
-            values = (await graph.aget_state(configured)).values
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
             return await self._go_on(session, graph, store, configured, answer, shown, given, steer)

@@ -115,10 +115,10 @@ async def _step(
     """One call of the agent, from what the last one returned or from what is stored."""
     try:
         run = run or await agent.get(thread_id)
-        if run.status != "waiting":
-            return await agent.resume(thread_id)
-    except UnknownThread:  # a start may have died before its first checkpoint
+    except UnknownThread:
         return await agent.start(goal, thread_id=thread_id)
+    if run.status != "waiting":
+        return await agent.resume(thread_id)
     pause = run.pending[0]
     if diary is not None:
         asked = {key: pause.get(key) for key in ("id", "kind", "step", "question")}

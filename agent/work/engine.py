@@ -83,6 +83,13 @@ def messages_of(request: Mapping[str, Any]) -> list[AnyMessage]:
     return [*messages_from_dict(request["messages"])]  # type: ignore[list-item]
 
 
+def not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Whether the request that a thread's row has is not in the state of its run: who was to begin it has died."""
+    if "messages" not in (request := row.get("request") or {}):
+        return False
+    return messages_of(request)[-1].id not in {message.id for message in values.get("messages") or ()}
+
+
 @dataclass(frozen=True)
 class Engine:
     """Hands work to the workers of one queue on one storage."""
