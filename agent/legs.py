@@ -134,9 +134,14 @@ class Legs:
         """Hold an answer against what is asked, and write it down for a worker."""
         id = str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
         async with self._alone(id) as (graph, store):
-            run = run_of(id, known(id, await graph.aget_state(configured_for(id, None))))
+            row, snapshot = await read_row(store, id) or {}, await graph.aget_state(configured_for(id, None))
+            run, before = run_of(id, snapshot), (row.get("request") or {}).get("answers") or {}
+            if row.get("status") == "queued":
+                run = run.without(before)
+            else:
+                known(id, snapshot)
             resume_command(run, answer, thread_id, await last_answered(store, id))
-            await Engine(self.storage, self.queue).note(store, id, by_id(run, answer))
+            await Engine(self.storage, self.queue).note(store, id, {**before, **by_id(run, answer)})
         return id
 
     async def look(self, thread_id: str) -> tuple[Run, StateSnapshot]:

@@ -1,7 +1,7 @@
 """A run as its caller sees it, read from its last checkpoint."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, cast
 
 from langgraph.types import StateSnapshot
@@ -60,6 +60,12 @@ class Run:
     """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
     problem: str = ""
     """Why the last answer was not taken, or why workers could not carry it on; "" if all is well."""
+
+    def without(self, answered: Collection[str]) -> "Run":
+        """As it is queued with these questions answered: the others are still open."""
+        left = [pause for pause in self.pending if pause["id"] not in answered]
+        asked = (cast(Pause, {**left[0], "interrupt_id": self.pending[0]["interrupt_id"]}), *left[1:]) if left else ()
+        return replace(self, status="queued", pending=asked)
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""

@@ -24,6 +24,7 @@ POLL = 0.5
 """Seconds between two looks."""
 STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
+CURSOR = {"turn": int, "plan": str, "said": str, "observed": dict, "steps": dict, "asked": str}
 Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
 
 
@@ -49,9 +50,9 @@ async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIt
 def _read(cursor: str | None) -> Json:
     try:
         seen = json.loads(cursor) if cursor else {}
-    except ValueError:
+    except (ValueError, TypeError):
         seen = None
-    if not isinstance(seen, dict):
+    if not isinstance(seen, dict) or (seen and {key: type(seen.get(key)) for key in CURSOR} != CURSOR):
         raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of a watched run: give one that came with an event")
     return seen
 

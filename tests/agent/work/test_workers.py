@@ -18,7 +18,7 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.threads import note_thread
 from donewhen.agent.work.worker import Worker
-from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, answer, ask_user, call, criterion, finish_step, reply, submit_plan
 from tests.kit.places import ROOT
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
@@ -63,8 +63,9 @@ async def test_submitted_watched_done(storage: Any) -> None:
         assert [event["type"] for event, _ in again] == ["step_finished", "outcome"]
         status = await agent.status()
         assert (status["threads"], status["workers"]) == ({"completed": 1}, [])
-        with pytest.raises(ConfigError, match="no cursor"):
-            await told(agent, thread, "12")
+        for none in ("12", "{}x", '{"turn": 1}', '{"turn": 1, "plan": 5}'):
+            with pytest.raises(ConfigError, match="no cursor"):
+                await told(agent, thread, none)
         with pytest.raises(UnknownThread):
             await told(agent, "nobody")
 
@@ -129,6 +130,33 @@ async def test_an_answer_is_submitted_and_the_run_goes_on(storage: Any) -> None:
         assert (await agent.get(thread)).answer == "May."
         with pytest.raises(StaleAnswer):
             await agent.submit_answer(thread, "May")
+
+
+async def test_answers_wait_together_for_a_worker(storage: Any) -> None:
+    """M11, C04: an answer that waits in the queue is not displaced by one to another question, or by a second one."""
+    plan = submit_plan([{"content": text, "tools": [], "depends_on": []} for text in ("paint", "frame")])
+    work = {
+        "s1": [ask_user("Which colour?"), finish_step("painted blue", goal_check=[criterion(1)])],
+        "s2": [ask_user("Which wood?"), finish_step("framed in oak", goal_check=[criterion(1)])],
+    }
+    model = ScriptedModel(roles={"triage": [plan], "execute": work, "deliver": ["Done."]})
+    async with Agent(model, storage=storage, settings={**FREE, "verification": "claimed"}) as agent:
+        thread = await agent.submit("hang the picture")
+        with pytest.raises(StaleAnswer, match="it is queued"):
+            await agent.submit_answer(thread, "blue")
+        run = await agent.carry(thread)
+        first, second = sorted(pause["id"] for pause in run.pending)
+        await agent.submit_answer(thread, {first: "blue"})
+        with pytest.raises(StaleAnswer):
+            await agent.submit_answer(thread, {first: "red"})
+        await agent.submit_answer(thread, {second: "oak"})
+        with pytest.raises(StaleAnswer, match="it is queued"):
+            await agent.submit_answer(thread, "pine")
+        run = await agent.carry(thread)
+        assert (run.status, run.pending) == ("completed", ())
+        assert run.receipt is not None
+        assert sorted(row["answer"] for row in run.receipt["questions"]) == ["blue", "oak"]
+    model.assert_exhausted()
 
 
 async def test_a_question_nobody_answers_is_answered_by_policy(storage: Any) -> None:
