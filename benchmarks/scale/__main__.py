@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.scale.cases import Outcome, attacked, cut_off, frozen, killed, restarted, restarting, terminating
 from benchmarks.scale.crowd import crowd
 from benchmarks.scale.growth import begun_seconds, grown, look_seconds, with_waiting
+from benchmarks.scale.load import loaded
 from tests.kit.storage.servers import fresh_postgres_url
 
 PAGE, MEASURED = Path("docs/scale.md"), Path(__file__).with_name("measured.json")
@@ -74,6 +75,12 @@ def crowded(kind: str, runs: int, each: int) -> Row:
         return {"at work at once": str(4 * each), **crowd(url, folder, runs, each)}
 
 
+def together(kind: str, runs: int) -> Row:
+    """Many in one process, and a plain loop."""
+    with _place(kind) as (url, folder):
+        return {"at once": str(runs), **loaded(url, folder, runs)}
+
+
 def parts(runs: int, many: int) -> dict[str, Callable[[], dict[str, Row]]]:
     """What can be measured, by name."""
 
@@ -90,6 +97,7 @@ def parts(runs: int, many: int) -> dict[str, Callable[[], dict[str, Row]]]:
         "restarted": attacks("database restarted", lambda url: restarted(restarting(url)), KINDS[1:]),
         "crowd": both(lambda kind: crowded(kind, many, 16)),
         "all": lambda: {"SQLite, all at work": crowded("SQLite", many, many // 4)},
+        "load": both(lambda kind: together(kind, runs)),
         "idle": both(idle),
         "growth": lambda: growth("SQLite") | growth("PostgreSQL"),
     }
@@ -100,6 +108,7 @@ SECTIONS = {
     "looks": ("", ("idle",)),
     "growth": ("", ("growth",)),
 }
+TURNED = {"crowd": ("crowd", "all"), "load": ("load",)}
 
 
 def written(measured: dict[str, dict[str, Row]]) -> str:
@@ -108,12 +117,18 @@ def written(measured: dict[str, dict[str, Row]]) -> str:
         section: _table(head, {name: row for part in names for name, row in measured.get(part, {}).items()})
         for section, (head, names) in SECTIONS.items()
     }
-    crowds = {name: row for part in ("crowd", "all") for name, row in measured.get(part, {}).items()}
-    turned = {title: {name: row[title] for name, row in crowds.items()} for title in next(iter(crowds.values()), {})}
+    found |= {section: _turned(measured, names) for section, names in TURNED.items()}
     when = measured.get("", {}).get("when", {})
     said = ", ".join(sorted({day[:10] for day in when.values()}))
     page = Template((files("benchmarks.scale") / "page.md").read_text("utf-8"))
-    return page.substitute(found, crowd=_table("", turned), waiting=f"{WAITING:,}", when=said)
+    return page.substitute(found, waiting=f"{WAITING:,}", when=said)
+
+
+def _turned(measured: dict[str, dict[str, Row]], names: tuple[str, ...]) -> str:
+    """A table with a column for each row."""
+    rows = {name: row for part in names for name, row in measured.get(part, {}).items()}
+    titles = next(iter(rows.values()), {})
+    return _table("", {title: {name: row[title] for name, row in rows.items()} for title in titles})
 
 
 def _table(head: str, rows: dict[str, Row]) -> str:
@@ -132,7 +147,7 @@ def main() -> int:
     """1 if anything was doubled or lost."""
     parser = ArgumentParser(prog="python -m benchmarks.scale")
     parser.add_argument("parts", nargs="*", metavar="PART")
-    parser.add_argument("--runs", type=int, default=200, help="under attack")
+    parser.add_argument("--runs", type=int, default=200, help="under attack, and at once beside a plain loop")
     parser.add_argument("--many", type=int, default=1000, help="in the crowd")
     given = parser.parse_args()
     known = parts(given.runs, given.many)

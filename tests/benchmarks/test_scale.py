@@ -8,6 +8,7 @@ from benchmarks.scale.__main__ import KINDS, attack
 from benchmarks.scale.cases import cut_off, killed, restarted, restarting, terminating
 from benchmarks.scale.crowd import crowd
 from benchmarks.scale.growth import database, multiply
+from benchmarks.scale.load import TURNS, loaded
 from benchmarks.scale.world import CHARGES, agent_on, goal
 from tests.kit.storage.servers import fresh_postgres_url
 
@@ -56,3 +57,11 @@ def test_a_crowd(kind: str, tmp_path: Path) -> None:
     row = crowd(url, tmp_path, 20, 2)
     assert (row["completed"], row["charges, doubled"]) == ("20 of 20", "60 of 60, 0")
     assert kind == "SQLite" or int(row["connections, most"]) <= 4 * (2 + 1 + 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_beside_a_plain_loop(kind: str, tmp_path: Path) -> None:
+    """R07: more runs at once than there are connections all end, and both sides are measured."""
+    row = loaded(f"sqlite:///{tmp_path}/runs.db" if kind == "SQLite" else fresh_postgres_url(), tmp_path, 20)
+    assert row["completed"] == f"{20 * TURNS} of {20 * TURNS}"
+    assert min(float(row["ours ÷ plain"]), float(row["CPU, plain ÷ ours"])) > 0.1
