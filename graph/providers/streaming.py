@@ -1,6 +1,7 @@
 """A model's stream: LangChain's `astream`, or, where no callback would hear of it, what the model itself streams.
 
-For what callbacks are told LangChain looks at all messages of a conversation three times, in every request.
+For what callbacks are told LangChain looks at all messages of a conversation three times, in every request
+(docs/decisions/0063).
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
