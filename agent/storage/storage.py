@@ -288,15 +288,13 @@ class Storage:
         except DoneWhenError:
             raise
         except Exception as error:
-            fault = self._database.fault(error)
-            if fault is None:
+            if (fault := self._database.fault(error)) is None:
                 raise
             raise fault from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
     """The error and what caused it, outermost first."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield seen
-        seen = seen.__cause__
+    yield error
+    if error.__cause__ is not None:
+        yield from causes(error.__cause__)

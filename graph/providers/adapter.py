@@ -21,8 +21,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableBinding
 
+from donewhen.graph.providers.printed import decision_schema
 from donewhen.prompts import render
-from donewhen.state.reading.decisions import NAMES
 
 MOST_TOKENS = {"triage": 16_384, "plan": 32_768, "execute": 32_768, "judge": 8_192, "deliver": 16_384}
 """The most a role may write, thoughts included, where neither the settings nor the model say anything."""
@@ -32,8 +32,6 @@ _REBUILT = ("langchain_ollama", "langchain_google_genai")
 """Packages whose models make their client when they are made."""
 _MADE = ("client", "profile")
 """Fields that such a model fills by itself."""
-MOST_ITEMS, ITEM_CHARS = 12, 400
-"""Of a list in a printed decision, and of a text in it."""
 PATIENCE: float = 2
 """Replies in words before a model that never called a tool is told to print its calls."""
 _SIZE = 128
@@ -279,34 +277,3 @@ def _constraint(model: BaseChatModel, schema: dict[str, Any]) -> dict[str, Any]:
         wanted = {"type": "json_schema", "json_schema": {"name": "decision", "schema": schema}}
         return {"extra_body": {**(getattr(model, "extra_body", None) or {}), "response_format": wanted}}
     return {"format": schema} if "num_predict" in type(model).model_fields else {}
-
-
-def _bounded(schema: Any, deep: bool = False) -> Any:
-    """A schema of ours whose lists, and texts within lists, end: a weak model held to a form goes on in it for ever."""
-    if isinstance(schema, list):
-        return [_bounded(each, deep) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    listed = schema.get("type") == "array"
-    bounds = (
-        {"maxItems": MOST_ITEMS}
-        if listed
-        else {"maxLength": ITEM_CHARS}
-        if deep and schema.get("type") == "string"
-        else {}
-    )
-    return {**{key: _bounded(each, deep or listed) for key, each in schema.items()}, **bounds}
-
-
-def decision_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The JSON Schema of the printed form: one object per tool, `{"action": its name, "arguments": {…}}`."""
-    forms, shared = [], dict[str, Any]()
-    for tool in tools:
-        function = tool["function"]
-        parameters = dict(function.get("parameters") or {"type": "object"})
-        shared |= parameters.pop("$defs", {})  # references point to the top of the whole
-        parameters = _bounded(parameters) if function["name"] in NAMES else parameters
-        properties = {"action": {"const": function["name"]}, "arguments": parameters}
-        form = {"type": "object", "properties": properties, "required": ["action", "arguments"]}
-        forms.append({**form, "additionalProperties": False})
-    return {"anyOf": forms, **({"$defs": shared} if shared else {})}

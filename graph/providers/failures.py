@@ -45,8 +45,7 @@ def classify(error: BaseException) -> ModelError:
 
     `code` is one of rate_limited, overloaded, server_error, timeout, connection (these are `retryable`), auth,
     quota, model_not_found, context_too_long, content_filter, bad_request, model_error. `retry_after` is in
-    seconds, only for retryable errors. The message says what happened and what to do, quotes the provider, and
-    holds no secrets.
+    seconds, only for retryable errors. The message says what happened and what to do; it holds no secrets.
     """
     for link in _links(error):
         if isinstance(link, ModelError):

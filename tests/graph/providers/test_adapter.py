@@ -16,7 +16,8 @@ from langchain_core.outputs import ChatGenerationChunk
 
 from donewhen.graph.context import Deps
 from donewhen.graph.models.ask import ModelReply, Question, ask
-from donewhen.graph.providers.adapter import Adapter, decision_schema
+from donewhen.graph.providers.adapter import Adapter
+from donewhen.graph.providers.printed import decision_schema
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
