@@ -15,6 +15,7 @@ from donewhen.graph.events import charged, decided, emit
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.models.briefs import planning_brief, profile_text
+from donewhen.graph.models.forms import from_text
 from donewhen.graph.models.offering import offered_to_plan
 from donewhen.graph.models.output import form_of
 from donewhen.graph.models.reading import Decision, Unusable, cut_off, read
@@ -142,7 +143,9 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
     if alone and outcome.arguments:  # type: ignore[union-attr]
         return _goes_on(reply, outcome.speech)
     echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
-    may_answer = alone and not echo and "answer" in legal and any(map(str.isalnum, outcome.speech))
+    # Nor is a decision that was printed by who can call an answer, however often it is printed.
+    no_answer = echo or not alone or bool(from_text(outcome.speech, legal).calls)
+    may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
     if may_answer and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.

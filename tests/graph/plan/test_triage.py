@@ -214,6 +214,14 @@ async def test_who_says_it_again_means_it_as_the_answer(text: str) -> None:
     assert (flow.status, flow.run.answer) == ("completed", text)
 
 
+async def test_a_printed_decision_is_no_answer_either() -> None:
+    """P02, F6: of a model that has called a tool, whose printed calls are not read; it is never “completed” by one."""
+    printed = '<think>hm</think>{"action": "submit_plan", "title": "T", "steps": ["write it"]}'
+    model = planning(call("submit_plans", title="T"), printed, printed)
+    flow = await play(model, settings=Settings())
+    assert (flow.status, flow.run.outcome and flow.run.outcome["code"]) == ("failed", "no_plan")
+
+
 async def test_the_prompt_repeated_is_no_answer() -> None:
     """K11: what very small models say; only the prompt has the word of its frames."""
     model = planning(*[lambda messages, _: str(messages[1].text)] * 3)
