@@ -183,12 +183,20 @@ class Legs:
         async with self._alone(session.thread_id) as (graph, store):
             return await self._carry(session, graph, store, configured_for(session.thread_id, None, self.form))
 
-    async def _carry(self, session: Session, graph: Compiled, store: ThreadStore, configured: RunnableConfig) -> Run:
+    async def _carry(
+        self,
+        session: Session,
+        graph: Compiled,
+        store: ThreadStore,
+        configured: RunnableConfig,
+        given: SettingsLike = None,
+    ) -> Run:
         row = await read_row(store, session.thread_id) or {}
         request = row.get("request") or {}
         snapshot = await graph.aget_state(configured)
         if not_begun(row, snapshot.values):
-            work = Start(messages_of(request), stored_settings(row["settings"]), plan=request.get("plan"))
+            settings = merged(stored_settings(row["settings"]), given)
+            work = Start(messages_of(request), settings, plan=request.get("plan"))
             at_turn(session.thread_id, snapshot.values.get("turn", 0) + 1)
             return await self._begin(session, graph, store, work, configured, row)
         run = run_of(session.thread_id, known(session.thread_id, snapshot))
@@ -198,7 +206,7 @@ class Legs:
         if not answers and run.status != "running" and overdue_command(run, settings) is None:
             await ended(store, run)
             return run
-        return await self._go_on(session, graph, store, configured, answers or MISSING, run, None)
+        return await self._go_on(session, graph, store, configured, answers or MISSING, run, given)
 
     async def resume(
         self,
@@ -214,8 +222,8 @@ class Legs:
         async with self._alone(session.thread_id) as (graph, store):
             configured = configured_for(session.thread_id, config, self.form)
             values, row = (await graph.aget_state(configured)).values, await read_row(store, session.thread_id) or {}
-            if answer is MISSING and (to_do(row) or not_begun(row, values)):
-                return await self._carry(session, graph, store, configured)
+            if answer is MISSING and not steer and (to_do(row) or not_begun(row, values)):
+                return await self._carry(session, graph, store, configured, given)
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
             return await self._go_on(session, graph, store, configured, answer, shown, given, steer)

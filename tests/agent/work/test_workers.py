@@ -16,7 +16,7 @@ import pytest
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadWaiting, UnknownThread
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
-from donewhen.agent.work.threads import note_thread
+from donewhen.agent.work.threads import note_thread, thread_settings
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, criterion, finish_step, reply, submit_plan
 from tests.kit.places import ROOT
@@ -289,8 +289,10 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         assert (end["type"], end["status"], end["text"]) == ("outcome", "running", "ConfigError: there is no model")
     model = ScriptedModel(roles={"triage": [answer("May.")]})
     async with Agent(model, storage=storage) as agent:
-        run = await agent.resume(thread)
+        run = await agent.resume(thread, settings={"max_steps": 7})
         assert (run.status, run.answer, run.problem) == ("completed", "May.", "")
+        async with storage.reader() as (_, store):
+            assert (await thread_settings(store, thread)).max_steps == 7  # type: ignore[union-attr]
 
 
 async def test_a_run_cancelled_in_the_queue_is_watched_to_its_end(storage: Any) -> None:
