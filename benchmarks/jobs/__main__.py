@@ -1,8 +1,8 @@
 """`python -m benchmarks.jobs [NAME …]`: the jobs with the model of the environment, by the runtime and by a bare loop.
 
 OPENAI_BASE_URL, OPENAI_API_KEY and DONEWHEN_MODEL say which model. `--only ours` or `--only bare` plays one side;
-`--judged` proves at that level. Prints, per job: right or not, calls of the model, corrections, questions, characters
-sent.
+`--judged` proves at that level; `--seconds` is the longest silence of the model. Prints, per job: right or not, calls
+of the model, corrections, questions, characters sent.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from typing import Any
 
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 
+from benchmarks.jobs.everyday import EVERYDAY
 from benchmarks.jobs.hard import HARD
 from benchmarks.jobs.held_out import HELD_OUT
 from benchmarks.jobs.jobs import JOBS as FIRST
@@ -25,7 +26,7 @@ from donewhen.agent.config import read_config
 from donewhen.agent.models import ModelSource
 from donewhen.agent.tools import as_tools
 
-JOBS = FIRST | HELD_OUT | HARD
+JOBS = FIRST | HELD_OUT | HARD | EVERYDAY
 MOST_CALLS = 60
 
 
@@ -57,10 +58,13 @@ def watched(source: ModelSource, role: str, counting: Counting) -> Any:
     )  # fmt: skip
 
 
-async def ours(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
-    """By the runtime; the plan is approved, what leaves the workspace too, and questions get the plainest answer."""
+async def ours(job: Job, folder: Path, settings: Settings, model: Any = None) -> dict[str, Any]:
+    """By the runtime; the plan is approved, what leaves the workspace too, and questions get the plainest answer.
+
+    `model` plays instead of the one of the environment; its requests are not counted.
+    """
     counting = Counting()
-    model = watched(ModelSource(None, config=read_config()), "execute", counting)
+    model = model or watched(ModelSource(None, config=read_config()), "execute", counting)
     agent = Agent(model, job.tools(folder), effects=job.effects, storage="memory:", settings=settings)
     corrections: list[str] = []
     asked: list[str] = []
@@ -108,9 +112,10 @@ async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
             except Exception as error:
                 text = f"error: {error}"
             messages.append(ToolMessage(text, tool_call_id=call["id"]))
+    told = "\n".join([*asked, said])
     return {
-        "right": job.right(folder, said), "calls": counting.calls, "corrections": [], "asked": asked,
-        "characters": counting.characters, "steps": 0, "answer": said,
+        "right": job.right(folder, told), "calls": counting.calls, "corrections": [], "asked": asked,
+        "characters": counting.characters, "steps": 0, "answer": told,
     }  # fmt: skip
 
 
@@ -119,9 +124,10 @@ async def main() -> None:
     parser.add_argument("names", nargs="*", help=f"of {', '.join(JOBS)}; all if none is named")
     parser.add_argument("--only", choices=("ours", "bare"))
     parser.add_argument("--judged", action="store_true")
+    parser.add_argument("--seconds", type=float, default=120, help="the longest silence of the model")
     parser.add_argument("--json", type=Path, help="also write what came of it into this file")
     given = parser.parse_args()
-    settings = Settings(verification="judged" if given.judged else "grounded")
+    settings = Settings(verification="judged" if given.judged else "grounded", model_seconds=given.seconds)
     rows = []
     for name in given.names or JOBS:
         for side, play in (("ours", ours), ("bare", bare)):
@@ -144,4 +150,5 @@ async def main() -> None:
             shutil.rmtree(folder)
 
 
-asyncio.run(main())
+if __name__ == "__main__":
+    asyncio.run(main())

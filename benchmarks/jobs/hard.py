@@ -1,25 +1,11 @@
 """Jobs with what goes wrong at work: a gateway that is down once, two people of one name, offers that do not fit,
 decisions that are taken back. Written later than the held-out ones; who played them saw the requests only."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.jobs import Job
+from benchmarks.jobs.jobs import Job, Json, add_row, files, rows_of
 from donewhen.agent.workspace import workspace_tools
-
-Json = dict[str, Any]
-
-
-def _rows(path: Path) -> list[Any]:
-    return list(json.loads(path.read_text())) if path.is_file() else []
-
-
-def _add(path: Path, row: Any) -> int:
-    rows = [*_rows(path), row]
-    path.write_text(json.dumps(rows))
-    return len(rows)
-
 
 # Invoices, of which one payment fails once ---------------------------------------------------------------------------
 
@@ -54,7 +40,7 @@ def _invoice_tools(folder: Path) -> list[Any]:
     def get_invoice(id: str) -> Json:
         """One invoice with its amount in EUR and its status."""
         supplier, amount, due, status = _INVOICES[id]
-        paid = any(row[0] == id for row in _rows(bank))
+        paid = any(row[0] == id for row in rows_of(bank))
         return {"id": id, "supplier": supplier, "amount": amount, "due": due, "status": "paid" if paid else status}
 
     def pay_invoice(id: str, amount: float) -> str:
@@ -62,7 +48,7 @@ def _invoice_tools(folder: Path) -> list[Any]:
         if id in down:
             down.remove(id)
             raise RuntimeError("bank gateway: 503, nothing was booked, try again")
-        return f"paid {amount:.2f} EUR for {id}, reference TX{_add(bank, [id, amount]):04}"
+        return f"paid {amount:.2f} EUR for {id}, reference TX{add_row(bank, [id, amount]):04}"
 
     return [read_rules, list_invoices, get_invoice, pay_invoice]
 
@@ -71,7 +57,7 @@ def _invoices_right(folder: Path, answer: str) -> str:
     due = {id: row for id, row in _INVOICES.items() if row[2] <= "2026-11-30" and row[3] == "open"}
     wanted = sorted([id, row[1]] for id, row in due.items() if row[1] <= 5000)
     unnamed = [id for id, row in due.items() if row[1] > 5000 and id not in answer]
-    paid = sorted(_rows(folder / "bank.json"))
+    paid = sorted(rows_of(folder / "bank.json"))
     return "" if paid == wanted and not unnamed else f"paid {paid}, should be {wanted}; not named: {unnamed}"
 
 
@@ -93,14 +79,14 @@ def _agenda_tools(folder: Path) -> list[Any]:
 
     def send_mail(to: str, subject: str, body: str) -> str:
         """Send a mail."""
-        return f"sent to {to}, message id m{_add(folder / 'sent.json', [to, subject, body])}"
+        return f"sent to {to}, message id m{add_row(folder / 'sent.json', [to, subject, body])}"
 
     reading = [tool for tool in workspace_tools(folder) if tool.name in ("list_files", "read_file", "find_text")]
     return [*reading, find_contact, send_mail]
 
 
 def _agenda_right(folder: Path, answer: str) -> str:
-    match _rows(folder / "sent.json"):
+    match rows_of(folder / "sent.json"):
         case [["anna.berg@firma.example", _, body]] if "Lyon" in body and "Elbe" in body:
             return ""
         case sent:
@@ -110,20 +96,16 @@ def _agenda_right(folder: Path, answer: str) -> str:
 # Offers in other units and currencies --------------------------------------------------------------------------------
 
 
-def _offers(folder: Path) -> None:
-    for name, text in {
-        "order.csv": "article,pieces\nM8 bolt,2400\nHinge,150\nSeal 40 mm,600\nGlue 310 ml,48\n",
-        "alpha.csv": "article;price_eur;per\nM8 bolt;4,20;100 pcs\nHinge;1,35;piece\nSeal 40 mm;0,22;piece\n"
-        "Glue 310 ml;5,10;piece\nShipping;39,00;order\n",
-        "beta.txt": "Beta Ltd. quote, prices in GBP without shipping\nM8 bolt 0.033 each\nHinge 13.20 per 12\n"
-        "Seal 40 mm 17.50 per 100\nGlue 310 ml 4.05 each\nShipping 25 GBP, free above 450 GBP of goods\n",
-        "gamma.csv": "article,usd_per_piece,min_pieces\nM8 bolt,0.041,1000\nHinge,1.62,200\nSeal 40 mm,0.21,500\n"
-        "Glue 310 ml,5.60,24\nShipping,0,0\n",
-        "rates.txt": "2026-11-20: 1 GBP = 1.15 EUR; 1 USD = 0.92 EUR\n2026-11-13: 1 GBP = 1.17 EUR; 1 USD = 0.95 EUR\n",
-    }.items():
-        (folder / name).write_text(text)
-
-
+_OFFERS = {
+    "order.csv": "article,pieces\nM8 bolt,2400\nHinge,150\nSeal 40 mm,600\nGlue 310 ml,48\n",
+    "alpha.csv": "article;price_eur;per\nM8 bolt;4,20;100 pcs\nHinge;1,35;piece\nSeal 40 mm;0,22;piece\n"
+    "Glue 310 ml;5,10;piece\nShipping;39,00;order\n",
+    "beta.txt": "Beta Ltd. quote, prices in GBP without shipping\nM8 bolt 0.033 each\nHinge 13.20 per 12\n"
+    "Seal 40 mm 17.50 per 100\nGlue 310 ml 4.05 each\nShipping 25 GBP, free above 450 GBP of goods\n",
+    "gamma.csv": "article,usd_per_piece,min_pieces\nM8 bolt,0.041,1000\nHinge,1.62,200\nSeal 40 mm,0.21,500\n"
+    "Glue 310 ml,5.60,24\nShipping,0,0\n",
+    "rates.txt": "2026-11-20: 1 GBP = 1.15 EUR; 1 USD = 0.92 EUR\n2026-11-13: 1 GBP = 1.17 EUR; 1 USD = 0.95 EUR\n",
+}
 _TOTALS = ({719.10}, {625.14, 632.73}, {677.30, 751.82})
 """Of alpha, of beta (hinges by the piece, by the dozen), of gamma (150 hinges, and the 200 that it sells)."""
 
@@ -148,13 +130,8 @@ _MINUTES = {
 }  # fmt: skip
 
 
-def _minutes(folder: Path) -> None:
-    for name, text in _MINUTES.items():
-        (folder / name).write_text(text)
-
-
 def _minutes_right(folder: Path, answer: str) -> str:
-    found = sorted((row["owner"], row["due"]) for row in _rows(folder / "decisions.json"))
+    found = sorted((row["owner"], row["due"]) for row in rows_of(folder / "decisions.json"))
     wanted = [("Ida", "2026-12-10"), ("Ida", "2026-12-15"), ("Tom", "2026-11-30")]
     return "" if found == wanted else f"decisions.json should have {wanted}, has {found}"
 
@@ -174,11 +151,11 @@ HARD = {
         "Three suppliers quoted (alpha, beta, gamma). Work out what our order in order.csv costs at each of them in "
         "EUR, shipping included, at the newest rates, and write quote.md: a table of the totals and which is cheapest. "
         "Say what does not fit.",
-        _offers, _offers_right,
+        files(_OFFERS), _offers_right,
     ),
     "minutes": Job(
         "Collect the decisions that stand from these minutes into decisions.json: a list of objects with what, owner, "
         "due (YYYY-MM-DD). What a later decision took back is left out.",
-        _minutes, _minutes_right,
+        files(_MINUTES), _minutes_right,
     ),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.jobs.jobs import Job
+from benchmarks.jobs.jobs import Job, add_row, files, rows_of
 
 _PATHS = ["/", "/login", "/cart", "/checkout", "/api/orders", "/api/stock", "/static/app.js"]
 
@@ -38,7 +38,6 @@ def _stock(folder: Path) -> None:
         least = draw.randrange(10, 40)
         stock[f"SKU-{n}"] = {"on_hand": draw.randrange(80), "least": least, "most": least * 3}
     (folder / "stock.json").write_text(json.dumps(stock))
-    (folder / "orders.json").write_text("[]")
 
 
 def _stock_tools(folder: Path) -> list[Any]:
@@ -55,9 +54,7 @@ def _stock_tools(folder: Path) -> list[Any]:
 
     def reorder(sku: str, units: int) -> str:
         """Order units of an article at the supplier."""
-        orders = [*json.loads((folder / "orders.json").read_text()), [sku, units]]
-        (folder / "orders.json").write_text(json.dumps(orders))
-        return f"ordered {units} of {sku}, order PO-{1000 + len(orders)}"
+        return f"ordered {units} of {sku}, order PO-{1000 + add_row(folder / 'orders.json', [sku, units])}"
 
     return [list_skus, get_stock, reorder]
 
@@ -65,7 +62,7 @@ def _stock_tools(folder: Path) -> list[Any]:
 def _stock_right(folder: Path, answer: str) -> str:
     stock = json.loads((folder / "stock.json").read_text())
     wanted = [[sku, one["most"] - one["on_hand"]] for sku, one in stock.items() if one["on_hand"] < one["least"]]
-    ordered = sorted(json.loads((folder / "orders.json").read_text()))
+    ordered = sorted(rows_of(folder / "orders.json"))
     return "" if ordered == sorted(wanted) else f"ordered {ordered} instead of {wanted}"
 
 
@@ -100,14 +97,6 @@ def _notes_right(folder: Path, answer: str) -> str:
     return f"missing: {missing}" if missing else "dora has no date" if "dora" in rows else ""
 
 
-def _files(files: dict[str, str]) -> Any:
-    def make(folder: Path) -> None:
-        for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
-
-    return make
-
-
 HELD_OUT: dict[str, Job] = {
     "log": Job(
         "In access.log, between 14:00 and 14:59: which path had the most server errors (5xx), how many, and how many "
@@ -121,11 +110,11 @@ HELD_OUT: dict[str, Job] = {
     "port": Job(
         "The orders service moves from port 8080 to 8090. Change it everywhere it is meant in this folder, and nothing "
         "else.",
-        _files(_PORTS), _ports_right,
+        files(_PORTS), _ports_right,
     ),
     "termine": Job(
         "Trage aus den Notizen in diesem Ordner die Termine in dates.csv ein: Spalten name (Dateiname ohne Endung), "
         "datum (JJJJ-MM-TT), betrag in Euro als Zahl. Notizen ohne Termin lässt du weg.",
-        _files(_NOTES), _notes_right,
+        files(_NOTES), _notes_right,
     ),
 }  # fmt: skip

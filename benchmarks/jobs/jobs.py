@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import json
 import random
 import re
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.workspace import workspace_tools
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,28 @@ class Job:
     effects: dict[str, Any] = field(default_factory=dict)
     reply: str = "Do what is most likely meant."
     """What the user says to a question."""
+
+
+def files(given: dict[str, str]) -> Callable[[Path], None]:
+    """A `make` that writes these files."""
+
+    def make(folder: Path) -> None:
+        for name, text in given.items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+    return make
+
+
+def rows_of(path: Path) -> list[Any]:
+    """The list in a JSON file; empty without the file."""
+    return list(json.loads(path.read_text())) if path.is_file() else []
+
+
+def add_row(path: Path, row: Any) -> int:
+    """Adds to the list in a JSON file, and says how many there are."""
+    rows = [*rows_of(path), row]
+    path.write_text(json.dumps(rows))
+    return len(rows)
 
 
 def _rows(path: Path, head: list[str], rows: list[list[Any]]) -> None:

@@ -1,0 +1,119 @@
+"""The everyday jobs can be done as they stand, and their checks tell right from wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.jobs.__main__ import ours
+from benchmarks.jobs.everyday import EVERYDAY
+from donewhen import Settings
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+
+PAPERS = ("offer.txt", "house_rules.md", "directions.txt", "mail_2026-10-20.txt", "our_ideas.md")
+DAYS = [f"2026-10-{day:02}" for day in (2, 3, 7, 10, 14, 16, 17, 21, 24, 28, 30, 31)]
+PARTY = (
+    "Yes, with the dance floor the hall seats 90. The band may play until 00:30. The deposit is 1,020.00 EUR, by "
+    "15 January 2027. The papers do not say whether a coach can park there; they only speak of 25 cars."
+)
+MENU = (
+    "# Café Morgenrot\n\n## Heißes\n- Kaffee, Tasse: 2,60 €\n- Kaffee, Kännchen: 4,80 €\n- Milchkaffee: 3,40 €\n"
+    "- Tee: 2,60 €\n\n## Kuchen\n- Apfelkuchen: 3,20 €\n- Käsekuchen: 3,50 €\n\n## Kaltes\n- Eiskaffee: 4,90 €\n"
+    "- Apfelschorle: 2,80 €\n"
+)
+
+
+def work(done_when: list[str], looks: list[Any], rounds: list[Any], tools: list[str]) -> dict[str, Any]:
+    """The script of a job: looks of the planner, a plan of one step, and what its executor does."""
+    step = {"content": "Do it.", "done_when": done_when, "tools": tools}
+    return {"triage": [*looks, submit_plan([step])], "execute": rounds}
+
+
+PERFECT: dict[str, dict[str, Any]] = {
+    "party": {
+        "triage": [
+            call("list_files"),
+            [*(call("read_file", path=path) for path in PAPERS), call("calculate", expression="3400 * 0.3")],
+            answer(PARTY),
+        ]
+    },
+    "table": work(
+        ["booking B-31 is on 2026-11-29 at 19:00"],
+        [call("find_bookings", guest="Okafor"), call("free_tables", day="2026-11-29", time="19:00")],
+        [
+            call("move_booking", id="B-31", day="2026-11-29", time="19:00", table="T7"),
+            finish_step("Moved to 2026-11-29 at 19:00, table T7.", ("s1.1", "B-31 is now on 2026-11-29 at 19:00")),
+        ],
+        ["move_booking"],
+    ),
+    "karte": work(
+        ["karte.md hat den neuen Preis", "karte.md nennt keinen Apfelkuchen", "der Aushang auch", "karte_alt.md da"],
+        [call("list_files"), [call("read_file", path="karte.md"), call("read_file", path="aushang.txt")]],
+        [
+            [
+                call("write_file", path="karte_alt.md", content=MENU),
+                call("edit_file", path="karte.md", old="Tasse: 2,60", new="Tasse: 2,80"),
+                call("edit_file", path="karte.md", old="- Apfelkuchen: 3,20 €\n", new=""),
+                call("edit_file", path="aushang.txt", old="Kaffee 2,60\nApfelkuchen 3,20", new="Kaffee 2,80"),
+            ],
+            finish_step("Karte und Aushang sind geändert.", ["s1.2", "s1.3", "s1.4", "s1.1"]),
+        ],
+        ["write_file", "edit_file"],
+    ),
+    "hours": work(
+        ["the hours of Mia are entered", "the hours of Jonas are entered", "the hours of Petra are entered"],
+        [call("market_days", month="2026-10"), [call("get_day", day=day) for day in DAYS]],
+        [
+            [
+                call("enter_hours", person=person, month="2026-10", hours=hours)
+                for person, hours in (("Mia", 48), ("Jonas", 45.5), ("Petra", 41.5))
+            ],
+            finish_step("Entered: Mia 48, Jonas 45.5, Petra 41.5 hours.", ["s1.1", "s1.2", "s1.3"]),
+        ],
+        ["enter_hours"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVERYDAY)
+async def test_perfect_work_is_right_and_nothing_is_in_its_way(name: str, tmp_path: Path) -> None:
+    """V01, H1: the check finds honest work right; the runtime corrects nothing and asks for the plan only."""
+    job = EVERYDAY[name]
+    job.make(tmp_path)
+    assert job.right(tmp_path, "") != ""
+    with ScriptedModel(roles=PERFECT[name]) as model:
+        row = await ours(job, tmp_path, Settings(), model)
+    assert (row["right"], row["corrections"]) == ("", [])
+    assert [asked.split(":")[0] for asked in row["asked"]] in ([], ["plan"])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PARTY.replace("The papers do not say whether a coach can park there; they", "Yes, the coach can park, they"),
+        PARTY.replace("1,020", "1,095"),
+        PARTY.replace("00:30", "22:00"),
+    ],
+)
+def test_an_answer_that_is_wrong_is_found_wrong(said: str, tmp_path: Path) -> None:
+    """B2: neither a place for the coach nor another figure is in the papers."""
+    assert EVERYDAY["party"].right(tmp_path, said)
+
+
+@pytest.mark.parametrize("coach", ["not stated anywhere", "that's not mentioned", "unclear", "I couldn't find that"])
+def test_an_open_question_may_be_said_in_other_words(coach: str, tmp_path: Path) -> None:
+    """H1: the check wants the fact, not a wording."""
+    said = f"- Fits: yes, 90\n- Band: 12:30 am\n- Deposit: €1020 by Jan 15\n- **Coach parking**: {coach}"
+    assert EVERYDAY["party"].right(tmp_path, said) == ""
+
+
+def test_what_is_changed_beside_the_job_is_found(tmp_path: Path) -> None:
+    """B3: the pot is no cup, and the uncorrected hours are not Petra's."""
+    EVERYDAY["karte"].make(tmp_path)
+    (tmp_path / "karte_alt.md").write_text(MENU)
+    (tmp_path / "karte.md").write_text(MENU.replace("4,80", "2,80"))
+    assert "karte.md" in EVERYDAY["karte"].right(tmp_path, "")
+    _, _, enter_hours = EVERYDAY["hours"].tools(tmp_path)
+    for person, hours in (("Mia", 48), ("Jonas", 45.5), ("Petra", 45)):
+        enter_hours(person, "2026-10", hours)
+    assert EVERYDAY["hours"].right(tmp_path, "48, 45.5, 41.5")
