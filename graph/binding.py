@@ -9,9 +9,7 @@ from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.graph import StateGraph
-from langgraph.graph._branch import BranchSpec
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.pregel._write import ChannelWrite
 from langgraph.runtime import get_runtime
 
 from donewhen.graph.context import Deps, settings_of
@@ -109,14 +107,21 @@ class Route(Runnable[Any, Any]):
     end there silently when it is resumed (langgraph #8834).
     """
 
-    def __init__(self, route: Callable[..., Any], labels: Mapping[str, str], *, inside: bool = False) -> None:
+    def __init__(
+        self, route: Callable[..., Any], labels: Mapping[str, str], keys: list[str], *, inside: bool = False
+    ) -> None:
         self.name = route.__name__
         self._route = route
         self._labels = labels
+        self._keys = keys
         self._inside = inside
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self.of(_with_given(input, config) if self._inside else input)
+        if isinstance(input, Update):
+            return input.way
+        # Nobody has chosen after the start, and after an update from outside of a node.
+        values = (config or {})["configurable"][READ](self._keys, True)
+        return self.of(_with_given(values, config) if self._inside else values)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
@@ -127,6 +132,19 @@ class Route(Runnable[Any, Any]):
         return self._labels[found] if isinstance(found, str) else found
 
 
+class _Unread:
+    """The ways from a node, which LangGraph takes without a reader: it would copy every channel for each round."""
+
+    def __init__(self, ways: Any) -> None:
+        self._ways = ways
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ways, name)
+
+    def run(self, writer: Any, reader: Any = None) -> Any:
+        return self._ways.run(writer)
+
+
 def _led(route: Route | None, values: Json, update: Json, written: Json) -> Json:
     """What is written, with the way that the run takes after the update."""
     if route is None:
@@ -134,30 +152,6 @@ def _led(route: Route | None, values: Json, update: Json, written: Json) -> Json
     led = Update(written)
     led.way = route.of(applied(values, update))
     return led
-
-
-class _Ways(BranchSpec):
-    """The ways from a node, which has chosen one. LangGraph would copy every channel to read the state once more."""
-
-    def run(self, writer: Any, reader: Any = None) -> Any:
-        drawn = zip(writer([*(self.ends or {}).values()], True), map(str, self.ends or ()), strict=True)
-        return ChannelWrite.register_writer(_Chosen(self, writer, reader), list(drawn))
-
-
-class _Chosen(Runnable[Any, Any]):
-    """Writes the way that a node has chosen; of an update from outside of it, the one that the state then asks for."""
-
-    def __init__(self, ways: _Ways, writer: Any, reader: Any) -> None:
-        self._ways = ways
-        self._known = {"writer": writer, "reader": reader}
-
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        if isinstance(input, Update):
-            return self._ways._finish(self._known["writer"], input, input.way, config or {})
-        return self._ways._route(input, config or {}, **self._known)
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        return self.invoke(input, config)
 
 
 def lead(
@@ -170,9 +164,10 @@ def lead(
 ) -> None:
     """Draw the ways from a node, target → label, which the route, a function to a target or to Sends, takes."""
     ways: dict[Hashable, str] = {label: target for target, label in labels.items()}
-    path = Route(route, labels, inside=inside)
+    path = Route(route, labels, [*graph.schemas[graph.state_schema]], inside=inside)
     graph.add_conditional_edges(source, path, ways)
-    graph.branches[source][str(path.name)] = _Ways(path, ways)
+    drawn = graph.branches[source]
+    drawn[route.__name__] = _Unread(drawn[route.__name__])  # type: ignore[assignment]
     if source in graph.nodes and isinstance(node := graph.nodes[source].runnable, Node | Subgraph):
         node.route = path
 
