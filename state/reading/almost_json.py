@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from donewhen.state.pattern import pattern
-from donewhen.state.reading.json_strings import Effort, end_of_string, has_swallowed, swallowed, unescaped
+from donewhen.state.reading.json_strings import Effort, end_of_string, swallowed, unescaped
 from donewhen.state.values import DEEPEST, flaw
 
 _SKIP = pattern(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
@@ -23,11 +23,10 @@ _TOKEN = pattern(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_COLON = pattern(r"\s*+[:：]")
 _OVER = pattern(r"\s*+(?:\Z|```|<)|[ \t]*+\n\s*+\w")
 _GOES_ON = pattern(r"""\s*+[,，]?\s*+["'“][^"'”\n]{0,200}+["'”]\s*+[:：]""")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
-_DECODER = json.JSONDecoder(strict=False)
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,9 @@ class Candidate:
 
 def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
     """Reads the value that begins with the bracket at `start`. Raises EffortExhausted."""
+    reader = _Reader(text, start, effort)
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, reader.at = _DECODER.raw_decode(text, start)
     except RecursionError:
         effort.charge(1_000)
         return Candidate(None, start + 1)
@@ -57,21 +57,13 @@ def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
         # The decoder counts the lines before an error, which is why a late one costs more than an early one.
         at = getattr(error, "pos", start)
         effort.charge(4 + (at - start) // 64 + at // 8192)
-    else:
-        if not ("\n" in text[start:end] and has_swallowed(value)):
-            rest = _GOES_ON.match(text, end) if text[start] == "{" else None
-            if rest or flaw(value):  # `}, "key": …` goes on behind its closing bracket
-                end = rest.end() if rest else end
-                return Candidate(None, end, broken=text[start:end])
-            return Candidate(value, end)
-    reader = _Reader(text, start, effort)
-    try:
-        value = reader.value()
-        if reader.rest_is_sure(start) and not flaw(value):
-            return Candidate(value, reader.at, reader.complete, reader.open_list)
-    except _Unsure:
-        pass
-    return reader.broken(start)
+        try:
+            value = reader.value()
+        except _Unsure:
+            return reader.broken(start)
+    if not reader.rest_is_sure(start) or flaw(value):
+        return reader.broken(start)
+    return Candidate(value, reader.at, reader.complete, reader.open_list)
 
 
 class _Unsure(Exception):
@@ -99,7 +91,7 @@ class _Reader:
             return self._string(lexeme, in_list)
         if kind == "number":
             return json.loads(lexeme)
-        if kind == "word" and lexeme in _WORDS:
+        if lexeme in _WORDS:
             return _WORDS[lexeme]
         raise _Unsure
 
@@ -152,18 +144,8 @@ class _Reader:
         kind, lexeme = self._peek()
         if kind == "comma":
             self._take(kind, lexeme)
-        elif not (key and self._is_key()) and not (self.after == "close" and lexeme == "{"):
+        elif not key and not (self.after == "close" and lexeme == "{"):
             raise _Unsure
-
-    def _is_key(self) -> bool:
-        probe = _Reader(self.text, self.at, self.effort)
-        try:
-            kind, lexeme = probe._next()
-            if kind == "string":
-                probe._string(lexeme)
-        except _Unsure:
-            return False
-        return kind in ("string", "word") and bool(_COLON.match(self.text, probe.at))
 
     def _skip(self) -> str:
         """Go behind white space and comments; what was skipped."""
@@ -171,8 +153,8 @@ class _Reader:
         end = found.end() if found else self.at
         gap, self.at = self.text[self.at : end], end
         self.effort.charge(len(gap) // 64)
-        if gap.count('"') % 2 or (gap[:1] in ("#", "/") and self.after in ("string", "number")):
-            raise _Unsure  # half a string in a comment, or one that touches a value: it was no comment
+        if gap.count('"') % 2 or gap[:1] in ("#", "/"):
+            raise _Unsure  # half a string in a comment, or one that touches what is before it: it was no comment
         return gap
 
     def _peek(self) -> tuple[str, str]:
@@ -194,7 +176,6 @@ class _Reader:
         """The text of the string whose opening quote was just read."""
         start, close = self.at, end_of_string(self.text, self.at, quote, self.effort)
         if close < 0:
-            self.at = len(self.text)
             raise _Unsure
         self.at = close + len(quote)
         body = self.text[start:close]
@@ -202,7 +183,7 @@ class _Reader:
             raise _Unsure
         try:
             self.effort.charge(body.count("\\"))
-            return unescaped(body, quote)
+            return unescaped(body)
         except ValueError as error:
             raise _Unsure from error
 

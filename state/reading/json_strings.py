@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
 from donewhen.state.pattern import pattern
 
@@ -38,21 +37,6 @@ def swallowed(body: str, in_list: bool) -> bool:
     return bool((_COMMA_AND_BREAK if in_list else _COMMA_LAST).search(body))
 
 
-def has_swallowed(value: Any) -> bool:
-    """The same of every string in a value, as far as the line break in it was not escaped, which is not known here."""
-    stack = [value]
-    while stack:
-        current = stack.pop()
-        is_object = isinstance(current, dict)
-        for child in [*current, *current.values()] if is_object else current:
-            if isinstance(child, str):
-                if swallowed(child, not is_object):
-                    return True
-            elif isinstance(child, dict | list):
-                stack.append(child)
-    return False
-
-
 def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
     """Index of the quote that closes the string whose text begins at `start`; -1 if it does not close.
 
@@ -70,20 +54,15 @@ def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
         if close >= len(text) or text[close] != quote:
             return -1
         within = text[close - 1].isalnum() and text[close + 1 : close + 2].isalnum()
-        if quote != "'" or close == start or not within:
+        if quote != "'" or not within:
             return close  # a single one between letters is an apostrophe
         position = close + 1
 
 
-def unescaped(body: str, quote: str) -> str:
+def unescaped(body: str) -> str:
     """The text that a string stands for. Raises ValueError for an escape that means nothing, or not one thing."""
     if "\\" not in body:
         return body
-    if quote == '"':
-        try:
-            return str(json.loads(f'"{body}"', strict=False))
-        except ValueError:
-            pass
     return str(json.loads(f'"{_ESCAPE.sub(_as_json, body)}"', strict=False))
 
 
