@@ -44,6 +44,22 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
+class Held:
+    """A thread that a session works on alone."""
+
+    session: Session
+    graph: Compiled
+    """On the thread's saver and store."""
+    store: ThreadStore
+    config: RunnableConfig
+
+    @property
+    def thread_id(self) -> str:
+        """The thread's."""
+        return self.session.thread_id
+
+
+@dataclass(frozen=True)
 class Legs:
     """Starts and resumes runs of one graph on one storage."""
 
@@ -70,11 +86,10 @@ class Legs:
     ) -> Run:
         """A new request on the session's thread."""
         settings = self.merged(given)
-        async with self._alone(session.thread_id) as (graph, store):
-            configured = configured_for(session.thread_id, config, self.form)
-            row = await self.make_room(graph, store, configured, restart)
+        async with self._held(session, config) as held:
+            row = await self.make_room(held.graph, held.store, held.config, restart)
             work = replace(work, messages=with_plan(work.messages, work.plan), settings=settings)
-            return await self._begin(session, graph, store, work, configured, row, request=work.to_json(), queue="")
+            return await self._begin(held, work, row, request=work.to_json(), queue="")
 
     async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> Json:
         """What is known of a thread. ThreadWaiting if its last request is open or queued, unless that is put away."""
@@ -89,23 +104,14 @@ class Legs:
             await graph.aupdate_state(configured, put_away(snapshot.values), as_node="deliver")
         return row
 
-    async def _begin(
-        self,
-        session: Session,
-        graph: Compiled,
-        store: ThreadStore,
-        work: Start,
-        configured: RunnableConfig,
-        row: Json,
-        **noted: Any,
-    ) -> Run:
-        thread_id, messages, goal = session.thread_id, with_plan(work.messages, work.plan), work.messages[-1].text
+    async def _begin(self, held: Held, work: Start, row: Json, **noted: Any) -> Run:
+        messages, goal = with_plan(work.messages, work.plan), work.messages[-1].text
         if work.plan:
-            await store.aput(given_space(thread_id), str(messages[-1].id), work.plan, index=False)
+            await held.store.aput(given_space(held.thread_id), str(messages[-1].id), work.plan, index=False)
         more = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
-        await note_thread(store, thread_id, row, goal=goal, answered={}, home=self.queue, **more, **noted)
-        await session.tell(stamped(thread_id, {"type": "started", "goal": goal}))
-        return await self._drive(session, graph, store, {"messages": messages}, work.settings, configured)
+        await note_thread(held.store, held.thread_id, row, goal=goal, answered={}, home=self.queue, **more, **noted)
+        await held.session.tell(stamped(held.thread_id, {"type": "started", "goal": goal}))
+        return await self._drive(held, {"messages": messages}, work.settings)
 
     async def begun(
         self,
@@ -180,33 +186,26 @@ class Legs:
 
     async def carry(self, session: Session) -> Run:
         """What was submitted for the session's thread; where nothing is left of that, going on."""
-        async with self._alone(session.thread_id) as (graph, store):
-            return await self._carry(session, graph, store, configured_for(session.thread_id, None, self.form))
+        async with self._held(session) as held:
+            return await self._carry(held)
 
-    async def _carry(
-        self,
-        session: Session,
-        graph: Compiled,
-        store: ThreadStore,
-        configured: RunnableConfig,
-        given: SettingsLike = None,
-    ) -> Run:
-        row = await read_row(store, session.thread_id) or {}
+    async def _carry(self, held: Held, given: SettingsLike = None) -> Run:
+        row = await read_row(held.store, held.thread_id) or {}
         request = row.get("request") or {}
-        snapshot = await graph.aget_state(configured)
+        snapshot = await held.graph.aget_state(held.config)
         if not_begun(row, snapshot.values):
             settings = merged(stored_settings(row["settings"]), given)
             work = Start(messages_of(request), settings, plan=request.get("plan"))
-            at_turn(session.thread_id, snapshot.values.get("turn", 0) + 1)
-            return await self._begin(session, graph, store, work, configured, row)
-        run = run_of(session.thread_id, known(session.thread_id, snapshot))
+            at_turn(held.thread_id, snapshot.values.get("turn", 0) + 1)
+            return await self._begin(held, work, row)
+        run = run_of(held.thread_id, known(held.thread_id, snapshot))
         open_ids = {pause["id"] for pause in run.pending}
         answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
         settings = stored_settings(row.get("settings") or {})
         if not answers and run.status != "running" and overdue_command(run, settings) is None:
-            await ended(store, run)
+            await ended(held.store, run)
             return run
-        return await self._go_on(session, graph, store, configured, answers or MISSING, run, given)
+        return await self._go_on(held, answers or MISSING, run, given)
 
     async def resume(
         self,
@@ -219,29 +218,19 @@ class Legs:
         steer: str = "",
     ) -> Run:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on, by the words of `steer`."""
-        async with self._alone(session.thread_id) as (graph, store):
-            configured = configured_for(session.thread_id, config, self.form)
-            values, row = (await graph.aget_state(configured)).values, await read_row(store, session.thread_id) or {}
+        async with self._held(session, config) as held:
+            values = (await held.graph.aget_state(held.config)).values
+            row = await read_row(held.store, held.thread_id) or {}
             if answer is MISSING and not steer and (to_do(row) or not_begun(row, values)):
-                return await self._carry(session, graph, store, configured, given)
+                return await self._carry(held, given)
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
-            return await self._go_on(session, graph, store, configured, answer, shown, given, steer)
+            return await self._go_on(held, answer, shown, given, steer)
 
-    async def _go_on(
-        self,
-        session: Session,
-        graph: Compiled,
-        store: ThreadStore,
-        configured: RunnableConfig,
-        answer: Any,
-        shown: Run | str,
-        given: SettingsLike,
-        steer: str = "",
-    ) -> Run:
-        thread_id = session.thread_id
+    async def _go_on(self, held: Held, answer: Any, shown: Run | str, given: SettingsLike, steer: str = "") -> Run:
+        thread_id, store = held.thread_id, held.store
         settings = merged(await thread_settings(store, thread_id) or self.settings, given)
-        snapshot = await graph.aget_state(configured)
+        snapshot = await held.graph.aget_state(held.config)
         run = run_of(thread_id, known(thread_id, snapshot), settings, self.form)
         at_turn(thread_id, snapshot.values.get("turn", 1))
         command: Command[Any] | Json | None = None
@@ -253,28 +242,26 @@ class Legs:
             said = answered(run, answer)
         elif run.status == "waiting":
             command = overdue_command(run, settings)
-        await session.tell(stamped(thread_id, {"type": "started", "goal": run.goal}))
+        await held.session.tell(stamped(thread_id, {"type": "started", "goal": run.goal}))
         if command is None and run.status != "running":
             return run
         await note_thread(store, thread_id, goal=run.goal or None, settings=settings if given else None, answered=said)
-        return await self._drive(session, graph, store, command, settings, configured)
+        return await self._drive(held, command, settings)
+
+    @asynccontextmanager
+    async def _held(self, session: Session, config: RunnableConfig | None = None) -> AsyncIterator[Held]:
+        async with self._alone(session.thread_id) as (graph, store):
+            yield Held(session, graph, store, configured_for(session.thread_id, config, self.form))
 
     @asynccontextmanager
     async def _alone(self, thread_id: str) -> AsyncIterator[tuple[Compiled, ThreadStore]]:
         async with self.storage.session(thread_id) as (saver, store):
             yield on_saver(self.graph, saver, store), store
 
-    async def _drive(
-        self,
-        session: Session,
-        graph: Compiled,
-        store: ThreadStore,
-        given: Any,
-        settings: Settings,
-        config: RunnableConfig,
-    ) -> Run:
+    async def _drive(self, held: Held, given: Any, settings: Settings) -> Run:
         """Run the graph to its next pause or end; to its end, if somebody cancels it. Its events go to who listens."""
-        thread_id = session.thread_id
+        session, graph, store, config = held.session, held.graph, held.store, held.config
+        thread_id = held.thread_id
         heard: Any = {"stream_mode": []} if session.unheard else {"stream_mode": "custom", "subgraphs": True}
         modes: Any = {**heard, "durability": "sync", "control": session.control}
         listening = asyncio.create_task(until_cancelled(store, thread_id, session.drain))
