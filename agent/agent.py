@@ -13,6 +13,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.agent.a2a.remote import connected
+from donewhen.agent.checking import checked
 from donewhen.agent.config import Config, read_config
 from donewhen.agent.legs import MISSING, Legs
 from donewhen.agent.models import ModelSource, Price, Prices, Thinking
@@ -35,6 +36,7 @@ from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike, merged
 
 
+@checked
 class Agent(Standing):
     """Plans, confirms, executes and proves; every run is a thread that can be resumed from any process.
 

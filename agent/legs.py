@@ -18,7 +18,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, configured_for, found, on_saver
-from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, not_begun, requested, with_plan
+from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, not_begun, requested
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.threads import (
     forget_cancel,
@@ -88,7 +88,7 @@ class Legs:
         settings = self.merged(given)
         async with self._held(session, config) as held:
             row = await self.make_room(held.graph, held.store, held.config, restart)
-            work = replace(work, messages=with_plan(work.messages, work.plan), settings=settings)
+            work = replace(work, settings=settings)
             return await self._begin(held, work, row, request=work.to_json(), queue="")
 
     async def make_room(self, graph: Compiled, store: ThreadStore, configured: RunnableConfig, restart: bool) -> Json:
@@ -105,7 +105,7 @@ class Legs:
         return row
 
     async def _begin(self, held: Held, work: Start, row: Json, **noted: Any) -> Run:
-        messages, goal = with_plan(work.messages, work.plan), work.messages[-1].text
+        messages, goal = [*work.messages], work.messages[-1].text
         if work.plan:
             await held.store.aput(given_space(held.thread_id), str(messages[-1].id), work.plan, index=False)
         more = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
@@ -130,10 +130,10 @@ class Legs:
 
     async def submit(self, thread_id: str, work: Start, given: SettingsLike, restart: bool, at: datetime | None) -> str:
         """Write a start down for a worker."""
-        marked = replace(work, messages=with_plan(work.messages, work.plan), settings=self.merged(given))
+        work = replace(work, settings=self.merged(given))
         async with self._alone(thread_id) as (graph, store):
             await self.make_room(graph, store, configured_for(thread_id, None), restart)
-            await Engine(self.storage, self.queue).note(store, thread_id, marked, at)
+            await Engine(self.storage, self.queue).note(store, thread_id, work, at)
         return thread_id
 
     async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:

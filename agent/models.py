@@ -65,6 +65,10 @@ class ModelSource:
             raise ConfigError(NO_MODEL)
         for role in (*self._roles, *self._thinking):
             _check(role)
+        for given in (model, *self._roles.values()):
+            if not isinstance(given, str | BaseChatModel | None):
+                said = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
+                raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {said}")
         self.check(name for name in (model, *self._roles.values()) if isinstance(name, str))
         for role, asked in self._thinking.items():
             if not isinstance(asked, Mapping) and asked not in get_args(Level):

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from donewhen.agent.agent import Agent
-from donewhen.agent.cli.result import SCHEMA_VERSION, Exit, print_json
+from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage
@@ -35,6 +35,11 @@ class Archive:
         config = read_config()
         set_up(config.log)
         return replace(config, storage=self.storage) if self.storage else config
+
+    @property
+    def named(self) -> str | None:
+        """The storage for the command that goes on with a run of this one; memory by whatever name, for none can."""
+        return MEMORY if parse_url(self.config.storage).kind == "memory" else self.storage
 
     def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
         """What an agent says that has no tools, and a model that is never asked."""

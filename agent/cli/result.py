@@ -24,6 +24,8 @@ from donewhen.state.plan.steps import SILENT_ROUNDS
 from donewhen.state.secrets import redact
 
 SCHEMA_VERSION = 1
+MEMORY = "memory:"
+"""The storage that ends with the command."""
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """An id that nobody chose."""
 PROVEN = ("passed", "supported")
@@ -112,8 +114,10 @@ def local_time(moment: str, timespec: str = "minutes") -> str:
     return datetime.fromisoformat(moment).astimezone().replace(tzinfo=None).isoformat(" ", timespec) if moment else ""
 
 
-def resume_words(thread_id: str, storage: str | None, *answer: str) -> str:
-    """The command line that goes on with a thread; `storage` is named if it was given by hand."""
+def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:
+    """The command line that goes on with a thread, None where none can; `storage` is named if it was given by hand."""
+    if storage == MEMORY:
+        return None
     called = sys.argv[0]
     by_path = called.endswith("donewhen") and not shutil.which("donewhen")
     near = os.path.relpath(called) if by_path else "donewhen"
@@ -123,7 +127,7 @@ def resume_words(thread_id: str, storage: str | None, *answer: str) -> str:
 
 
 def resume_command(run: Run, storage: str | None) -> str | None:
-    """The command that goes on with the run; None when nothing is left to do.
+    """The command that goes on with the run; None when nothing is left to do, or none can.
 
     It names the question, so that whoever runs it twice does not answer the next one, unseen.
     """
@@ -134,6 +138,11 @@ def resume_command(run: Run, storage: str | None) -> str | None:
     first = run.pending[0]
     answer = ("--approve",) if first["kind"] in ("plan", "tool") else ("--answer", "…")
     return resume_words(run.thread_id, storage, "--id", first["id"], *answer)
+
+
+def next_text(terminal: Terminal, key: str, command: str | None) -> str:
+    """How to go on, or that nothing can."""
+    return terminal.say(key, command=command) if command else terminal.say("forgotten")
 
 
 def run_object(run: Run, storage: str | None) -> dict[str, Any]:
@@ -195,8 +204,8 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line("")
     style = {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(run.status, "red")
     terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
-    if hint := resume_command(run, storage):
-        terminal.line(terminal.say("go_on_with", command=hint), whole=True)
+    if run.status == "running":
+        terminal.line(next_text(terminal, "go_on_with", resume_command(run, storage)), whole=True)
 
 
 def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
@@ -208,8 +217,9 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         if pending.get("problem"):
             terminal.line(terminal.say("not_understood", problem=pending["problem"]), "yellow")
     terminal.line("")
-    terminal.line(terminal.say("answer_with", command=resume_command(run, storage)), whole=True)
-    if len(run.pending) > 1:
+    command = resume_command(run, storage)
+    terminal.line(next_text(terminal, "answer_with", command), whole=True)
+    if command and len(run.pending) > 1:
         terminal.line(terminal.say("answer_other"))
 
 

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.options import OutputOptions
-from donewhen.agent.cli.result import Exit, print_json, report, resume_words
+from donewhen.agent.cli.result import Exit, next_text, print_json, report, resume_words
 from donewhen.agent.cli.screen.asking import PROMPT, Later, Person
 from donewhen.agent.cli.screen.terminal import Terminal
 from donewhen.agent.cli.screen.views import Progress, View
@@ -89,9 +89,9 @@ class Desk:
             return False
         return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in self.confined)
 
-    def resume(self) -> str:
-        """The command that goes on."""
-        return resume_words(self.progress.thread_id, self.output.archive.storage)
+    def resume(self) -> str | None:
+        """The command that goes on, if one can."""
+        return resume_words(self.progress.thread_id, self.output.archive.named)
 
     def stopping(self) -> None:
         """Say that the run will stop; below the line on which the terminal shows the key."""
@@ -99,7 +99,7 @@ class Desk:
 
     def go_on(self) -> str:
         """How to go on, in words."""
-        return self.terminal.say("go_on_with", command=self.resume())
+        return next_text(self.terminal, "go_on_with", self.resume())
 
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, ReadyAgent]]
@@ -123,7 +123,7 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
                     raise stopping.error()
                 shown = desk.progress.answer.whole
                 code = report(
-                    run, desk.terminal, archive.storage, json=archive.json, quiet=desk.output.quiet, shown=shown
+                    run, desk.terminal, archive.named, json=archive.json, quiet=desk.output.quiet, shown=shown
                 )
                 if not (goal := desk.next_goal(run)):
                     return code
@@ -132,7 +132,8 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
             return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
         except errors.DoneWhenError:
             if desk.progress.started:
-                desk.terminal.line(desk.terminal.say("kept"))
+                if desk.resume():
+                    desk.terminal.line(desk.terminal.say("kept"))
                 desk.terminal.line(desk.go_on(), whole=True)
             raise
         finally:

@@ -66,16 +66,16 @@ class Start:
     plan: Json | None = None
     """`{plan, approved}`: work on this plan, without planning; `approved` is the revision that a person approved."""
 
+    def __post_init__(self) -> None:
+        """The request has an id of its own, and is marked where it comes with a plan."""
+        *before, last = self.messages
+        extra = {**last.additional_kwargs, GIVEN: True} if self.plan else last.additional_kwargs
+        marked = last.model_copy(update={"id": last.id or uuid4().hex, "additional_kwargs": extra})
+        object.__setattr__(self, "messages", [*before, marked])
+
     def to_json(self) -> Json:
         """For the row."""
         return {"messages": messages_to_dict(self.messages), "plan": self.plan}
-
-
-def with_plan(messages: Sequence[AnyMessage], plan: Json | None) -> list[AnyMessage]:
-    """The messages, the last with an id of its own, and marked where it comes with a plan."""
-    *before, last = messages
-    extra = {**last.additional_kwargs, GIVEN: True} if plan else last.additional_kwargs
-    return [*before, last.model_copy(update={"id": last.id or uuid4().hex, "additional_kwargs": extra})]
 
 
 def messages_of(request: Mapping[str, Any]) -> list[AnyMessage]:

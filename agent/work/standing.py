@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from donewhen.agent.checking import checked
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
 from donewhen.agent.run import Run
@@ -33,6 +34,7 @@ PATIENCE = 90.0
 """Seconds that a run at work has to come to a clean point, when it is cancelled."""
 
 
+@checked
 class Standing:
     """Of an `Agent`; it has no state but the storage's."""
 
@@ -59,7 +61,8 @@ class Standing:
         """Write a goal down for a worker, from `at` on, and give the thread's id at once; `get` and `watch` tell more.
 
         A `worker` of an agent with this storage and `queue`, in this process or in any other, carries it out, once;
-        `donewhen worker` serves `queue="command"`, with the tools of the command. Raises as `start`.
+        `donewhen worker` serves `queue="command"`, with the tools of the command. An `at` without a zone is by the
+        clock of this machine. Raises as `start`.
         """
         legs = self._legs.typed(None if output_type is None else Form.of(output_type))
         begun = await legs.begun(goal, template, parameters, metadata, owner)

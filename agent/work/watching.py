@@ -2,12 +2,13 @@
 
 They are the events of a stream that the state tells of: speech, plan, steps, observations, what is waited for, the
 outcome. Speech comes whole, under the id of its message, when the reply is there; its pieces as they are written, and
-meters, are for those who sit beside the run. In one look speech comes before observations.
+meters, are for those who sit beside the run. In one look a step's speech comes before its observations.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -19,23 +20,26 @@ from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.people.tasks import TASK
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import SAID, Json
+from donewhen.state.plan.order import ancestors
 
 POLL = 0.5
 """Seconds between two looks."""
 STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
-CURSOR = {"turn": int, "plan": str, "said": str, "observed": dict, "steps": dict, "asked": str}
+CURSOR = {"of": str, "turn": int, "plan": str, "said": str, "observed": dict, "steps": dict, "asked": str}
 Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
 
 
 async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
     """(event, cursor after it), until the outcome, or until workers leave it to a person.
 
-    Raises ConfigError for a cursor that is none.
+    Raises ConfigError for a cursor that is none, or of another thread.
     """
     seen = _read(cursor)
     while True:
         run, snapshot = await look()
+        if (of := seen.get("of", run.thread_id)) != run.thread_id:
+            raise ConfigError(f"the cursor is of thread {of!r}, not of {run.thread_id!r}")
         for event in _news(run, snapshot, seen):
             at_turn(run.thread_id, seen.get("turn", 1))
             yield stamped(run.thread_id, event), json.dumps(seen, separators=(",", ":"))
@@ -65,7 +69,7 @@ def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
         return
     if seen.get("turn") != turn:
         seen.clear()
-        seen.update(turn=turn, plan="", said="", observed={}, steps={}, asked="")
+        seen.update(of=run.thread_id, turn=turn, plan="", said="", observed={}, steps={}, asked="")
         yield {"type": "started", "thread_id": run.thread_id, "goal": run.goal}
     plan = (values.get("approval") or {}).get("plan") or run.plan
     speech = _speech(snapshot, run, plan)
@@ -74,23 +78,15 @@ def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
     if plan and seen["plan"] != plan["revision"]:
         seen["plan"] = plan["revision"]
         yield {"type": "plan", "plan": plan}
-    for step, message in speech:
-        if step is not None:
-            yield from _begun(step, plan, seen)
-            yield from _said(step, message, seen)
+    steps = _Steps(run, plan or {}, speech, seen)
     for entry in _journal(snapshot):
         name, _, number = str(entry["id"]).rpartition(".")
         if number.isdecimal() and int(number) > seen["observed"].get(name, 0):
-            yield from _begun(entry["step"], plan, seen)
+            yield from steps.before(entry)
             seen["observed"][name] = int(number)
             yield _observed(entry)
-    for id, record in run.steps.items():
-        if record.get("status") in STARTED:
-            yield from _begun(id, plan, seen)
-        if record.get("status") in ENDED and seen["steps"].get(id) != record["status"]:
-            seen["steps"][id] = record["status"]
-            told = {"result": record.get("result", ""), "reason": record.get("reason", "")}
-            yield {"type": "step_finished", "step": id, "status": record["status"], **told}
+    for id in run.steps:
+        yield from steps.ended(id)
     if run.status == "waiting" and seen["asked"] != run.pending[0]["id"] + (run.problem or ""):
         seen["asked"] = run.pending[0]["id"] + (run.problem or "")
         yield dict(terminal(run))
@@ -98,11 +94,50 @@ def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
         yield dict(terminal(run))
 
 
-def _begun(id: str, plan: Mapping[str, Any] | None, seen: Json) -> Iterator[Json]:
-    found = next((step for step in (plan or {}).get("steps", ()) if step["id"] == id), None)
-    if found and id not in seen["steps"]:
-        seen["steps"][id] = "running"
-        yield {"type": "step_started", "step": id, "content": found["content"]}
+@dataclass(frozen=True)
+class _Steps:
+    """Tells of the steps in the order in which it happened, however much of it is seen at once."""
+
+    run: Run
+    plan: Mapping[str, Any]
+    speech: Sequence[tuple[str | None, AnyMessage]]
+    seen: Json
+
+    def before(self, entry: Mapping[str, Any]) -> Iterator[Json]:
+        """What was before an observation: its step began, and others had ended."""
+        for id, record in self.run.steps.items():
+            if (at := _second(record.get("ended"))) and at < _second(entry["at"]):
+                yield from self.ended(id)
+        yield from self.begun(entry["step"])
+
+    def begun(self, id: str) -> Iterator[Json]:
+        """A step began, when those that it builds on had ended; and what it said."""
+        found = next((step for step in self.plan.get("steps", ()) if step["id"] == id), None)
+        if found and id not in self.seen["steps"]:
+            for other in ancestors(self.plan, id):
+                yield from self.ended(other)
+            self.seen["steps"][id] = "running"
+            yield {"type": "step_started", "step": id, "content": found["content"]}
+        for message in [message for step, message in self.speech if step == id]:
+            yield from _said(id, message, self.seen)
+
+    def ended(self, id: str) -> Iterator[Json]:
+        """How a step stands: it began, and may have ended."""
+        record = self.run.steps.get(id) or {}
+        over = record.get("status") in ENDED
+        if over and self.seen["steps"].get(id) == record["status"]:
+            return
+        if record.get("status") in STARTED:
+            yield from self.begun(id)
+        if over:
+            self.seen["steps"][id] = record["status"]
+            told = {"result": record.get("result", ""), "reason": record.get("reason", "")}
+            yield {"type": "step_finished", "step": id, "status": record["status"], **told}
+
+
+def _second(at: str | None) -> str:
+    """A moment as exactly as all of them have it."""
+    return (at or "")[:19]
 
 
 def _said(step: str | None, message: AnyMessage, seen: Json) -> Iterator[Json]:
@@ -155,7 +190,7 @@ def _journal(snapshot: StateSnapshot) -> list[Json]:
     for task in snapshot.tasks:
         if isinstance(task.state, StateSnapshot):
             entries += task.state.values.get("journal") or ()
-    return sorted(entries, key=lambda entry: entry["at"] or "")
+    return sorted(entries, key=lambda entry: _second(entry["at"]))
 
 
 def _observed(entry: Mapping[str, Any]) -> Json:

@@ -1,6 +1,7 @@
 """The public face: what an Agent can do, what its graph can do, and what is exported."""
 
 import asyncio
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from donewhen import (
     wait,
 )
 from donewhen.agent.run import Run
-from donewhen.testing import answer, call, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, submit_plan
 from tests.kit.places import ROOT
 from tests.kit.runs import Outbox, config, one_step, said, scripted, sending, step
 
@@ -328,3 +329,36 @@ async def test_values_of_another_kind_are_refused_in_words(tmp_path: Path) -> No
                 agent.worker(concurrency=none)
         assert await agent.threads() == []
     assert (tmp_path / "runs.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("verb", "given", "named"),
+    [
+        ("submit", {"goal": "x", "at": "tomorrow"}, "submit: at takes datetime.datetime | None, not str"),
+        ("submit", {"goal": "x", "at": 5}, "at takes datetime.datetime | None, not int"),
+        ("submit", {"goal": "x", "metadata": "x"}, "metadata takes dict"),
+        ("start", {"goal": "x", "owner": 5}, "owner takes str, not int"),
+        ("start", {"goal": "x", "config": 5}, "config takes RunnableConfig | None, not int"),
+        ("resume", {"thread_id": None}, "thread_id takes str | Run, not NoneType"),
+        ("resume", {"thread_id": "x", "steer": 5}, "steer takes str, not int"),
+        ("get", {"thread_id": []}, "thread_id takes str, not list"),
+        ("prune", {"older": "30d"}, "prune: older takes datetime.timedelta, not str"),
+        ("threads", {"before": "yesterday"}, "before takes datetime.datetime | None, not str"),
+        ("worker", {"concurrency": "8"}, "concurrency takes int, not str"),
+    ],
+)
+async def test_arguments_are_held_to_their_annotations(verb: str, given: dict[str, Any], named: str) -> None:
+    """L1: a wrong kind is a ConfigError that says which argument and what it takes, before anything happens."""
+    async with Agent("demo", storage="memory:") as agent:
+        with pytest.raises(ConfigError, match=re.escape(named)):
+            await getattr(agent, verb)(**given)
+        with pytest.raises(ConfigError, match="watch: cursor takes str"):
+            [event async for event in agent.watch("x", 5)]  # type: ignore[arg-type]
+        assert await agent.threads() == []
+
+
+@pytest.mark.parametrize("given", [{"model": 42}, {"model": ScriptedModel}, {"model": "demo", "models": {"plan": 42}}])
+def test_a_model_of_another_kind_is_refused_when_the_agent_is_made(given: dict[str, Any]) -> None:
+    """L1: and not in the first run; a class in place of an instance is named."""
+    with pytest.raises(ConfigError, match=r"not (the class ScriptedModel|of type int|int)$"):
+        Agent(storage="memory:", **given)

@@ -70,6 +70,18 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
     assert "no run waits" in again.stderr
 
 
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_no_command_is_named_that_cannot_go_on(shell: Shell, way: str) -> None:
+    """C06: what was in memory is gone with the command; it says so instead of how to answer."""
+    words, more = (["--storage", "memory:"], {}) if way == "option" else ([], {"DONEWHEN_STORAGE": "memory:"})
+    with scripted(shell, triage=[submit_plan([COUNT])] * 2):
+        result, asked = shell.run(*words, **more), one_object(shell.run(*words, "--json", **more))
+    assert result.exit_code == Exit.WAITING
+    assert "donewhen resume" not in result.stderr
+    assert "It was kept in memory only and is gone now." in result.stderr
+    assert (asked["status"], asked["resume"]) == ("waiting", None)
+
+
 def test_yes_runs_to_the_end_and_stdout_is_the_answer(shell: Shell) -> None:
     with scripted(
         shell, triage=[submit_plan([COUNT])], execute=[call("list_files"), finish_step("Three — 三.", "s1.1")]
