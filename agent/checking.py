@@ -57,5 +57,6 @@ def _fits(value: Any, wanted: Any) -> bool:
         return value in parts
     if kind in (None, Any) or not isinstance(kind, type):
         return value is None or kind is not None
-    kinds = {float: (int, float)}.get(kind, dict if is_typeddict(kind) else kind)
-    return isinstance(value, kinds)
+    if kind is float:
+        return isinstance(value, int | float)
+    return isinstance(value, dict if is_typeddict(kind) else kind)
