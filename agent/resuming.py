@@ -33,7 +33,8 @@ def resume_command(run: Run, answer: Any, shown: Run | str | None = None, before
     """
     pauses = {pause["id"]: pause for pause in run.pending}
     if not pauses:
-        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}")
+        hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
+        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}")
     first = run.pending[0]
     answers = _named(run, answer) or {_meant(first, shown, answer, before or {}): answer}
     if unknown := [str(id) for id in answers if id not in pauses]:

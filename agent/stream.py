@@ -136,12 +136,12 @@ class Session:
             self._loop.call_soon_threadsafe(self._task.cancel)
             raise
 
-    async def released(self) -> None:
-        """Leave, and wait until the thread is free, unless the run is to go on."""
+    async def released(self, patience: float = PATIENCE) -> None:
+        """Leave, and wait as in `stopped` until the thread is free, unless the run is to go on."""
         if self._on_leave == "continue":
             self._leave()
         else:
-            await self.stopped()
+            await self.stopped(patience)
 
 
 class RunStream:
@@ -149,8 +149,8 @@ class RunStream:
 
     Iterate it, in an `async with` for choice. Whoever leaves early (a break, an exception, a cancelled task, or just no
     reference any more) leaves the run to `on_leave`: it stops at its next clean point, where a call at work has
-    10 seconds to end, or it goes on unheard. In an `async with` that is over when the block is left; a cancelled block
-    cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
+    10 seconds to end, or it goes on unheard. In an `async with` that is over when the block is left; where the run is
+    to stop, a cancelled block cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
     """
 
     def __init__(self, thread_id: str, begin: Callable[[], Awaitable[Session]]) -> None:
@@ -192,7 +192,7 @@ class RunStream:
                     self._session.unheard = True
         except asyncio.CancelledError:
             if self._session:
-                await self._session.stopped(patience=0)
+                await self._session.released(patience=0)
             raise
         if self.run is None:
             raise self.error or DoneWhenError("the run was cut off; resume it")
@@ -204,11 +204,8 @@ class RunStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if self._session and kind is not None and issubclass(kind, asyncio.CancelledError):
-            self._over = True
-            await self._session.stopped(patience=0)
-        else:
-            await self.aclose()
+        cut = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self._released(0 if cut else PATIENCE)
 
     def drain(self) -> None:
         """Ask the run to stop at its next clean point; `resume` goes on from there."""
@@ -217,9 +214,12 @@ class RunStream:
 
     async def aclose(self) -> None:
         """Leave; with `on_leave="stop"`, wait until the thread is free."""
+        await self._released(PATIENCE)
+
+    async def _released(self, patience: float) -> None:
         self._over = True
         if self._session:
-            await self._session.released()
+            await self._session.released(patience)
 
     def __del__(self) -> None:
         if (session := getattr(self, "_session", None)) and not session.done:

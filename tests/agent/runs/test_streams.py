@@ -111,6 +111,27 @@ async def test_a_run_that_goes_on_unheard(storage: Storage) -> None:
     assert len(outbox.sent) == 2
 
 
+@pytest.mark.parametrize("how", ["block", "result"])
+async def test_a_run_goes_on_when_its_listener_is_cancelled(storage: Storage, how: str) -> None:
+    """L1: a web server cancels the block that streams when its client is gone; "continue" holds there too."""
+    agent, outbox = working(storage)
+    stream, listening = agent.stream("do it", thread_id="t", on_leave="continue"), asyncio.Event()
+
+    async def listen() -> None:
+        async with stream as events:
+            await until(events, "step_started")
+            listening.set()
+            await (stream.result() if how == "result" else asyncio.Event().wait())
+
+    task = asyncio.create_task(listen())
+    await listening.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    async with storage.session("t", patience=20):
+        pass
+    assert ((await agent.get("t")).status, len(outbox.sent)) == ("completed", 2)
+
+
 async def test_listening_is_not_leaving(storage: Storage) -> None:
     """R04: while somebody listens, from whichever task, nobody else gets the thread."""
     agent, _ = working(storage)
