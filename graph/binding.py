@@ -12,7 +12,7 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 
-from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.context import Deps, settled
 from donewhen.graph.events import asked, at_turn, thread_of
 from donewhen.graph.sync import wait
 from donewhen.state.channels import unheard
@@ -73,9 +73,9 @@ class Node(Runnable[Any, Any]):
 
     async def _called(self, values: Json, config: RunnableConfig | None) -> Any:
         """What the node does. A pause that it leaves is told, wherever it is opened."""
-        more, runtime = (config,) if self._takes_config else (), get_runtime(Settings)
+        more, deps = (config,) if self._takes_config else (), self._deps or (config or {})["configurable"][DEPS]
+        runtime = settled(get_runtime(), deps)
         at_turn(thread_of(runtime), values.get("turn", 0) + (self.name == "receive"))
-        deps = self._deps or (config or {})["configurable"][DEPS]
         update = await self._node(values, runtime, *more, deps=deps)
         if pending := (update or {}).get("pending"):
             asked(runtime, pending)
@@ -215,6 +215,6 @@ class Subgraph(RunnableLambda[Any, Any]):
         """The state of the run, and with which input and configuration the subgraph is opened."""
         configurable = (config or {})["configurable"]
         run = migrated(configurable[READ](list(RunState.__annotations__), False))
-        given = self._given(run, sent, settings_of(get_runtime(Settings)), self._deps)
+        given = self._given(run, sent, settled(get_runtime(), self._deps).context, self._deps)
         known = {**configurable, GIVEN: given, DEPS: self._deps}
         return run, {"id": given["id"]}, {**(config or {}), "configurable": known}

@@ -32,6 +32,7 @@ from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.graph_state import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings
+from donewhen.state.settings.merging import SettingsLike, read_settings
 
 
 def build_graph(
@@ -47,6 +48,7 @@ def build_graph(
     context: Background | None = None,
     memory: Background | None = None,
     embeddings: Embeddings | None = None,
+    settings: SettingsLike = None,
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
@@ -59,8 +61,11 @@ def build_graph(
     `context` and `memory`: texts that every request is given as data beside the goal, at most 8,000 characters of each,
     or functions of the goal and the thread's id, async or not, that give one; what fails or is empty is left out.
     `embeddings`, any of LangChain's, help to find tools where there are more than `Settings.tool_selection`.
+    `settings`: of every run; what one is given as `context=` goes over them. In a graph that has a context of its own
+    they hold alone, and that context is the one of `ToolRuntime`.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
-    Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not.
+    Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not, and
+    for settings that cannot be.
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     if not isinstance(executors, Executors):
@@ -74,6 +79,7 @@ def build_graph(
         repeats,
         ToolFinder(embeddings),
         background=given,
+        settings=read_settings(settings),
     )
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", bound(receive, deps))

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
@@ -11,6 +12,7 @@ from donewhen.graph.providers.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.settings import Settings
+from donewhen.state.settings.merging import merged
 
 ModelOf = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""
@@ -40,6 +42,8 @@ class Deps:
     """How models are asked, and what was learnt about them."""
     background: Mapping[str, Background] = field(default_factory=dict)
     """`context` and `memory`: what every request is given beside the goal."""
+    settings: Settings = field(default_factory=Settings)
+    """Those of the graph, under those that a run is given."""
 
     @property
     def toolbox(self) -> Toolbox:
@@ -71,6 +75,17 @@ class Deps:
         if named and named.model is not None:
             return named.model
         return self.models(role, settings.models.get(role))
+
+
+def settled(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
+    """The runtime with the settings of the run over those of the graph, as its context.
+
+    A graph around this one may have a context of its own, of any kind; a dict of settings, and of nothing else, counts.
+    """
+    given = runtime.context
+    ours = given.keys() <= Settings.model_fields.keys() if isinstance(given, Mapping) else isinstance(given, Settings)
+    settings = merged(deps.settings, given if ours else None)
+    return runtime if settings is runtime.context else runtime.override(context=settings)
 
 
 def settings_of(runtime: Runtime[Settings]) -> Settings:

@@ -2,8 +2,10 @@
 
 import inspect
 import secrets
+from collections.abc import Sequence
 from dataclasses import replace
 
+from langchain_core.messages import AnyMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 from langgraph.types import Overwrite
@@ -43,11 +45,11 @@ FENCE_BYTES = 3
 
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
     """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
-    settings, messages = settings_of(runtime), state.get("messages") or ()
+    settings, messages = settings_of(runtime), request_last(state)
     goal = whole((typed_reply(messages) or "").strip())
     if cut_off(state) and goal:
         return _going_on(state, goal, runtime)
-    update = _fresh(state, settings, goal[:GOAL_CHARS])
+    update = _fresh(state, settings, goal[:GOAL_CHARS], messages)
     problem = goal_problem(goal) or missing(settings.executor, deps.executors) or _form_problem(settings)
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
@@ -130,7 +132,19 @@ def _going_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
     return {"planning": planning, "feedback": said, "pending": None}
 
 
-def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
+def request_last(state: RunState) -> list[AnyMessage]:
+    """The conversation with the request at its end: the user's last message, if it was not worked on before.
+
+    In a graph around this one others may have spoken since: who routes, or an agent whose work is to be gone on with.
+    """
+    messages = list(state.get("messages") or ())
+    at = max((at for at, each in enumerate(messages) if isinstance(each, HumanMessage)), default=None)
+    if at is None or at + 1 == len(messages) or whole(messages[at].text.strip())[:GOAL_CHARS] == state.get("goal"):
+        return messages
+    return [*messages[:at], *messages[at + 1 :], messages[at]]
+
+
+def _fresh(state: RunState, settings: Settings, goal: str, messages: Sequence[AnyMessage]) -> Json:
     nothing: Json = {"plan": None, "pending": None, "approval": None, "feedback": None, "ending": None, "outcome": None}
     nothing["heard"] = ""
     lists: Json = {key: Overwrite([]) for key in ("journal", "approvals", "modes", "todos")} | {"attachments": []}
@@ -138,7 +152,7 @@ def _fresh(state: RunState, settings: Settings, goal: str) -> Json:
     maps: Json = {key: Overwrite({}) for key in ("steps", "transcripts", "spent", "granted", "files")}
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
-    before = conversation(state.get("messages") or (), fence)
+    before = conversation(messages, fence)
     known: Json = {
         "messages": closed(state.get("steps") or {}, spoken(goal, settings.language), PUT_AWAY)[0],
         "fence": fence,

@@ -1,0 +1,103 @@
+"""The graph as a node of somebody's own: their context, their messages, several of ours side by side."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
+
+from donewhen import ConfigError, Settings, build_graph
+from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+from tests.kit.runs import config, said, scripted, step
+
+
+@dataclass
+class Shop:
+    """What an application has as its context."""
+
+    customer: str
+
+
+def around(*graphs: Any, context: Any = None, row: bool = False) -> Any:
+    """A graph of these as its nodes, side by side or in a row."""
+    builder = StateGraph(MessagesState, context_schema=context)
+    for n, graph in enumerate(graphs):
+        builder.add_node(f"agent{n}", graph)
+        builder.add_edge(f"agent{n - 1}" if row and n else START, f"agent{n}")
+    return builder.compile(checkpointer=InMemorySaver(), store=InMemoryStore())
+
+
+@pytest.mark.parametrize("context", [Shop("ann"), {"customer": "ann"}])
+async def test_a_context_of_its_own(context: Any) -> None:
+    """P01: the graph around may have any context; the settings are then those of `build_graph`."""
+    graph = build_graph(scripted(submit_plan([step("s1")]), {"s1": [said("s1")]}, ()), settings={"language": "de"})
+    outer = around(graph.compile(), context=type(context))
+    out = await outer.ainvoke({"messages": "do it"}, config("t"), context=context)
+    assert out["__interrupt__"][0].value["question"] == "Diesen Plan genehmigen, bearbeiten oder ablehnen?"
+    out = await outer.ainvoke(Command(resume="ja"), config("t"), context=context)
+    assert out["messages"][-1].text == "done"
+
+
+async def test_tools_see_the_context_around() -> None:
+    """A ToolRuntime has the context that the application gave to its own graph."""
+    seen: list[Any] = []
+
+    def look(runtime: ToolRuntime[Any]) -> str:
+        """Look."""
+        seen.append(runtime.context)
+        return "looked"
+
+    plan = submit_plan([step("s1", tools=["look"])])
+    model = scripted(plan, {"s1": [call("look"), finish_step("done", evidence=["s1.1"])]}, deliver=())
+    graph = build_graph(model, [look], effects={"look": "read"}, settings=Settings(confirm="never"))
+    await around(graph.compile(), context=Shop).ainvoke({"messages": "look"}, config("t"), context=Shop("ann"))
+    assert seen == [Shop("ann")]
+
+
+@pytest.mark.parametrize("given", [{"confirm": "never"}, Settings(confirm="never")])
+async def test_settings_as_the_context_around(given: Any) -> None:
+    """S5: given through the graph around, as an object or as a dict, they are settings and go over the graph's own."""
+    graph = build_graph(
+        scripted(submit_plan([step("s1")]), {"s1": [said("s1")]}, deliver=()), settings={"max_steps": 1}
+    )
+    out = await around(graph.compile()).ainvoke({"messages": "do it"}, config("t"), context=given)
+    assert ("__interrupt__" in out, out["messages"][-1].text) == (False, "done")
+
+
+def test_settings_that_cannot_be() -> None:
+    """S5: they are refused where the graph is made."""
+    with pytest.raises(ConfigError, match=r"there is no confrm; did you mean confirm"):
+        build_graph(ScriptedModel(), settings={"confrm": "never"})
+
+
+async def test_others_spoke_after_the_user() -> None:
+    """The request is the user's last message, whoever spoke since; that is part of the conversation."""
+    model = scripted(answer("Hello!"))
+    messages = [HumanMessage("greet me"), AIMessage("I hand over to the greeter.")]
+    out = await around(build_graph(model).compile()).ainvoke({"messages": messages}, config("t"))
+    assert out["messages"][-1].text == "Hello!"
+    brief = str(model.requests[0].messages[-1].content)
+    assert "<goal>\ngreet me" in brief
+    assert "I hand over to the greeter." in brief
+
+
+async def test_one_after_the_other() -> None:
+    """The second agent in a row works on the same request, and knows what the first one said."""
+    first, second = scripted(answer("Bonjour!")), scripted(answer("Hello!"))
+    outer = around(build_graph(first).compile(), build_graph(second).compile(), row=True)
+    out = await outer.ainvoke({"messages": "greet me"}, config("t"))
+    assert [message.text for message in out["messages"]] == ["greet me", "Bonjour!", "Hello!"]
+    assert "Bonjour!" in str(second.requests[0].messages[-1].content)
+
+
+async def test_what_was_worked_on_is_no_request_again() -> None:
+    """A graph that remembers is not made to do its last request once more by a message of somebody else."""
+    outer = around(build_graph(scripted(answer("Hello!"))).compile(checkpointer=True))
+    await outer.ainvoke({"messages": "greet me"}, config("t"))
+    out = await outer.ainvoke({"messages": [AIMessage("What else?")]}, config("t"))
+    assert out["messages"][-1].text == "The goal is empty. Say what you want done."
