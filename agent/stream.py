@@ -150,7 +150,8 @@ class RunStream:
     Iterate it, in an `async with` for choice. Whoever leaves early (a break, an exception, a cancelled task, or just no
     reference any more) leaves the run to `on_leave`: it stops at its next clean point, where a call at work has
     10 seconds to end, or it goes on unheard. In an `async with` that is over when the block is left; where the run is
-    to stop, a cancelled block cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
+    to stop, a cancelled block cuts the call off. `resume` goes on from there. Nothing happens before the first event is
+    asked for.
     """
 
     def __init__(self, thread_id: str, begin: Callable[[], Awaitable[Session]]) -> None:
