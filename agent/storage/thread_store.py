@@ -2,9 +2,8 @@
 
 import asyncio
 import math
-import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
+from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.thread_table import ThreadTable
@@ -140,8 +140,7 @@ class ThreadStore(BaseStore):
         if isinstance(op, SearchOp) and isinstance(result, list):
             items = [self._opened(item) for item in result if isinstance(item, SearchItem)]
             if op.filter and self._cipher is not None:
-                matching = [item for item in items if _matches(item.value, op.filter)]
-                return matching[op.offset : op.offset + op.limit]
+                return _matching(items, op)
             return items
         return result
 
@@ -210,32 +209,12 @@ def _storable(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _matches(value: Any, wanted: Any) -> bool:
-    """LangGraph's filter: equality, nested objects, and `{"$gt": 1}` and its like."""
-    if not isinstance(wanted, Mapping):
-        return bool(value == wanted)
-    if any(str(name).startswith("$") for name in wanted):
-        return all(_compares(value, name, bound) for name, bound in wanted.items())
-    return isinstance(value, Mapping) and all(_matches(value.get(name), part) for name, part in wanted.items())
-
-
-def _compares(value: Any, name: str, bound: Any) -> bool:
-    if name not in _COMPARISONS:
-        raise ValueError(f"Unsupported operator: {name}")
-    try:
-        return bool(_COMPARISONS[name](value, bound))
-    except TypeError:
-        return False
-
-
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "$eq": operator.eq,
-    "$ne": operator.ne,
-    "$gt": operator.gt,
-    "$gte": operator.ge,
-    "$lt": operator.lt,
-    "$lte": operator.le,
-}
+def _matching(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]:
+    """What LangGraph's own filter finds in values that no database can read."""
+    readable = InMemoryStore()
+    readable.batch([PutOp(("items",), str(place), item.value) for place, item in enumerate(items)])
+    found = readable.search(("items",), filter=op.filter, limit=op.limit, offset=op.offset)
+    return [items[int(each.key)] for each in found]
 
 
 def forgetting(
