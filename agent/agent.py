@@ -131,7 +131,7 @@ class Agent(Standing):
 
         Settings are passed as `context=`; without, those of the run or of this agent hold. It is as strict as `resume`.
         """
-        return ThreadGraph.over(self._compiled, self.storage, self.settings)
+        return ThreadGraph(self._compiled, self.storage, self.settings)
 
     # Runs ------------------------------------------------------------------------------------------------------
 

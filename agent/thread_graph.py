@@ -43,9 +43,7 @@ def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | N
 
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
     """The same graph with this checkpointer and store, as `compile` would have made it."""
-    twin = cast(Compiled, object.__new__(CompiledStateGraph))
-    vars(twin).update(vars(graph), checkpointer=saver, store=store)
-    return twin
+    return graph.copy({"checkpointer": saver, "store": store})
 
 
 async def found(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
@@ -68,21 +66,13 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     those of the agent. Checkpoints are written before the next step starts, unless `durability` says otherwise.
     """
 
-    storage: Storage
-    settings: Settings
-
-    @classmethod
-    def over(cls, graph: Compiled, storage: Storage, settings: Settings) -> Self:
+    def __init__(self, graph: Compiled, storage: Storage, settings: Settings) -> None:
         """`graph` on `storage`; opens nothing yet."""
-        saver, store = direct(storage)
-        twin = object.__new__(cls)
-        vars(twin).update(vars(graph), checkpointer=saver, store=store, storage=storage, settings=settings)
-        return twin
+        super().__init__(**vars(on_saver(graph, *direct(storage))))
+        self.plain, self.storage, self.settings = graph, storage, settings
 
     def copy(self, update: dict[str, Any] | None = None) -> Self:
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self), **(update or {}))
-        return twin
+        return type(self)(self.plain.copy(update), self.storage, self.settings)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
         if (thread := self._thread(config)) is None:
@@ -90,7 +80,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
                 yield part
             return
         async with self._working(thread, input, config, options) as (given, chosen, session):
-            parts = on_saver(self, *session).astream(given, config, **chosen)
+            parts = on_saver(self.plain, *session).astream(given, config, **chosen)
             async with aclosing(cast(Any, parts)):
                 async for part in parts:
                     yield part
@@ -100,20 +90,20 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
             yield from super().stream(input, config, **options)
             return
         with opened(self._working(thread, input, config, options)) as (given, chosen, session):
-            yield from on_saver(self, *lent(*session)).stream(given, config, **chosen)
+            yield from on_saver(self.plain, *lent(*session)).stream(given, config, **chosen)
 
     async def aget_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         if self._thread(config) is None:
             return await super().aget_state(config, subgraphs=subgraphs)
         async with self.storage.reader() as session:
-            return await on_saver(self, *session).aget_state(config, subgraphs=subgraphs)
+            return await on_saver(self.plain, *session).aget_state(config, subgraphs=subgraphs)
 
     def get_state(self, config: RunnableConfig, *, subgraphs: bool = False) -> StateSnapshot:
         return wait(self.aget_state(config, subgraphs=subgraphs))
 
     async def aget_state_history(self, config: RunnableConfig, **options: Any) -> AsyncIterator[StateSnapshot]:
         async with self.storage.reader() as session:
-            async for snapshot in on_saver(self, *session).aget_state_history(config, **options):
+            async for snapshot in on_saver(self.plain, *session).aget_state_history(config, **options):
                 yield snapshot
 
     def get_state_history(self, config: RunnableConfig, **options: Any) -> Iterator[StateSnapshot]:
@@ -128,7 +118,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         if (thread := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
         async with self.storage.session(thread) as session:
-            graph = on_saver(self, *session)
+            graph = on_saver(self.plain, *session)
             migrated((await graph.aget_state(config)).values)
             return await graph.abulk_update_state(config, supersteps)
 
@@ -147,7 +137,7 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     ) -> AsyncIterator[tuple[Any, dict[str, Any], Worked]]:
         """Input and options as they may be given, and checkpointer and store to work on the thread with, alone."""
         async with self.storage.session(thread) as session:
-            graph, store = on_saver(self, *session), session[1]
+            graph, store = on_saver(self.plain, *session), session[1]
             where = merge_configs(self.config, config)
             snapshot = await graph.aget_state(where)
             migrated(snapshot.values)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -31,18 +31,6 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
     takes it, the run would begin once more from there. So an answer is for where the thread is, and so is what is
     typed after Stop; an answer to what is not asked any more is refused. Other runs from a checkpoint travel in time.
     """
-
-    @classmethod
-    def of(cls, graph: CompiledStateGraph[Any, Any, Any, Any]) -> Self:
-        """`graph`, served."""
-        twin = object.__new__(cls)
-        vars(twin).update(vars(graph))
-        return twin
-
-    def copy(self, update: dict[str, Any] | None = None) -> Self:
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self), **(update or {}))
-        return twin
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
         where = merge_configs(self.config, config)
@@ -82,7 +70,8 @@ def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
     prices, secrets = Prices(served.prices).cost, served.secrets
     executors = Executors(served.executors, tools=tools, connect=connected)
-    return ServedGraph.of(build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile())
+    graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
+    return ServedGraph(**vars(graph))
 
 
 def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:

@@ -68,9 +68,7 @@ def _apart(graph: CompiledStateGraph[Any, Any, Any, Any], leg: Leg) -> CompiledS
     if graph.checkpointer in (None, True):
         corner = f"executor {leg.name} {leg.conversation}".replace("|", "/").strip()
         change["checkpointer"] = Corner(leg.saver, corner) if leg.saver else None
-    twin = object.__new__(type(graph))
-    vars(twin).update(vars(graph), **change)
-    return twin
+    return graph.copy(change)
 
 
 def _config(leg: Leg, *, corner: bool = False) -> RunnableConfig:
