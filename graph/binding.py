@@ -15,10 +15,9 @@ from langgraph.runtime import get_runtime
 from donewhen.graph.context import Deps, settled
 from donewhen.graph.events import asked, at_turn, thread_of
 from donewhen.graph.sync import wait
-from donewhen.state.channels import unheard
 from donewhen.state.graph_state import Json, RunState
 from donewhen.state.settings import Settings
-from donewhen.state.updates import applied, effective, persisting
+from donewhen.state.updates import applied, as_stored, effective, persisting
 from donewhen.state.versions import migrated
 
 READ = "__pregel_read"
@@ -89,7 +88,7 @@ class Inside(Node):
         own = migrated(input) if "version" in input else input
         seen = _with_given(own, config)
         update = effective(own, await self._called(seen, config))
-        return _led(self.route, seen, update, unheard(update if own is input else persisting(input, own, update)))
+        return _led(self.route, seen, update, as_stored(update if own is input else persisting(input, own, update)))
 
 
 def _with_given(state: Json, config: RunnableConfig | None) -> Json:

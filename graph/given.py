@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.leg import conversation_of
 from donewhen.graph.models.briefs import index_of, step_brief
-from donewhen.graph.models.transcript import Measured
+from donewhen.graph.models.transcript import Length
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.plan.modes import promotable
 from donewhen.state.plan.order import ancestors
@@ -60,7 +60,7 @@ def for_step(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "rejected": {key: why for each in records.values() for key, why in (each.get("rejected") or {}).items()},
         "claimed": [*(run.get("claims") or ()), *_of_others_at_work(records, id)],
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
-        "measured": Measured(),
+        "length": Length(),
         "made": Made(),
         "begun": set(),
         "allowance": record.get("allowance") or {},

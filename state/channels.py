@@ -10,31 +10,41 @@ from langgraph.graph.message import _messages_delta_reducer
 from donewhen.state.records import StepRecord
 
 Item = TypeVar("Item")
-SNAPSHOT_EVERY = 500
+SNAPSHOT_EVERY = 250
 """Writes between two full copies; between them a checkpoint stores only what was appended."""
+EARLIER = "earlier_rounds"
+"""The id of the note that stands for rounds which a prompt has no room for."""
 
 
 def append(state: Sequence[Item] | None, writes: Sequence[Any]) -> list[Item]:
-    """Concatenate all writes, lists or `{"add": list}`; `Overwrite` starts anew."""
-    lists = (write.get("add") if isinstance(write, Mapping) else write for write in writes)
-    return [*(state or []), *(item for each in lists for item in each or [])]
+    """Concatenate all writes; `Overwrite` starts anew."""
+    return [*(state or []), *(item for write in writes for item in write or [])]
 
 
-def unheard(update: Any) -> Any:
-    """An update whose transcript LangGraph does not take for messages to be streamed to chat clients."""
-    if not isinstance(update, Mapping) or not isinstance(update.get("transcript"), list):
-        return update
-    return {**update, "transcript": {"add": update["transcript"]}}
+def shortened(rounds: Sequence[Any]) -> bool:
+    """Whether rounds begin with the note of earlier ones."""
+    return bool(rounds) and rounds[0].id == EARLIER
+
+
+def append_rounds(state: Sequence[AnyMessage] | None, writes: Sequence[Any]) -> list[AnyMessage]:
+    """Append; rounds that begin with the note of earlier ones take the place of all that was there."""
+    result = list(state or ())
+    for write in writes:
+        rounds = write["add"] if isinstance(write, Mapping) else write
+        if shortened(rounds):
+            result.clear()
+        result += rounds
+    return result
 
 
 def append_by_key(
-    state: Mapping[str, Sequence[Item]] | None, writes: Sequence[Mapping[str, Sequence[Item]] | None]
-) -> dict[str, list[Item]]:
-    """Append to the list under each key."""
-    result = {key: list(items) for key, items in (state or {}).items()}
+    state: Mapping[str, Sequence[AnyMessage]] | None, writes: Sequence[Mapping[str, Sequence[AnyMessage]] | None]
+) -> dict[str, list[AnyMessage]]:
+    """Append to the rounds under each key."""
+    result = {key: list(rounds) for key, rounds in (state or {}).items()}
     for write in writes:
-        for key, items in (write or {}).items():
-            result.setdefault(key, []).extend(items)
+        for key, rounds in (write or {}).items():
+            result[key] = append_rounds(result.get(key), [rounds])
     return result
 
 
@@ -73,7 +83,7 @@ Messages = Annotated[list[AnyMessage], _DELTA(_messages_delta_reducer, snapshot_
 Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
 FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
 Files = Annotated[dict[str, str], FIELDS]
-Transcript = Annotated[list[AnyMessage], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Transcript = Annotated[list[AnyMessage], _DELTA(append_rounds, snapshot_frequency=SNAPSHOT_EVERY)]
 Transcripts = Annotated[dict[str, list[AnyMessage]], _DELTA(append_by_key, snapshot_frequency=SNAPSHOT_EVERY)]
 Claims = Annotated[list[str], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
 StepRecords = Annotated[

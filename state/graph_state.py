@@ -126,7 +126,7 @@ class PlanningStored(PlanningOutput, total=False):
     """Of the planning: the key of its rounds."""
     version: int
     transcript: Transcript
-    """The rounds since it was sent off."""
+    """The rounds since it was sent off; behind a note of earlier ones, all that it is shown."""
     kept: int
     """Of threads of version 1: how many messages of the transcript the run has already."""
 
@@ -171,7 +171,7 @@ class StepStored(StepOutput, total=False):
     id: str
     version: int
     transcript: Transcript
-    """The rounds since it was sent off."""
+    """The rounds since it was sent off; behind a note of earlier ones, all that it is shown."""
     kept: int
     """Of threads of version 1: how many messages of the transcript the run has already."""
     record: Annotated[StepRecord, FIELDS]
@@ -215,7 +215,7 @@ class Step(StepStored, total=False):
     """Of the writes that are accounted for: of steps that are done, and of others that are at work or wait."""
     earlier: list[AnyMessage]
     """Its rounds before it was sent off again."""
-    measured: Any
+    length: Any
     made: Any
     """What is worked out once of the transcript, and of what may be cited, while the step is at work."""
     begun: set[str]

@@ -194,6 +194,8 @@ class StepRecord(TypedDict, total=False):
     allowance: dict[str, float]
     found: list[str]
     """Tools that it found beside those it was offered."""
+    recalled: dict[str, list[list[int]]]
+    """Observation → the spans of characters that it read on."""
     calls: list[FrozenCall]
     """To be made next, in order."""
     held: list[str]

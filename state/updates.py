@@ -6,7 +6,7 @@ from typing import Any, get_type_hints
 from langgraph.channels import DeltaChannel
 from langgraph.types import Overwrite
 
-from donewhen.state.channels import FIELDS
+from donewhen.state.channels import FIELDS, shortened
 from donewhen.state.graph_state import Json, Planning, RunState, Step
 
 Reducer = Callable[[Any, Any], Any]
@@ -57,6 +57,16 @@ def effective(values: Mapping[str, Any], update: Mapping[str, Any] | None) -> Js
     """The update without what changes nothing: values that are there already, and nothing to be added to them."""
     changed = {key: _changed(key, values.get(key), write) for key, write in (update or {}).items()}
     return {key: write for key, write in changed.items() if key not in values or not _idle(key, values, write)}
+
+
+def as_stored(update: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An update whose transcript LangGraph does not take for messages to be streamed to chat clients.
+
+    One that was shortened is stored whole, so that nothing before it is read again.
+    """
+    if not isinstance(rounds := update.get("transcript"), list):
+        return update
+    return {**update, "transcript": Overwrite(rounds) if shortened(rounds) else {"add": rounds}}
 
 
 def _changed(key: str, value: Any, write: Any) -> Any:

@@ -1,9 +1,9 @@
 """From a call's result to an observation: numbered, kept whole by id, short in the journal, read on by `recall`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from langchain_core.messages import AnyMessage
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
@@ -14,14 +14,12 @@ from donewhen.graph.tools.effects import label
 from donewhen.graph.tools.rendering import cut_before
 from donewhen.prompts import framed
 from donewhen.state.graph_state import Json, Step
-from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import INLINE_CHARS, Source, observation, shortened
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
 
 NAMESPACE = ("donewhen", "observations")
 HEADER_CHARS = 200
-_RECALLED = pattern(r"recall ok: \[(\S+)\] characters (\d+) to (\d+) of ")
 
 
 async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:
@@ -76,32 +74,33 @@ def noted(
     )
 
 
-async def recall(call: FrozenCall, state: Step, new: list[Json], runtime: Runtime[Settings]) -> str:
-    """What the model sees: a piece of the whole text, framed as data, and where it goes on."""
+@dataclass(frozen=True)
+class Piece:
+    """What came of a `recall`: what the model sees, and which characters of which observation that are, if any."""
+
+    text: str
+    id: str = ""
+    span: tuple[int, int] = (0, 0)
+
+
+async def recall(call: FrozenCall, state: Step, new: list[Json], runtime: Runtime[Settings]) -> Piece:
+    """A piece of the whole text, framed as data, and where it goes on."""
     wanted = str(call["args"]["observation"]).strip().strip("[]")
     offset = call["args"].get("offset") or 0
     entries = {e["id"]: e for e in [*state.get("before", ()), *seen_before(state), *new] if not e.get("outside")}
     if wanted not in entries:
         known = ", ".join(list(entries)[-15:]) or "none"
-        return f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}."
+        return Piece(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
     entry = await whole(runtime.store, thread_of(runtime), state.get("turn", 1), entries[wanted])
     text = entry["text"]
     room = max(settings_of(runtime).observation_chars - HEADER_CHARS, HEADER_CHARS)
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)))
     more = f"; it goes on at offset={end}" if end < len(text) else "; this is the end"
-    head = f"[{wanted}] characters {offset} to {max(end, offset)} of {len(text)}{more}"
-    return f"recall ok: {head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}"
+    span = (offset, max(end, offset))
+    head = f"recall ok: [{wanted}] characters {span[0]} to {span[1]} of {len(text)}{more}"
+    return Piece(f"{head}\n{framed('tool_output', text[offset:end], state.get('fence', ''))}", wanted, span)
 
 
 def seen_before(state: Step) -> list[Json]:
     """Observations of this step and of those it builds on, oldest first."""
     return [*state.get("known", ()), *state.get("journal", ())]
-
-
-def recalled(transcript: Sequence[AnyMessage]) -> dict[str, list[list[int]]]:
-    """Which characters of which observations were read on, as spans."""
-    spans: dict[str, list[list[int]]] = {}
-    for message in transcript:
-        for id, first, last in _RECALLED.findall(str(message.text)) if message.type != "ai" else ():
-            spans.setdefault(id, []).append([int(first), int(last)])
-    return spans

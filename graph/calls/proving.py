@@ -5,11 +5,11 @@ from itertools import chain
 
 from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.judging import judge
-from donewhen.graph.calls.observing import keep, noted, recalled, seen_before, whole
+from donewhen.graph.calls.observing import keep, noted, seen_before, whole
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed, thread_of
 from donewhen.graph.models.briefs import index_of
-from donewhen.graph.models.transcript import rounds_of, unshown
+from donewhen.graph.models.transcript import unshown
 from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem
@@ -96,7 +96,7 @@ async def seen_by(site: Site, claim: StepClaim, claims: dict[int, Json]) -> Seen
         writes_text=granted == [] or not tools,
         undeclared=granted is None and not any(e["source"] == "tool" and succeeded(e) for e in own),
         must_write=bool(changing) and not any(map(wrote, entries if granted is None else own)),
-        recalled=recalled(rounds_of(state)),
+        recalled=state["record"].get("recalled") or {},
     )
 
 

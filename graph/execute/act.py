@@ -12,13 +12,13 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site, invoke
-from donewhen.graph.calls.observing import keep, noted, recall, seen_before
+from donewhen.graph.calls.observing import Piece, keep, noted, recall, seen_before
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed, thread_of
 from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.offering import FIND, found, offered_to_step
-from donewhen.graph.models.transcript import rounds_of, shown
+from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
@@ -31,6 +31,9 @@ from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
+
+Outcome = CallOutcome | Piece | str
+"""What a call came to: what it did, what was looked up, or in words why it was not made."""
 
 
 async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
@@ -55,6 +58,8 @@ class Work:
     files: dict[str, str] = field(default_factory=dict)
     found: list[str] = field(default_factory=list)
     """Tools that `find_tools` found."""
+    read: list[Piece] = field(default_factory=list)
+    """What was recalled."""
     acted: bool = False
     """Whether anything was done, and not merely refused."""
     new: bool = False
@@ -64,6 +69,16 @@ class Work:
     def seen(self) -> list[Json]:
         """What was observed so far, oldest first."""
         return [*seen_before(self.site.state), *self.entries]
+
+    def learned(self) -> StepRecord:
+        """What the record gains by looking things up."""
+        record, change = self.site.state["record"], StepRecord()
+        if self.found:
+            change["found"] = [*(record.get("found") or ()), *self.found]
+        for piece in self.read:
+            spans = change.setdefault("recalled", dict(record.get("recalled") or {}))
+            spans[piece.id] = [*spans.get(piece.id, ()), [*piece.span]]
+        return change
 
 
 async def carry_out(site: Site, tools: StepTools) -> Step:
@@ -93,9 +108,9 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
     return _finished(work)
 
 
-def _asking(call: FrozenCall, outcome: CallOutcome | str) -> CallOutcome | None:
+def _asking(call: FrozenCall, outcome: Outcome) -> CallOutcome | None:
     """The outcome of an executor that works by itself, if it cannot go on without a person."""
-    if not call.get("delegated") or isinstance(outcome, str):
+    if not call.get("delegated") or not isinstance(outcome, CallOutcome):
         return None
     artifact = outcome.result.artifact
     return outcome if isinstance(artifact, Mapping) and artifact.get("asks") else None
@@ -114,12 +129,12 @@ def _group(calls: Sequence[FrozenCall], work: Work) -> Sequence[FrozenCall]:
     return calls[: max(len(keys), 1)]
 
 
-async def _made(group: Sequence[FrozenCall], work: Work) -> list[CallOutcome | str] | Doubt:
-    """What the calls came to: an outcome, or in words why one was not made. A Doubt is about the first of them."""
+async def _made(group: Sequence[FrozenCall], work: Work) -> list[Outcome] | Doubt:
+    """What the calls came to. A Doubt is about the first of them."""
     site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
     if group[0]["name"] in LOOKUPS:
         return [await _looked_up(group[0], work)]
-    made: list[CallOutcome | str] = [""] * len(group)
+    made: list[Outcome] = [""] * len(group)
     running = []
     for place, call in enumerate(group):
         if "response" in call:
@@ -157,7 +172,7 @@ async def _with_diffs(change: StepRecord, call: FrozenCall, work: Work) -> StepR
     return {**change, "waiting": shown}
 
 
-async def _looked_up(call: FrozenCall, work: Work) -> str:
+async def _looked_up(call: FrozenCall, work: Work) -> Piece:
     site, state = work.site, work.site.state
     if call["name"] != FIND:
         return await recall(call, state, work.entries, site.runtime)
@@ -166,7 +181,8 @@ async def _looked_up(call: FrozenCall, work: Work) -> str:
     toolbox = site.deps.tools_for(step.get("executor"), settings)
     came = await found(site.deps, toolbox, call, {*offer.bound, *work.found}, state.get("fence", ""))
     work.found += came["names"]
-    return str(came["text"])
+    work.new = work.new or bool(came["names"])
+    return Piece(str(came["text"]))
 
 
 async def _invoked(call: FrozenCall, place: int, work: Work) -> CallOutcome | Doubt:
@@ -176,11 +192,11 @@ async def _invoked(call: FrozenCall, place: int, work: Work) -> CallOutcome | Do
     return await invoke(work.site, tool, call, work.tools.effect(call["name"]), observation)
 
 
-async def _note(call: FrozenCall, outcome: CallOutcome | str, work: Work) -> None:
+async def _note(call: FrozenCall, outcome: Outcome, work: Work) -> None:
     """Record the observation and what the model will see of it."""
     site = work.site
-    if call["name"] in LOOKUPS:
-        _recalled(call, str(outcome), work)
+    if isinstance(outcome, Piece):
+        _recalled(call, outcome, work)
         return
     work.number += 1
     entry = _entry(call, outcome, work)
@@ -212,14 +228,15 @@ def _unchanged(entry: Json, hint: str, work: Work, *, again: bool) -> str:
     return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
 
 
-def _recalled(call: FrozenCall, text: str, work: Work) -> None:
+def _recalled(call: FrozenCall, piece: Piece, work: Work) -> None:
     """Reading on is no observation; reading the same again is pointed out."""
     work.acted = True
-    if any(text in message.text for message in rounds_of(work.site.state)):
-        text = f"{text}\nNote: you read this before."
-    else:
+    known = work.learned().get("recalled") or work.site.state["record"].get("recalled") or {}
+    again = [*piece.span] in known.get(piece.id, ())
+    if piece.id and not again:
         work.new = True
-    _say(call, text, work)
+        work.read.append(piece)
+    _say(call, f"{piece.text}\nNote: you read this before." if again else piece.text, work)
 
 
 def _entry(call: FrozenCall, outcome: CallOutcome | str, work: Work) -> Json:
@@ -261,9 +278,7 @@ def _finished(work: Work) -> Step:
     if work.results and (hint := silence(work.site.state, work.site.runtime, change)):
         last = work.results[-1]
         work.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
-    if work.found:
-        change["found"] = [*(record.get("found") or ()), *work.found]
-    after: StepRecord = {**record, "calls": [], "held": [], "observed": work.number, **change}
+    after: StepRecord = {**record, "calls": [], "held": [], "observed": work.number, **change, **work.learned()}
     return {**update, "record": {**after, "corrections": 0} if work.acted else after}
 
 
@@ -273,8 +288,6 @@ def _halted(work: Work, rest: Sequence[FrozenCall], change: StepRecord) -> Step:
     for call in rest if over else ():
         _say(call, f"Not run: {change['reason']}", work)
     update, site = _update(work), work.site
-    kept: StepRecord = {"calls": list(rest), **change, "held": work.held, "observed": work.number}
-    if work.found:
-        kept["found"] = [*(work.site.state["record"].get("found") or ()), *work.found]
+    kept: StepRecord = {"calls": list(rest), **change, "held": work.held, "observed": work.number, **work.learned()}
     left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)
     return {**update, **left}

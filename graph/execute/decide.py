@@ -50,6 +50,16 @@ ANSWER_CHARS = 20_000
 
 async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Ask the model what to do next in this step, and do it; without a store the next node does it."""
+    rounds = rounds_of(state)
+    shown = fitting(rounds, settings_of(runtime).transcript_chars, state.get("fence", ""), state["length"])
+    if shown is rounds:
+        return await _made(state, runtime, config, deps)
+    update = await _made({**state, "transcript": shown}, runtime, config, deps)
+    return {**update, "transcript": [*shown, *update.get("transcript", ())]}
+
+
+async def _made(state: Step, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Step:
+    """A round with what comes of its calls."""
     before = await reply_before(state, runtime)
     update = before or await _asked(state, runtime, deps)
     now: Step = applied(state, update)  # type: ignore[assignment]
@@ -127,10 +137,9 @@ async def _question(
     prompt = instructions("execute", profile)
     model = partial(deps.model, "execute", settings, step.get("executor"))
     brief = await brief_message(state["brief"], state.get("attachments", ()), runtime, model)
-    rounds = fitting(rounds_of(state), settings.transcript_chars, state.get("fence", ""), state["measured"])
     return Question(
         "execute",
-        [SystemMessage(prompt), brief, *rounds, *_running_out(left)],
+        [SystemMessage(prompt), brief, *rounds_of(state), *_running_out(left)],
         tools,
         step.get("executor"),
         left,

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -11,11 +11,13 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from donewhen.graph.models.reading import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
 from donewhen.prompts import framed
+from donewhen.state.channels import EARLIER, shortened
 from donewhen.state.pattern import pattern
 from donewhen.state.proof.journal import canonical, made
 from donewhen.state.values import flaw, whole
 
 _HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
+_NAMED = pattern(r"(?:before: |\[)([^\]\s]+)(?: to (\S+)$)?")
 TEXT_CHARS = 50_000
 """Of one reply, kept; what is longer was not read as a decision anyway."""
 HEAD_SHARE = 0.9
@@ -64,57 +66,51 @@ def _left_out(count: int, offset: int, recall_id: str) -> str:
     return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
 
 
-class Measured:
-    """The rounds of a transcript, where each begins and how long it is: it only grows, so each is measured once (K8).
-
-    A round is a reply with what answers it; what stands before the first reply is a round of its own.
-    """
+class Length:
+    """How many characters a transcript has. It only grows until it is shortened: each message is measured once (K8)."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self.starts: list[int] = []
-        self.sizes: list[int] = []
-        self.note: tuple[int, AnyMessage | None] = (0, None)
-        """Of how many rounds the last note tells, and the note."""
+        self._count = self._chars = 0
 
-    def read(self, messages: Sequence[AnyMessage]) -> None:
-        """Measure what is new."""
-        for place in range(self._count, len(messages)):
-            if isinstance(messages[place], AIMessage) or not self.starts:
-                self.starts.append(place)
-                self.sizes.append(0)
-            self.sizes[-1] += _size(messages[place])
+    def of(self, messages: Sequence[AnyMessage]) -> int:
+        """Of these messages, which begin with those of the last time."""
+        self._chars += sum(map(_size, messages[self._count :]))
         self._count = len(messages)
+        return self._chars
+
+    def restart(self) -> None:
+        """The next messages are others."""
+        self._count = self._chars = 0
 
 
-def fitting(
-    messages: Sequence[AnyMessage], limit: int, fence: str = "", measured: Measured | None = None
-) -> list[AnyMessage]:
+def fitting(messages: list[AnyMessage], limit: int, fence: str = "", length: Length | None = None) -> list[AnyMessage]:
     """The messages, or, if they are longer than `limit` characters, the later rounds behind a note of the earlier ones.
 
-    A reply and the results of its calls stay together. What is left out grows by half of `limit` at a time, so that
-    from round to round the beginning stays the same and providers' prompt caches hit. The last round always stays.
-    `measured` is what is known of this transcript from the rounds before.
+    A round is a reply with what answers it; what stands before the first one, such as an earlier note, goes like one.
+    What is left out grows by half of `limit` at a time, so that from round to round the beginning stays the same and
+    providers' prompt caches hit. The last round always stays. `length` is what is known of this transcript.
     """
-    known = measured or Measured()
-    known.read(messages)
-    over = sum(known.sizes) - limit
+    length = length or Length()
+    if (over := length.of(messages) - limit) <= 0:
+        return messages
     step = max(limit // 2, 1)
-    aim, dropped, count = -(-over // step) * step, 0, 0
-    while count < len(known.sizes) - 1 and dropped < aim:
-        dropped += known.sizes[count]
-        count += 1
-    if not count:
-        return list(messages)
-    start = known.starts[count]
-    if known.note[0] != count:
-        known.note = (count, HumanMessage(_note(messages[:start], limit // 4, fence)))
-    return [note for note in (known.note[1],) if note] + list(messages[start:])
+    aim, dropped, start = -(-over // step) * step, 0, 0
+    starts = [place for place, message in enumerate(messages) if not place or isinstance(message, AIMessage)]
+    for begin, end in pairwise(starts):
+        if dropped < aim:
+            dropped += sum(map(_size, messages[begin:end]))
+            start = end
+    if start <= shortened(messages):
+        return messages
+    length.restart()
+    note = HumanMessage(_note(messages[:start], limit // 4, fence), id=EARLIER)
+    return [note, *messages[start:]]
 
 
 def rounds_of(state: Mapping[str, Any]) -> list[AnyMessage]:
-    """All rounds of a step or a planning: those before it was sent off again, and those since."""
-    return [*state.get("earlier", ()), *state.get("transcript", ())]
+    """All rounds of a step or a planning that it is shown: those before it was sent off again, and those since."""
+    since = state.get("transcript", ())
+    return [*(() if shortened(since) else state.get("earlier", ())), *since]
 
 
 def _size(message: AnyMessage) -> int:
@@ -135,8 +131,8 @@ def _note(gone: Sequence[AnyMessage], limit: int, fence: str) -> str:
         first -= 1
         size += len(lines[first][1])
     ids = [id for id, _ in lines[:first] if id]
-    older = [f"before: {', '.join(ids if len(ids) <= 40 else [*ids[:20], '…', *ids[-20:]])}"] if ids else []
-    told = framed("earlier_rounds", "\n".join([*older, *(line for _, line in lines[first:])]), fence)
+    older = [f"before: {ids[0]} to {ids[-1]}"] if ids else []
+    told = framed("earlier_rounds", "\n".join([*older, *(line for _, line in lines[first:] if line)]), fence)
     return f"Earlier rounds of this step, shortened to a line each; recall reads what was observed in them.\n{told}"
 
 
@@ -145,6 +141,9 @@ def _lines(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
     calls: dict[str, Any] = {}
     for message in gone:
         text = _text(message)
+        if message.id == EARLIER:
+            yield from _noted(text)
+            continue
         if isinstance(message, AIMessage):
             calls |= {str(call["id"]): call for call in message.tool_calls}
             if said := _short(text, SAID_CHARS):
@@ -160,6 +159,14 @@ def _lines(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
             body = re.sub(r"^<tool_output[^\n]*>\n", "", text[head.end() + 1 : end])
             told = _short(body.strip().partition("\n")[0], LINE_CHARS)
             yield head["id"], f"[{head['id']}] {made or head['what']} {head['status']} → {told}"
+
+
+def _noted(note: str) -> Iterator[tuple[str, str]]:
+    for line in note.split("\n")[2:-1]:
+        first, last = found.groups() if (found := _NAMED.match(line)) else ("", None)
+        if last:
+            yield first, ""
+        yield last or first, line
 
 
 def _short(text: str, most: int) -> str:

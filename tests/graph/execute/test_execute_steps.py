@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Executor
+from donewhen import Agent, Executor
 from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import (
     ScriptedModel,
@@ -291,6 +291,31 @@ async def test_long_steps_leave_out_their_oldest_rounds_as_wholes() -> None:
     assert " ok → 19 19 19" in note
     assert "you said: 19" in note
     assert len(flow.journal) == count + 1
+
+
+async def test_a_long_step_stores_what_it_is_shown_and_goes_on_with_it() -> None:
+    """X14, R09: what was left out is not stored again with what waits; after each answer the prompt only grows."""
+    rounds = [reply("", [call("look", what=f"{n} " * 300)]) for n in range(60)]
+    replies = [*rounds[:30], ask_user("Left?"), *rounds[30:], ask_user("Right?"), finish_step("ok", "s1.60")]
+    model = one_step(replies, tools=["look"])
+    settings = {"confirm": "never", "transcript_chars": 20_000, "step_limits": {"rounds": 100}, "mode": "step"}
+    async with Agent(model, tools=[look], effects={"look": "read"}, storage="memory:", settings=settings) as agent:
+        run = await agent.start("look around")
+        while run.pending:
+            stored = (await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})).values
+            [kept] = stored["transcripts"].values()
+            before = requests(model, "s1")
+            asked = before[-1].messages
+            assert [m.text for m in kept[:-1]] == [m.text for m in asked[2:]]
+            assert len(kept) < 30
+            run = await agent.resume(run, "yes")
+            after = requests(model, "s1")
+            assert [m.text for m in after[len(before)].messages[: len(asked)]] == [m.text for m in asked]
+    assert run.status == "completed"
+    note = unfenced(after[-1].messages[2].text)
+    assert "\nbefore: s1.1 to s1." in note or "\n[s1.1] look" in note
+    assert note.count("Earlier rounds of this step") == 1
+    model.assert_exhausted()
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """What a model is shown of the past, however it is trimmed."""
 
+import re
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from donewhen.graph.models.transcript import Measured, bounded, fitting, shown
+from donewhen.graph.models.transcript import Length, bounded, fitting, shown
+from donewhen.state.channels import append_rounds, shortened
 from donewhen.state.proof.journal import observation
 
 
@@ -45,8 +47,6 @@ def test_calls_and_their_results_stay_together(messages: list[Any], limit: int) 
     if len(tail) < len(messages):
         assert kept[0].type == "human"
         assert tail[0].type == "ai"
-        gone = messages[: len(messages) - len(tail)]
-        assert all(m.text.split("]")[0][1:] in kept[0].text for m in gone if m.type == "tool")
 
 
 @given(transcripts(), st.integers(200, 3000))
@@ -117,7 +117,7 @@ def test_what_is_left_out_stays_short() -> None:
         messages.append(ToolMessage(f"[s1.{number}] look ok\n{'r' * 200}", tool_call_id=f"c{number}"))
     kept = fitting(messages, 40_000)
     assert len(str(kept[0].text)) < 12_000
-    assert "before: s1.0, s1.1" in str(kept[0].text)
+    assert "before: s1.0 to s1.8" in str(kept[0].text)
 
 
 def test_a_long_output_is_cut_between_lines() -> None:
@@ -134,9 +134,28 @@ def test_a_long_output_is_cut_between_lines() -> None:
 @given(transcripts(), st.integers(50, 3000))
 def test_measuring_as_it_grows_gives_the_same(messages: list[Any], limit: int) -> None:
     """K8: what is known of the rounds before changes nothing of what is shown."""
-    measured = Measured()
+    length = Length()
     for end in range(len(messages) + 1):
-        assert fitting(messages[:end], limit, "f", measured) == fitting(messages[:end], limit, "f")
+        kept = fitting(messages[:end], limit, "f", length)
+        assert kept == fitting(messages[:end], limit, "f")
+        if kept != messages[:end]:
+            return
+
+
+@given(transcripts(), st.integers(400, 3000))
+def test_what_was_left_out_stays_named(messages: list[Any], limit: int) -> None:
+    """X14, X22: a transcript that is shortened again and again names all that was observed; its end is as it was."""
+    transcript: list[Any] = []
+    for message in messages:
+        transcript = fitting(append_rounds(transcript, [[message]]), limit)
+    gone = messages[: len(messages) - len(transcript) + 1] if shortened(transcript) else []
+    assert transcript[bool(gone) :] == messages[len(gone) :]
+    ids = [m.text.split("]")[0][1:] for m in gone if m.text.startswith("[")]
+    named = re.findall(r"^\[(\S+)\]", transcript[0].text, re.MULTILINE) if gone else []
+    before = re.search(r"^before: (\S+)(?: to (\S+))?$", transcript[0].text, re.MULTILINE) if gone else None
+    older = ids[: ids.index(before[2] or before[1]) + 1] if before else []
+    assert [*older, *named] == ids
+    assert not before or before[1] == ids[0]
 
 
 def test_every_message_is_measured_once() -> None:
@@ -148,9 +167,9 @@ def test_every_message_is_measured_once() -> None:
             read.extend([1] if name == "content" else [])
             return super().__getattribute__(name)
 
-    messages = [Watched("r" * 100) for _ in range(200)]
+    messages: list[Any] = [Watched("r" * 100) for _ in range(200)]
     read.clear()
-    measured = Measured()
+    length = Length()
     for end in range(len(messages)):
-        fitting(messages[: end + 1], 100_000, "", measured)
+        fitting(messages[: end + 1], 100_000, "", length)
     assert len(read) == len(messages)
