@@ -55,7 +55,7 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
     parts = root.file_parts(path)
     with root.writing:
         _keep_secrets(root, path, content)
-        root.replace(parts, encode(content))
+        root.replace(parts, io.BytesIO(encode(content)))
     return f"Wrote {len(content)} characters to {shown(parts)}", _artifact(parts, content)
 
 
@@ -108,7 +108,7 @@ def edit_file(
             old, new = (re.sub("\r?\n", "\r\n", part) for part in (old, new))
         _exactly_once(before, old, path)
         after = before.replace(old, new)
-        root.replace(parts, encode(after, encoding))
+        root.replace(parts, io.BytesIO(encode(after, encoding)))
     line = before[: before.index(old)].count("\n") + 1
     return f"Replaced 1 passage at line {line} of {shown(parts)}", _artifact(parts, after)
 
@@ -119,6 +119,14 @@ def move_file(root: Root, source: FilePath, destination: FilePath) -> str:
     with root.writing:
         root.move(before, after)
     return f"Moved {shown(before)} to {shown(after)}"
+
+
+def copy_file(root: Root, source: FilePath, destination: FilePath) -> str:
+    """Copy a file. Missing folders are made; fails where the destination exists already."""
+    before, after = root.file_parts(source), root.file_parts(destination)
+    with root.writing:
+        root.copy(before, after)
+    return f"Copied {shown(before)} to {shown(after)}"
 
 
 def delete_file(root: Root, path: FilePath) -> str:

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 import stat
 import threading
 from collections.abc import Iterator
@@ -112,7 +113,21 @@ class Root:
         with os.fdopen(descriptor, "rb") as file:
             yield file
 
-    def replace(self, parts: Parts, data: bytes) -> None:
+    def copy(self, source: Parts, destination: Parts) -> None:
+        """Copy a file, all or nothing. Raises ToolException where the name is taken; nothing is replaced."""
+        written = (*destination[:-1], TEMPORARY + secrets.token_hex(8))
+        with self.open(shown(source)) as content:
+            refuse_history(destination)
+            self._refuse_taken(source, destination)
+            self.replace(written, content)
+        try:
+            self.move(written, destination)
+        except BaseException:
+            with self.folder(written[:-1]) as parent:
+                os.unlink(written[-1], dir_fd=parent)
+            raise
+
+    def replace(self, parts: Parts, content: IO[bytes]) -> None:
         """Give a file new content, all or nothing, making missing folders. Never writes through a link."""
         refuse_history(parts)
         with self.folder(parts[:-1], create=True) as parent:
@@ -128,7 +143,7 @@ class Root:
                 with os.fdopen(descriptor, "wb") as file:
                     if old is not None:
                         os.fchmod(file.fileno(), old.st_mode & 0o777)
-                    file.write(data)
+                    shutil.copyfileobj(content, file)
                     file.flush()
                     os.fsync(file.fileno())
                 os.replace(temporary, parts[-1], src_dir_fd=parent, dst_dir_fd=parent)
@@ -164,13 +179,16 @@ class Root:
         if destination[: len(source)] == source:
             raise ToolException(f"{shown(source)} cannot become {shown(destination)}: that is itself, or inside of it.")
         with self.folder(source[:-1]) as before, self.folder(destination[:-1], create=True) as after:
-            if (taken := self.kind(destination)) is not None:
-                hint = f"; name the file too: {shown((*destination, source[-1]))}" if taken != FILE_KIND else ""
-                raise ToolException(f"{shown(destination)} exists already, as {taken}; nothing was moved{hint}.")
+            self._refuse_taken(source, destination)
             if kind == FILE_KIND and _linked(before, source[-1], after, destination[-1]):
                 os.unlink(source[-1], dir_fd=before)
             else:
                 os.rename(source[-1], destination[-1], src_dir_fd=before, dst_dir_fd=after)
+
+    def _refuse_taken(self, source: Parts, destination: Parts) -> None:
+        if (taken := self.kind(destination)) is not None:
+            hint = f"; name the file too: {shown((*destination, source[-1]))}" if taken != FILE_KIND else ""
+            raise ToolException(f"{shown(destination)} exists already, as {taken}; nothing was changed{hint}.")
 
     def _open_file(self, parent: int, parts: Parts, access: int) -> int:
         before = os.stat(parts[-1], dir_fd=parent, follow_symlinks=False)
@@ -213,7 +231,7 @@ def _linked(before: int, old: str, after: int, new: str) -> bool:
     try:
         os.link(old, new, src_dir_fd=before, dst_dir_fd=after, follow_symlinks=False)
     except FileExistsError:
-        raise ToolException(f"{new} exists already; nothing was moved.") from None
+        raise ToolException(f"{new} exists already; nothing was changed.") from None
     except (OSError, NotImplementedError):
         return False
     return True

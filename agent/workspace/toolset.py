@@ -17,6 +17,7 @@ from donewhen.agent.workspace.data.query import describe_data, query_data
 from donewhen.agent.workspace.files import (
     Written,
     append_file,
+    copy_file,
     delete_file,
     edit_file,
     move_file,
@@ -54,7 +55,7 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         replaces = functools.partial(text_replaced, folder)
         tools.append(_tool(write_file, folder, "idempotent", PATH, replaces=replaces))
         tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
-        tools.append(_tool(move_file, folder, "write", ["source", "destination"]))
+        tools.extend(_tool(function, folder, "write", ["source", "destination"]) for function in (copy_file, move_file))
     if commands:
         programs = installed(commands)
         tools.append(_tool(functools.partial(run_command, programs=programs), folder, "write", seconds="timeout"))

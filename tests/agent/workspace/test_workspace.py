@@ -23,7 +23,7 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
     metadata = {name: tool.metadata or {} for name, tool in tools.items()}
     effects = {name: metadata[name]["effect"] for name, tool in tools.items()}
     writes = {"append_file": "write", "edit_file": "write", "run_command": "write", "write_file": "idempotent"}
-    writes |= {"move_file": "write", "delete_file": "write"}
+    writes |= {"copy_file": "write", "move_file": "write", "delete_file": "write"}
     reads = [
         "list_files",
         "find_text",
@@ -46,9 +46,8 @@ def test_every_tool_declares_its_effect_and_its_object(tmp_path: Path) -> None:
 
 def test_what_was_not_asked_for_does_not_exist(tmp_path: Path) -> None:
     assert "run_command" not in by_name(tmp_path)
-    assert not {"write_file", "append_file", "edit_file", "move_file", "delete_file"} & set(
-        by_name(tmp_path, write=False)
-    )
+    writing = {"write_file", "append_file", "edit_file", "copy_file", "move_file", "delete_file"}
+    assert not writing & set(by_name(tmp_path, write=False))
 
 
 async def test_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:
@@ -66,6 +65,7 @@ async def test_tools_do_not_block_the_event_loop(tmp_path: Path) -> None:
         ("find_text", {"query": "w.rld", "regex": True}),
         ("describe_data", {"path": "a.csv"}),
         ("query_data", {"sql": "SELECT sum(n) FROM 'a.csv'"}),
+        ("copy_file", {"source": "b/c.txt", "destination": "b/e.txt"}),
         ("move_file", {"source": "b/c.txt", "destination": "b/d.txt"}),
         ("move_file", {"source": "b/d.txt", "destination": "b/c.txt"}),
         ("file_exists", {"path": "a.csv"}),

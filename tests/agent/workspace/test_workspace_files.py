@@ -244,6 +244,26 @@ def test_files_and_folders_move_and_nothing_is_replaced(tools: Tools, tmp_path: 
     assert (tmp_path / "b.txt").read_text() == "b"
 
 
+def test_a_copy_is_the_same_bytes_under_a_free_name(tools: Tools, tmp_path: Path) -> None:
+    """D2: “keep the old one as …” needs no model that writes it anew; nothing is replaced, nothing is left behind."""
+    data = bytes(range(256)) * 5000
+    (tmp_path / "a.bin").write_bytes(data)
+    (tmp_path / "b.txt").write_text("b")
+    copy = tools["copy_file"]
+    assert (
+        copy.invoke({"source": "a.bin", "destination": "new/deep/a (old).bin"})
+        == "Copied a.bin to new/deep/a (old).bin"
+    )
+    assert (tmp_path / "new" / "deep" / "a (old).bin").read_bytes() == (tmp_path / "a.bin").read_bytes() == data
+    assert "b.txt exists already, as a file; nothing was changed" in said(copy, source="a.bin", destination="b.txt")
+    assert "name the file too: new/a.bin" in said(copy, source="a.bin", destination="new")
+    assert "exists already" in said(copy, source="b.txt", destination="b.txt")
+    assert "Not found: 'gone.txt'" in said(copy, source="gone.txt", destination="x/y")
+    assert "is a folder, not a file" in said(copy, source="new", destination="x/y")
+    assert (tmp_path / "b.txt").read_text() == "b"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a (old).bin", "a.bin", "b.txt", "deep", "new"]
+
+
 def test_what_is_deleted_lies_in_the_trash(tools: Tools, tmp_path: Path) -> None:
     """D2: nothing there is written over, listings leave it out, and a move brings it back."""
     delete = tools["delete_file"]
@@ -274,6 +294,9 @@ def test_moving_and_deleting_stay_inside(tools: Tools, tmp_path: Path) -> None:
         said(tools["delete_file"], path=path)
         said(tools["move_file"], source=path, destination="b.txt")
         said(tools["move_file"], source="a.txt", destination=path)
+        if path != ".git/config":  # which may be read
+            said(tools["copy_file"], source=path, destination="b.txt")
+        said(tools["copy_file"], source="a.txt", destination=path)
     assert (outside / "secret").read_text() == "s"
     assert (tmp_path / ".git" / "config").read_text() == "c"
     assert (tmp_path / "link").is_symlink()

@@ -74,6 +74,7 @@ def everything(tools: Tools, path: str) -> str:
         "file_exists": {"path": path},
         "file_contains": {"path": path, "text": "4711"},
         "matches_schema": {"path": path, "schema": {"const": 1}},
+        "copy_file": {"source": path, "destination": f"{path}/copied"},
         "move_file": {"source": path, "destination": f"{path}/stolen"},
         "edit_file": {"path": path, "old": "canary", "new": "stolen"},
         "append_file": {"path": path, "content": "overwritten"},
