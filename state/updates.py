@@ -59,7 +59,7 @@ def effective(values: Mapping[str, Any], update: Mapping[str, Any] | None) -> Js
     return {key: write for key, write in changed.items() if key not in values or not _idle(key, values, write)}
 
 
-def as_stored(update: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_stored(update: Json) -> Json:
     """An update whose transcript LangGraph does not take for messages to be streamed to chat clients.
 
     One that was shortened is stored whole, so that nothing before it is read again.
