@@ -223,8 +223,10 @@ class Worker:
 
     async def _beat(self) -> None:
         """Say that we are alive."""
+        said: Json = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
+        said |= {"active": len(self._active), "concurrency": self.concurrency}
         async with self.storage.unlocked() as (_, store):
-            await store.aput(SPACE, self.id, self._life(), index=False)
+            await store.aput(SPACE, self.id, said, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
         """Put back into the queue what is said to run and nobody works on: who did has died."""
@@ -240,10 +242,6 @@ class Worker:
                     if tries > TRIES:
                         left = {"queue": "", "problem": f"its worker died {TRIES} times"}
                     await note_thread(store, thread_id, tries=tries, **left)
-
-    def _life(self) -> Json:
-        known = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
-        return {**known, "active": len(self._active), "concurrency": self.concurrency}
 
     async def _take(self, thread_id: str, row: Json) -> None:
         try:

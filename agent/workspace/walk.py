@@ -161,12 +161,8 @@ def _match(wanted: list[str], parts: Parts) -> bool:
     """Which prefixes of `wanted` fit the names so far: linear in names × pattern, whatever the pattern."""
     fits = {0}
     for name in parts:
-        fits = _past_stars(wanted, fits)
+        fits |= {at + 1 for at in fits if at < len(wanted) and wanted[at] == "**"}
         after = {at for at in fits if at < len(wanted) and wanted[at] == "**"}
         after |= {at + 1 for at in fits if at < len(wanted) and fnmatch.fnmatchcase(name, wanted[at])}
         fits = after
     return len(wanted) in fits or (wanted[-1:] == ["**"] and len(wanted) - 1 in fits)
-
-
-def _past_stars(wanted: list[str], fits: set[int]) -> set[int]:
-    return fits | {at + 1 for at in fits if at < len(wanted) and wanted[at] == "**"}

@@ -24,7 +24,7 @@ def with_injected(
     Raises ValueError for graph state and for what is of no known kind and has no default.
     """
     declared = _annotations(tool)
-    injected = {name: annotation for name, annotation in declared.items() if _marks(annotation)}
+    injected = {name: found for name, found in declared.items() if _has(found, InjectedToolArg, ToolRuntime)}
     full = {name: value for name, value in arguments.items() if name not in injected}
     if key is not None and _takes_key(tool, declared):
         full[RUNTIME_ARGUMENT] = key
@@ -74,13 +74,9 @@ def _bodies(tool: BaseTool) -> list[Callable[..., Any]]:
     return [body for body in wrapped if body] or [type(tool)._run, type(tool)._arun]
 
 
-def _marks(annotation: Any) -> bool:
-    return _has(annotation, InjectedToolArg) or _has(annotation, ToolRuntime)
-
-
-def _has(annotation: Any, mark: type) -> bool:
+def _has(annotation: Any, *marks: type) -> bool:
     return any(
-        isinstance(part, mark) or (isinstance(part, type) and issubclass(part, mark)) for part in _parts(annotation)
+        isinstance(part, marks) or (isinstance(part, type) and issubclass(part, marks)) for part in _parts(annotation)
     )
 
 

@@ -13,6 +13,7 @@ MOST_PROBLEMS = 20
 """Said of one plan; who mends these sees the rest."""
 MOST_CRITERIA = 30
 CONTENT_CHARS = 4000
+_ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 _SUFFIX = re.compile(r"[a-z]|[-_].+")
 RESERVED_IDS = frozenset({"p", "goal", "plan", "confirm", "deliver", "budget", "failure"})
 PlannedStep = Mapping[str, Any]
@@ -58,7 +59,8 @@ def _each(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     yield from _identity(steps, rules)
     for step in steps:
         where = f"step {step['id']}"
-        yield from (f"{where} {problem}" for problem in _content(step, rules))
+        if (length := len(step["content"])) > rules.content_chars:
+            yield f"{where} has a content of {length:,} characters; at most {rules.content_chars:,}"
         yield from (f"{where} depends on {problem}" for problem in _needs(step, ids, rules))
         yield from (f"{where} {problem}" for problem in _hands(step, rules))
         yield from _criteria(where, step["done_when"], rules)
@@ -68,7 +70,7 @@ def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     seen: set[str] = set()
     for step in steps:
         id = step["id"]
-        if not _is_id(id):
+        if not _ID.fullmatch(id) or id in RESERVED_IDS:
             yield f"the step id {id[:50]!r} is not allowed: use a letter, then letters, digits, - or _, at most 40"
         if id in seen:
             yield f"two steps have the id {id!r}; ids are unique"
@@ -94,19 +96,9 @@ def _like(id: str, finished: Collection[str]) -> str | None:
     return next((old for old in finished if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
-def _is_id(id: str) -> bool:
-    plain = id.replace("-", "").replace("_", "")
-    return len(id) <= 40 and id.isascii() and plain.isalnum() and id[0].isalpha() and id not in RESERVED_IDS
-
-
 def folded(text: str) -> str:
     """The words of a text, whatever its case and spacing."""
     return " ".join(text.casefold().split())
-
-
-def _content(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    if len(step["content"]) > rules.content_chars:
-        yield f"has a content of {len(step['content']):,} characters; at most {rules.content_chars:,}"
 
 
 def _criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[str]:
