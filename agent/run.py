@@ -1,7 +1,7 @@
 """A run as its caller sees it, read from its last checkpoint."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, cast
 
 from langgraph.types import StateSnapshot
@@ -69,13 +69,9 @@ class Run:
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {
-            **values,
-            "output": self.outcome.get("output") if self.outcome else None,
-            **{key: dict(values[key]) for key in ("steps", "spent", "limits")},
-            "pending": list(self.pending),
-        }
+        output = self.outcome.get("output") if self.outcome else None
+        mappings = {key: dict(getattr(self, key)) for key in ("steps", "spent", "limits")}
+        return {**vars(self), "output": output, **mappings, "pending": list(self.pending)}
 
 
 def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: Form | None = None) -> Run:

@@ -70,19 +70,11 @@ def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
 @contextmanager
 def opened(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
     """An asynchronous context manager in a `with` of code that is not async."""
-    value = wait(_enter(manager))
+    value = wait(manager.__aenter__())
     try:
         yield value
     except BaseException:
-        if not wait(_leave(manager, *sys.exc_info())):
+        if not wait(manager.__aexit__(*sys.exc_info())):
             raise
     else:
-        wait(_leave(manager, None, None, None))
-
-
-async def _enter(manager: AbstractAsyncContextManager[Result]) -> Result:
-    return await manager.__aenter__()
-
-
-async def _leave(manager: AbstractAsyncContextManager[Any], *error: Any) -> bool | None:
-    return await manager.__aexit__(*error)
+        wait(manager.__aexit__(None, None, None))

@@ -61,16 +61,9 @@ class DirectSaver(BaseCheckpointSaver[Any]):
         async with self._open(None) as (saver, _):
             return await saver.aget_tuple(config)
 
-    async def alist(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> AsyncIterator[CheckpointTuple]:
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
         async with self._open(None) as (saver, _):
-            async for found in saver.alist(config, filter=filter, before=before, limit=limit):
+            async for found in saver.alist(config, **options):
                 yield found
 
     async def aput(
@@ -103,27 +96,14 @@ class DirectSaver(BaseCheckpointSaver[Any]):
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return wait(self.aget_tuple(config))
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
+    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
         async def collect() -> list[CheckpointTuple]:
-            return [found async for found in self.alist(config, filter=filter, before=before, limit=limit)]
+            return [found async for found in self.alist(config, **options)]
 
         yield from wait(collect())
 
-    def put(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        return wait(self.aput(config, checkpoint, metadata, new_versions))
+    def put(self, *given: Any, **options: Any) -> RunnableConfig:
+        return wait(self.aput(*given, **options))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -6,7 +6,7 @@ A run's thread is named after schedule and moment, so no moment is run twice, ho
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile
 from typing import Any, Literal
@@ -63,7 +63,7 @@ class ScheduleInfo:
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**vars(self)}
 
 
 async def ended(store: ThreadStore, run: Run, **change: Any) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -57,7 +57,7 @@ class ThreadInfo:
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"pending": list(self.pending)}
+        return {**vars(self), "pending": list(self.pending)}
 
 
 def now_text() -> str:
