@@ -14,7 +14,7 @@ from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
 from donewhen.agent.storage.sqlite_file import SqliteFile, shared, surely
-from donewhen.agent.storage.sqlite_saver import FileSaver, FileStore
+from donewhen.agent.storage.sqlite_saver import FileSaver, FileSession, FileStore
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, locks, unique_version
 from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting
 from donewhen.agent.storage.thread_table import BACKFILL, TABLE
@@ -119,9 +119,9 @@ class SqliteDatabase:
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
             file = await self._ready(stack)
-            saver = FileSaver(file, not writes, self.next_version)
-            stack.push_async_callback(saver.settled)
-            yield saver, FileStore(file, not writes, saver.rounds)
+            session = FileSession(file, not writes)
+            stack.push_async_callback(session.settled)
+            yield FileSaver(session, self.next_version), FileStore(session)
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ MOST_FREE = 0.25
 TOGETHER = 64
 """Calls that are committed together at most."""
 Returned = TypeVar("Returned")
+Statement = tuple[str, Sequence[Sequence[Any]]]
+"""SQL that changes something, and the rows of values that it is said with, once for each."""
 
 
 class _Connection(sqlite3.Connection):
@@ -105,6 +107,11 @@ class SqliteFile:
     ) -> Returned:
         """Put a call in line and wait for its answer."""
         return await self.begin(work, writes=writes, alone=alone)
+
+    def say(self, statements: Iterable[Statement]) -> None:
+        """Carry out statements, in a call."""
+        for sql, rows in statements:
+            self.connection.executemany(sql, rows)
 
     async def settled(self) -> None:
         """Wait until all that is in line now is done."""

@@ -13,84 +13,120 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.store.base import BaseStore, GetOp, ListNamespacesOp, Op, Result, SearchOp
+from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.rounds import Rounds
-from donewhen.agent.storage.sqlite_file import SqliteFile, surely
+from donewhen.agent.storage.sqlite_file import SqliteFile, Statement, surely
 
 Returned = TypeVar("Returned")
 
 
-class FileSaver(BaseCheckpointSaver[Any]):
-    """The checkpointer of a session or, with `reads`, of a reader, whose writes SQLite refuses."""
+class FileSession:
+    """What saver and store of one opening share. With `reads` it is a reader's, whose writes are refused."""
 
-    def __init__(self, file: SqliteFile, reads: bool, next_version: Callable[[Any], Any]) -> None:
-        super().__init__(serde=StrictSerializer())
-        self.file = file
+    def __init__(self, file: SqliteFile, reads: bool) -> None:
+        self._file = file
         self._reads = reads
-        self._next_version = next_version
-        self.rounds = Rounds[Callable[[SqliteSaver], Any]]()
+        self.rounds = Rounds[Statement]()
+        self.taken: Any = _Taken()
+        """Where LangGraph's saver and store are told to write: values become bytes here, where they are at hand."""
+        self.saver, self.store = SqliteSaver(self.taken, serde=StrictSerializer()), SqliteStore(self.taken)
+        self.saver.is_setup = self.store.is_setup = True
 
-    async def _call(self, work: Callable[[SqliteSaver], Returned], *, writes: bool) -> Returned:
+    async def do(self, work: Callable[[SqliteFile], Returned], *, writes: bool = False) -> Returned:
+        """Something in the file's thread, after what is held and in one transaction with it."""
         if self._reads and writes:
             raise sqlite3.OperationalError("attempt to write a readonly database")
         held = self.rounds.take()
 
-        def carried_out(file: SqliteFile) -> Returned:
-            for each in held:
-                each(file.saver)
-            return work(file.saver)
+        def done(file: SqliteFile) -> Returned:
+            file.say(held)
+            return work(file)
 
-        return await self.file.call(carried_out, writes=writes or bool(held))
+        return await self._file.call(done, writes=writes or bool(held))
+
+    async def say(self, *, waits: bool = False) -> None:
+        """Commit what was taken down; or hold it."""
+        said = self.taken.out()
+        if waits:
+            self.rounds.held += said
+        else:
+            await self.do(lambda file: file.say(said), writes=True)
 
     async def settled(self) -> None:
         """Commit what is held."""
         if held := self.rounds.take():
-            await surely(self.file.begin(lambda file: [each(file.saver) for each in held]))
+            await surely(self._file.begin(lambda file: file.say(held)))
+
+
+class _Taken(list[Statement]):
+    """Stands for a connection: takes down what is to be said."""
+
+    def cursor(self) -> "_Taken":
+        return self
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
+        if sql not in ("BEGIN", "COMMIT"):
+            self.append((sql, [values]))
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.append((sql, rows))
+
+    def out(self) -> list[Statement]:
+        """All that was taken down."""
+        taken = [*self]
+        self.clear()
+        return taken
+
+    def _ignored(self, *_: Any, **__: Any) -> None:
+        """Transactions and functions are the file's own business."""
+
+    commit = close = create_function = _ignored
+
+
+class FileSaver(BaseCheckpointSaver[Any]):
+    """The checkpointer."""
+
+    def __init__(self, session: FileSession, next_version: Callable[[Any], Any]) -> None:
+        super().__init__(serde=StrictSerializer())
+        self._session = session
+        self._next_version = next_version
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        if self.rounds.begins(config):
+        if self._session.rounds.begins(config):
             return None
-        return await self._call(lambda saver: saver.get_tuple(config), writes=False)
+        return await self._session.do(lambda file: file.saver.get_tuple(config))
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in await self._call(lambda saver: list(saver.list(config, **options)), writes=False):
+        for found in await self._session.do(lambda file: list(file.saver.list(config, **options))):
             yield found
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> RunnableConfig:
-        place = config["configurable"]
-        waits, over = self.rounds.put(config, checkpoint, metadata)
+        session, place = self._session, config["configurable"]
+        waits, over = session.rounds.put(config, checkpoint, metadata)
         gone = [(str(place["thread_id"]), namespace) for namespace in over]
-
-        def put(saver: SqliteSaver) -> RunnableConfig:
-            for table in ("checkpoints", "writes") if gone else ():
-                saver.conn.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
-            return saver.put(config, checkpoint, metadata, versions)
-
-        if waits:
-            self.rounds.held.append(put)
-            return {"configurable": {**place, "checkpoint_id": checkpoint["id"]}}
-        return await self._call(put, writes=True)
+        for table in ("checkpoints", "writes") if gone else ():
+            session.taken.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
+        put = session.saver.put(config, checkpoint, metadata, versions)
+        await session.say(waits=waits)
+        return put
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        def put(saver: SqliteSaver) -> None:
-            saver.put_writes(config, writes, task_id, task_path)
-
-        if self.rounds.can_wait(config, task_id, task_path):
-            self.rounds.held.append(put)
-        else:
-            await self._call(put, writes=True)
+        self._session.saver.put_writes(config, writes, task_id, task_path)
+        await self._session.say(waits=self._session.rounds.can_wait(config, task_id, task_path))
 
     async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
-        return await self._call(lambda saver: saver.get_delta_channel_history(*given, **options), writes=False)
+        return await self._session.do(lambda file: file.saver.get_delta_channel_history(*given, **options))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._call(lambda saver: saver.delete_thread(thread_id), writes=True)
+        self._session.saver.delete_thread(thread_id)
+        await self._session.say()
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._next_version(current)
@@ -99,19 +135,19 @@ class FileSaver(BaseCheckpointSaver[Any]):
 class FileStore(BaseStore):
     """The store beside it."""
 
-    def __init__(self, file: SqliteFile, reads: bool, rounds: Rounds[Any]) -> None:
-        self.file = file
-        self._reads = reads
-        self._rounds = rounds
-        self.supports_ttl, self.ttl_config = file.store.supports_ttl, file.store.ttl_config
+    def __init__(self, session: FileSession) -> None:
+        self._session = session
+        self.supports_ttl, self.ttl_config = session.store.supports_ttl, session.store.ttl_config
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        asked = list(ops)
-        writes = not all(isinstance(op, GetOp | SearchOp | ListNamespacesOp) for op in asked)
-        if self._reads and writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        results = await self.file.call(lambda file: file.store.batch(asked), writes=writes)
-        self._rounds.stored(asked)
+        asked, session = list(ops), self._session
+        if all(isinstance(op, PutOp) for op in asked):
+            results = session.store.batch(asked)
+            await session.say()
+        else:
+            writes = any(isinstance(op, PutOp) for op in asked)
+            results = await session.do(lambda file: file.store.batch(asked), writes=writes)
+        session.rounds.stored(asked)
         return results
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -120,6 +156,4 @@ class FileStore(BaseStore):
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """One statement on the table of threads."""
         writes = not sql.startswith("SELECT")
-        if self._reads and writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        return await self.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=writes)
+        return await self._session.do(lambda file: file.connection.execute(sql, values).fetchall(), writes=writes)
