@@ -1,6 +1,7 @@
 """What of a step at work can wait, and what goes when it is over; the same for every database."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -14,6 +15,8 @@ STEPS = ("plan:", "execute:")
 """How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
 PURE = ("receive", "advance")
 """Nodes of the run that ask nobody."""
+SOON = 0.05
+"""Seconds that anything waits at most: others look at the thread, and a model may take its time."""
 Write = TypeVar("Write")
 
 
@@ -21,17 +24,40 @@ class Rounds(Generic[Write]):
     """What a session knows of the rounds that it writes.
 
     What can be had again without asking anybody is committed with what comes next: an input, what nodes wrote that ask
-    no model, a round whose reply is in the store, and what a subgraph came to, which stands in its own last checkpoint.
-    With the run's checkpoint after a planning or a step go its rounds: all that it came to is in the run.
+    no model, a round whose reply is in the store, what a subgraph came to, which stands in its own last checkpoint, and
+    a checkpoint, which LangGraph makes again of what the nodes before it wrote. But not the checkpoint of a round that
+    waited for it: tools were asked. With the run's checkpoint after a planning or a step go its rounds: all that it
+    came to is in the run.
     """
 
     def __init__(self) -> None:
         self.held: list[Write] = []
         """What waits for what comes next."""
+        self._soon: asyncio.TimerHandle | None = None
+        self._late: asyncio.Future[None] | None = None
+        """What waited long enough, on its way."""
         self._replied: set[str] = set()
         """Tasks whose reply is in the store."""
+        self._made: set[str] = set()
+        """Namespaces of rounds that wait for their checkpoint."""
         self._inside: dict[str, set[str]] = {}
         """Checkpoints of the run that this session made → namespaces of the plannings and steps that began there."""
+
+    def hold(self, writes: Iterable[Write], commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+        """Keep these for what comes next; what nothing came for is committed soon."""
+        self.held += writes
+        self._soon = self._soon or asyncio.get_running_loop().call_later(SOON, self._now, commit)
+
+    def _now(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+        self._soon = None
+        if self.held:
+            self._late = asyncio.ensure_future(commit(self.take()))
+
+    async def ready(self) -> None:
+        """Wait for what is on its way. If it failed, so does all that comes after it."""
+        while late := self._late:
+            await asyncio.shield(late)
+            self._late = None if self._late is late else self._late
 
     def take(self) -> list[Write]:
         """All that is held; from now on it is not."""
@@ -50,13 +76,16 @@ class Rounds(Generic[Write]):
         elif not namespace:
             over = self._inside.pop(str(place.get("checkpoint_id")), over)
             self._inside[checkpoint["id"]] = set()
-        return metadata.get("source") == "input", [*over]
+        made = namespace in self._made
+        self._made.discard(namespace)
+        return not made and metadata.get("source") in ("input", "loop"), [*over]
 
     def can_wait(self, config: RunnableConfig, task_id: str, task_path: str) -> bool:
         """Of what a task wrote."""
         node, namespace = task_path.rpartition(", ")[2], config["configurable"].get("checkpoint_ns", "")
-        replied = task_id in self._replied
-        self._replied.discard(task_id)
+        if replied := task_id in self._replied:
+            self._replied.discard(task_id)
+            self._made.add(namespace)
         inside = {f"{step}{task_id}" for step in STEPS}
         return (
             replied

@@ -1,7 +1,7 @@
 """One SQLite file in this process: one connection in one thread, at which all runs take turns, fairly.
 
-What waits together is committed together, so many runs at once cost fewer commits, not more. No call is cut in two by a
-cancelled task: it is carried out, or was not begun.
+What waits together is committed together, so many runs at once cost fewer commits, not more. What is in line to be
+written is written, even where the task that waits for it is cancelled.
 """
 
 import asyncio
@@ -135,7 +135,7 @@ class SqliteFile:
         together: list[_Work] = []
         call = self._calls.get()
         while not call.alone:
-            if not call.future.cancelled():
+            if call.writes or not call.future.cancelled():
                 together.append(call)
             if len(together) == TOGETHER:
                 return together, None

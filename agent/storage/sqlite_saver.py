@@ -27,7 +27,7 @@ class FileSession:
     """What saver and store of one opening share. With `reads` it is a reader's, whose writes are refused."""
 
     def __init__(self, file: SqliteFile, reads: bool) -> None:
-        self._file = file
+        self.file = file
         self._reads = reads
         self.rounds = Rounds[Statement]()
         self.taken: Any = _Taken()
@@ -35,30 +35,30 @@ class FileSession:
         self.saver, self.store = SqliteSaver(self.taken, serde=StrictSerializer()), SqliteStore(self.taken)
         self.saver.is_setup = self.store.is_setup = True
 
-    async def do(self, work: Callable[[SqliteFile], Returned], *, writes: bool = False) -> Returned:
-        """Something in the file's thread, after what is held and in one transaction with it."""
-        if self._reads and writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        held = self.rounds.take()
-
-        def done(file: SqliteFile) -> Returned:
-            file.say(held)
-            return work(file)
-
-        return await self._file.call(done, writes=writes or bool(held))
+    async def read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
+        """Read in the file's thread, what is held too."""
+        await self.settled()
+        return await self.file.call(work, writes=False)
 
     async def say(self, *, waits: bool = False) -> None:
-        """Commit what was taken down; or hold it."""
+        """Commit what was taken down, with what is held; or hold it too."""
         said = self.taken.out()
+        if self._reads:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
         if waits:
-            self.rounds.held += said
+            self.rounds.hold(said, self._commit)
         else:
-            await self.do(lambda file: file.say(said), writes=True)
+            await self.rounds.ready()
+            await self._commit([*self.rounds.take(), *said])
 
     async def settled(self) -> None:
         """Commit what is held."""
+        await self.rounds.ready()
         if held := self.rounds.take():
-            await surely(self._file.begin(lambda file: file.say(held)))
+            await surely(self.file.begin(lambda file: file.say(held)))
+
+    async def _commit(self, statements: list[Statement]) -> None:
+        await self.file.call(lambda file: file.say(statements))
 
 
 class _Taken(list[Statement]):
@@ -91,22 +91,22 @@ class FileSaver(BaseCheckpointSaver[Any]):
 
     def __init__(self, session: FileSession, next_version: Callable[[Any], Any]) -> None:
         super().__init__(serde=StrictSerializer())
-        self._session = session
+        self.session = session
         self._next_version = next_version
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        if self._session.rounds.begins(config):
+        if self.session.rounds.begins(config):
             return None
-        return await self._session.do(lambda file: file.saver.get_tuple(config))
+        return await self.session.read(lambda file: file.saver.get_tuple(config))
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
-        for found in await self._session.do(lambda file: list(file.saver.list(config, **options))):
+        for found in await self.session.read(lambda file: list(file.saver.list(config, **options))):
             yield found
 
     async def aput(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
     ) -> RunnableConfig:
-        session, place = self._session, config["configurable"]
+        session, place = self.session, config["configurable"]
         waits, over = session.rounds.put(config, checkpoint, metadata)
         gone = [(str(place["thread_id"]), namespace) for namespace in over]
         for table in ("checkpoints", "writes") if gone else ():
@@ -118,15 +118,15 @@ class FileSaver(BaseCheckpointSaver[Any]):
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        self._session.saver.put_writes(config, writes, task_id, task_path)
-        await self._session.say(waits=self._session.rounds.can_wait(config, task_id, task_path))
+        self.session.saver.put_writes(config, writes, task_id, task_path)
+        await self.session.say(waits=self.session.rounds.can_wait(config, task_id, task_path))
 
     async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
-        return await self._session.do(lambda file: file.saver.get_delta_channel_history(*given, **options))
+        return await self.session.read(lambda file: file.saver.get_delta_channel_history(*given, **options))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        self._session.saver.delete_thread(thread_id)
-        await self._session.say()
+        self.session.saver.delete_thread(thread_id)
+        await self.session.say()
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._next_version(current)
@@ -136,24 +136,27 @@ class FileStore(BaseStore):
     """The store beside it."""
 
     def __init__(self, session: FileSession) -> None:
-        self._session = session
+        self.session = session
         self.supports_ttl, self.ttl_config = session.store.supports_ttl, session.store.ttl_config
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        asked, session = list(ops), self._session
-        if all(isinstance(op, PutOp) for op in asked):
-            results = session.store.batch(asked)
+        asked, session = list(ops), self.session
+        puts = [op for op in asked if isinstance(op, PutOp)]
+        gets = [op for op in asked if not isinstance(op, PutOp)]
+        found = iter(await session.file.call(lambda file: file.store.batch(gets), writes=False) if gets else ())
+        if puts:
+            session.store.batch(puts)
             await session.say()
-        else:
-            writes = any(isinstance(op, PutOp) for op in asked)
-            results = await session.do(lambda file: file.store.batch(asked), writes=writes)
-        session.rounds.stored(asked)
-        return results
+            session.rounds.stored(puts)
+        return [None if isinstance(op, PutOp) else next(found) for op in asked]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         raise NotImplementedError("use abatch")
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """One statement on the table of threads."""
-        writes = not sql.startswith("SELECT")
-        return await self._session.do(lambda file: file.connection.execute(sql, values).fetchall(), writes=writes)
+        if sql.startswith("INSERT"):
+            self.session.taken.execute(sql, values)
+            await self.session.say()
+            return []
+        return await self.session.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=False)

@@ -72,7 +72,8 @@ class SessionSaver(AsyncPostgresSaver):
     def __init__(self, store: "SessionStore") -> None:
         super().__init__(store.conn, serde=StrictSerializer())
         self.lock = store.lock  # pipelines of two tasks on one connection must not mix
-        self.rounds = store.rounds = Rounds[Part]()
+        self.rounds = Rounds[Part]()
+        store.saver = self
 
     @override
     def get_next_version(self, current: str | None, channel: None) -> str:
@@ -93,6 +94,8 @@ class SessionSaver(AsyncPostgresSaver):
         place = config["configurable"]
         thread, space = str(place["thread_id"]), place.get("checkpoint_ns", "")
         waits, over = self.rounds.put(config, checkpoint, metadata)
+        if over:
+            await self.settled()  # a statement deletes nothing that it writes itself
         values, inline = dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
             if isinstance(value, str):
@@ -126,19 +129,22 @@ class SessionSaver(AsyncPostgresSaver):
 
     async def settled(self) -> None:
         """Commit what is held."""
-        if self.rounds.held:
-            await self._say([])
+        await self._say([])
 
     async def _say(self, parts: list[Part], waits: bool = False) -> None:
         """What is held and this, in one statement; or hold this too."""
         if waits:
-            self.rounds.held += parts
+            self.rounds.hold(parts, self._commit)
             return
+        await self.rounds.ready()
+        if together := [*self.rounds.take(), *parts]:
+            await self._commit(together)
+
+    async def _commit(self, parts: list[Part]) -> None:
         async with self.lock:
-            if together := [*self.rounds.take(), *parts]:
-                statement = _together(tuple(part for part, _ in together))
-                values = [value for _, values in together for value in values]
-                await self.conn.execute(statement, values)  # type: ignore[union-attr]
+            statement = _together(tuple(part for part, _ in parts))
+            values = [value for _, values in parts for value in values]
+            await self.conn.execute(statement, values)  # type: ignore[union-attr]
 
     @override
     @asynccontextmanager
@@ -151,13 +157,15 @@ class SessionSaver(AsyncPostgresSaver):
 class SessionStore(AsyncPostgresStore):
     """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
 
-    rounds: Rounds[Part]
+    saver: SessionSaver
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         asked = list(ops)
+        if any(isinstance(op, PutOp) for op in asked):
+            await self.saver.settled()  # an entry may name a checkpoint that is held
         results = await super().abatch(asked)
-        self.rounds.stored(asked)
+        self.saver.rounds.stored(asked)
         return results
 
     @override

@@ -121,11 +121,11 @@ def test_loops_and_threads_share_one_file(tmp_path: Path) -> None:
     async def both() -> None:
         async with open_storage(url).session("a") as (saver, _):
             other = await asyncio.to_thread(lambda: wait(_file_of(url)))
-            assert other is saver.file  # type: ignore[attr-defined]
+            assert other is saver.session.file  # type: ignore[attr-defined]
 
     asyncio.run(both())
 
 
 async def _file_of(url: str) -> object:
     async with open_storage(url).session("b") as (saver, _):
-        return saver.file  # type: ignore[attr-defined]
+        return saver.session.file  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
-from langgraph.store.base import GetOp
+from langgraph.store.base import GetOp, PutOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
@@ -350,8 +350,41 @@ async def test_what_can_be_had_again_goes_with_what_comes_next(kind: str, tmp_pa
         assert found.pending_writes[2:] == [("round 3", "seen", 2)]
 
 
+@pytest.mark.parametrize("kind", DATABASES)
+async def test_what_waits_is_seen_soon(kind: str, tmp_path: Path) -> None:
+    """R05: a model may take its time, and others want to see where the thread is; what fails late is said, too."""
+    storage = open_storage(fresh_url(kind, tmp_path))
+    place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    async with storage.session("t") as (saver, _), storage.reader() as (reader, _):
+        await saver.aput(place, cast("Checkpoint", {**empty_checkpoint(), "id": "1"}), {"source": "loop"}, {})
+        for _ in range(500):
+            if found := await reader.aget_tuple(place):
+                break
+            await asyncio.sleep(0.01)
+        assert found is not None
+
+
+async def test_what_waits_and_cannot_be_written_ends_the_session() -> None:
+    """R05, F5: nothing is stored that comes after it."""
+    rounds, tried, trying = Rounds[str](), list[list[str]](), asyncio.Event()
+
+    async def commit(writes: list[str]) -> None:
+        tried.append(writes)
+        trying.set()
+        raise StorageError("the disk is full")
+
+    rounds.hold(["a"], commit)
+    rounds.hold(["b"], commit)
+    await asyncio.wait_for(trying.wait(), 10)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="disk is full"):
+            await rounds.ready()
+    assert (tried, rounds.take()) == ([["a", "b"]], [])
+
+
 def test_which_writes_wait_and_what_begins() -> None:
-    """R05: nodes of ours that ask nobody, and a finished step; a namesake in another graph does not wait."""
+    """R05: nodes of ours that ask nobody, a finished step, and checkpoints, but not those of rounds that wait for them;
+    a namesake in another graph does not wait."""
     rounds = Rounds[None]()
 
     def at(namespace: str, checkpoint: str, run: str = "") -> RunnableConfig:
@@ -360,7 +393,7 @@ def test_which_writes_wait_and_what_begins() -> None:
         return {"configurable": where}
 
     made = cast("Checkpoint", {**empty_checkpoint(), "id": "2"})
-    assert rounds.put(at("", "1"), made, {"source": "loop"}) == (False, [])
+    assert rounds.put(at("", "1"), made, {"source": "loop"}) == (True, [])
     assert rounds.can_wait(at("", "2"), "a", "~__pregel_pull, advance")
     assert not rounds.can_wait(at("", "2"), "a", "~__pregel_pull, deliver")
     assert not rounds.can_wait(at("execute:b", "9", "2"), "c", "~__pregel_pull, advance")
@@ -373,4 +406,8 @@ def test_which_writes_wait_and_what_begins() -> None:
     assert not rounds.begins(at("execute:b", "", "2"))
     assert rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
     after = cast("Checkpoint", {**empty_checkpoint(), "id": "3"})
-    assert rounds.put(at("", "2"), after, {"source": "loop"}) == (False, ["execute:b"])
+    assert rounds.put(at("", "2"), after, {"source": "loop"}) == (True, ["execute:b"])
+    assert rounds.put(at("", "3"), made, {"source": "update"}) == (False, [])
+    rounds.stored([PutOp((*NAMESPACE, "t"), "s1", {"round": "d"})])
+    assert rounds.can_wait(at("execute:b", "9", "2"), "d", "~__pregel_pull, decide")
+    assert [rounds.put(at("execute:b", "9", "2"), after, {"source": "loop"})[0] for _ in range(2)] == [False, True]

@@ -170,7 +170,9 @@ async def test_commits_are_on_disk(tmp_path: Path) -> None:
         for each in (saver, store):
             for pragma, value in (("synchronous", 2), ("journal_mode", "wal"), ("busy_timeout", 30_000)):
                 asked = f"PRAGMA {pragma}"
-                found = await each.file.call(lambda file, asked=asked: file.connection.execute(asked).fetchall())  # type: ignore[union-attr]
+                found = await each.session.file.call(
+                    lambda file, asked=asked: file.connection.execute(asked).fetchall()
+                )  # type: ignore[union-attr]
                 assert found == [(value,)]
 
 
