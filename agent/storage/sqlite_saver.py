@@ -30,9 +30,10 @@ class FileSession:
         self.file = file
         self._reads = reads
         self.rounds = Rounds[Statement]()
-        self.taken: Any = _Taken()
+        self.taken = _Taken()
         """Where LangGraph's saver and store are told to write: values become bytes here, where they are at hand."""
-        self.saver, self.store = SqliteSaver(self.taken, serde=StrictSerializer()), SqliteStore(self.taken)
+        connection: Any = self.taken
+        self.saver, self.store = SqliteSaver(connection, serde=StrictSerializer()), SqliteStore(connection)
         self.saver.is_setup = self.store.is_setup = True
 
     async def read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
