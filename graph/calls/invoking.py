@@ -70,7 +70,7 @@ async def invoke(
         result = await _called(site, tool, call, {**tagged, "metadata": about}, key)
         meter.close()
         if kind != "read":
-            await keep_text(store, thread, turn, observation, result.text)
+            await keep_text(site.runtime, state, observation, result.text)
         return CallOutcome(result, meter.spent)
 
     site.meters.append(meter)
@@ -81,7 +81,7 @@ async def invoke(
         return outcome
     if outcome.claim:
         site.claims.append(outcome.claim)
-    if outcome.whole or not (text := await kept_text(store, thread, turn, observation)):
+    if outcome.whole or not (text := await kept_text(site.runtime, state, observation)):
         return outcome
     # The same id may hold another text: that of another branch of the thread's history.
     same = short_of(text) == outcome.result.text

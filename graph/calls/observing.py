@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from langgraph.runtime import Runtime
-from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import now, thread_of
@@ -22,28 +21,38 @@ NAMESPACE = ("donewhen", "observations")
 HEADER_CHARS = 200
 
 
-async def keep_text(store: BaseStore | None, thread_id: str, turn: int, id: str, text: str) -> None:
-    """Put the whole text of an observation into the store, if it is too long for the journal."""
-    if store is not None and len(text) > INLINE_CHARS:
-        await store.aput((*NAMESPACE, label(thread_id)), f"{turn}:{id}", {"text": text}, index=False)
+async def keep_text(runtime: Runtime[Settings], state: Step, id: str, text: str) -> None:
+    """Put the whole text of an observation into the store, if it is too long for the journal.
+
+    A thread may have several runs at once, as nodes of a graph around them; the fence tells them apart.
+    """
+    if runtime.store is not None and len(text) > INLINE_CHARS:
+        key = f"{state.get('fence', '')}:{_of_request(state, id)}"
+        await runtime.store.aput((*NAMESPACE, label(thread_of(runtime))), key, {"text": text}, index=False)
 
 
-async def kept_text(store: BaseStore | None, thread_id: str, turn: int, id: str) -> str | None:
-    """The whole text of an observation as it was put into the store, or None."""
-    item = await store.aget((*NAMESPACE, label(thread_id)), f"{turn}:{id}") if store is not None else None
-    return str(item.value["text"]) if item else None
+async def kept_text(runtime: Runtime[Settings], state: Step, id: str) -> str | None:
+    """The whole text of an observation, of this request or an earlier one, as it was put into the store, or None."""
+    place, named = (*NAMESPACE, label(thread_of(runtime))), _of_request(state, id)
+    for key in (f"{state.get('fence', '')}:{named}", named):  # as it is kept now, and as it was by older versions
+        if runtime.store is not None and (item := await runtime.store.aget(place, key)):
+            return str(item.value["text"])
+    return None
 
 
-async def keep(store: BaseStore | None, thread_id: str, turn: int, entry: Json) -> Json:
+def _of_request(state: Step, id: str) -> str:
+    return id if ":" in id else f"{state.get('turn', 1)}:{id}"
+
+
+async def keep(runtime: Runtime[Settings], state: Step, entry: Json) -> Json:
     """Put a long text into the store and give the journal's short form; without a store all stays in the journal."""
-    await keep_text(store, thread_id, turn, entry["id"], entry["text"])
-    return entry if store is None else shortened(entry, INLINE_CHARS)
+    await keep_text(runtime, state, entry["id"], entry["text"])
+    return entry if runtime.store is None else shortened(entry, INLINE_CHARS)
 
 
-async def whole(store: BaseStore | None, thread_id: str, turn: int, entry: Mapping[str, Any]) -> Json:
+async def whole(runtime: Runtime[Settings], state: Step, entry: Mapping[str, Any]) -> Json:
     """The entry with its whole text."""
-    of, _, id = entry["id"].rpartition(":")  # of an earlier request
-    text = await kept_text(store, thread_id, int(of or turn), id) if entry.get("stored") else None
+    text = await kept_text(runtime, state, entry["id"]) if entry.get("stored") else None
     return dict(entry) if text is None else {**entry, "text": text}
 
 
@@ -91,7 +100,7 @@ async def recall(call: FrozenCall, state: Step, new: list[Json], runtime: Runtim
     if wanted not in entries:
         known = ", ".join(list(entries)[-15:]) or "none"
         return Piece(f"recall error\nThere is no observation {wanted[:40]!r} here; there are: {known}.")
-    entry = await whole(runtime.store, thread_of(runtime), state.get("turn", 1), entries[wanted])
+    entry = await whole(runtime, state, entries[wanted])
     text = entry["text"]
     room = max(settings_of(runtime).observation_chars - HEADER_CHARS, HEADER_CHARS)
     end = max(cut_before(text, offset + room), min(offset + 1, len(text)))

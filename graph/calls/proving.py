@@ -7,7 +7,7 @@ from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.judging import judge
 from donewhen.graph.calls.observing import keep, noted, seen_before, whole
 from donewhen.graph.context import settings_of
-from donewhen.graph.events import observed, thread_of
+from donewhen.graph.events import observed
 from donewhen.graph.models.briefs import index_of
 from donewhen.graph.models.transcript import unshown
 from donewhen.graph.models.window import shown_chars
@@ -109,7 +109,7 @@ async def _cited(site: Site, entry: Json) -> Json:
 
 
 async def _whole(site: Site, entry: Json) -> Json:
-    return await whole(site.runtime.store, thread_of(site.runtime), site.state.get("turn", 1), entry)
+    return await whole(site.runtime, site.state, entry)
 
 
 async def look_again(inquiry: Inquiry) -> None:
@@ -273,7 +273,7 @@ async def run_check(check: Json, site: Site, number: int) -> CheckResult:
     result = outcome.result
     site.spent = add(add(site.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
     entry = noted(state, number, call, result, "read", toolbox.targets(name, arguments), "check")
-    entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
+    entry = await keep(site.runtime, state, entry)
     observed(site.runtime, entry)
     if not result.ok and (result.error in UNDECIDED or check["expect"] != "ok"):
         return CheckResult(entry, "unverified", f"the check {name} itself failed: {result.text[:200]!r}")

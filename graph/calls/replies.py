@@ -22,7 +22,7 @@ async def reply_before(state: Step, runtime: Runtime[Settings]) -> Step | None:
     if state["begun"] or runtime.store is None:
         return None
     state["begun"].add(_round(runtime))
-    item = await runtime.store.aget(_namespace(runtime), state["step"]["id"])
+    item = await runtime.store.aget(*_place(state, runtime))
     if item is None or item.value["round"] != _round(runtime):
         return None
     update: Step = _SERDE.loads_typed((item.value["type"], base64.b64decode(item.value["update"])))
@@ -35,12 +35,13 @@ async def written_down(state: Step, runtime: Runtime[Settings], update: Step) ->
         return False
     type, data = _SERDE.dumps_typed(update)
     value = {"round": _round(runtime), "type": type, "update": base64.b64encode(data).decode()}
-    await runtime.store.aput(_namespace(runtime), state["step"]["id"], value, index=False)
+    await runtime.store.aput(*_place(state, runtime), value, index=False)
     return True
 
 
-def _namespace(runtime: Runtime[Settings]) -> tuple[str, ...]:
-    return (*NAMESPACE, label(thread_of(runtime)))
+def _place(state: Step, runtime: Runtime[Settings]) -> tuple[tuple[str, ...], str]:
+    """Namespace and key; the fence tells apart several runs on one thread, as nodes of a graph around them."""
+    return (*NAMESPACE, label(thread_of(runtime))), f"{state.get('fence', '')}:{state['step']['id']}"
 
 
 def _round(runtime: Runtime[Settings]) -> str:

@@ -14,7 +14,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.observing import Piece, keep, noted, recall, seen_before
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, observed, thread_of
+from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.offering import FIND, found, offered_to_step
@@ -209,7 +209,7 @@ async def _note(call: FrozenCall, outcome: Outcome, work: Work) -> None:
     else:
         entry["same_as"] = before.get("same_as") or before["id"]
         _say(call, _unchanged(entry, hint, work, again="same_as" in before), work)
-    entry = await keep(site.runtime.store, thread_of(site.runtime), site.state.get("turn", 1), entry)
+    entry = await keep(site.runtime, site.state, entry)
     work.entries.append(entry)
     observed(site.runtime, entry)
 

@@ -85,7 +85,7 @@ async def _handed_on(state: Step, update: Step, runtime: Runtime[Settings]) -> S
     """What a passthrough executor said is the result, as it is; if it failed, so has the step. No model is asked."""
     if update["record"]["status"] != "running":
         return update
-    entry = await kept_whole(runtime.store, thread_of(runtime), state.get("turn", 1), update["journal"][-1])
+    entry = await kept_whole(runtime, state, update["journal"][-1])
     if not entry["ok"]:
         after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
         failed: StepRecord = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}

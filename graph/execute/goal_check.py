@@ -11,7 +11,7 @@ from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.observing import keep
 from donewhen.graph.calls.proving import UNJUDGED, Inquiry, decide, have_judged, look_again, seen_by, unsupported
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, judged, now, thread_of
+from donewhen.graph.events import charged, emit, judged, now
 from donewhen.graph.execute.leaving import corrected, leave
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import exhausted
@@ -147,7 +147,7 @@ async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
     result = str(arguments["result"]).strip()
     at = now()
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=at)
-    entry = await keep(site.runtime.store, thread_of(site.runtime), state.get("turn", 1), entry)
+    entry = await keep(site.runtime, state, entry)
     early = arguments.get("reason") if inquiry.claim["kind"] == "finish_task" else None
     done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
     done["said"] = inquiry.claim.get("said")

@@ -9,7 +9,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.calls.invoking import Site, invoke, left_of
 from donewhen.graph.calls.observing import keep, noted
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import charged, emit, observed, thread_of
+from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.models.offering import FIND, found, offered_to_plan
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
@@ -43,10 +43,9 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     texts = [shown(entry, limit, fence=state["brief"].get("fence", "")) for entry in entries]
     texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
     told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
-    store, turn = runtime.store, state.get("turn", 1)
     return {
         "planning": {**planning, "calls": [], **({"found": [*(planning.get("found") or ()), *names]} if names else {})},
-        "journal": [await keep(store, thread_of(runtime), turn, entry) for entry in entries],
+        "journal": [await keep(runtime, site.state, entry) for entry in entries],
         "transcript": _results(asked, [told[call["position"]] for call in asked]),
         "spent": spent,
     }
@@ -73,6 +72,7 @@ def _as_step(state: Planning) -> Step:
     return {
         "step": {"id": PLANNING},
         "turn": state.get("turn", 1),
+        "fence": state["brief"].get("fence", ""),
         "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
         "allowance": state.get("allowance") or {},
         "spent": state.get("spent") or {},

@@ -59,9 +59,9 @@ COMMON: Mapping[str, str] = {
     "de": "der die das und in ist ein eine einer eines einen einem dem den des mit für von vom im auf nicht zu "
     "wie was bitte aus alle mir ich wird werden über zum zur welche",
     "fr": "le la les des et est un une du de dans pour avec sur que qui en ce cette au aux je vous mes tous quels",
-    "es": "el la los las y es un una de del en para con por que qué cuál cuáles se mi mis todos todas al lo como cómo",
+    "es": "el la los las es un una de del en para con por que qué cuál cuáles se mi mis todos todas al lo como cómo",
 }
-"""Words that hardly a sentence of the language is without."""
+"""Words that hardly a sentence of the language is without; with a capital it may be a name (Los Angeles)."""
 
 
 def spoken(text: str, named: str | None = None) -> str:
@@ -74,7 +74,7 @@ def spoken(text: str, named: str | None = None) -> str:
         return "ja"
     if scripts["CJK"] > 0.2 * (scripts.total() or 1):
         return "zh"
-    words = [word for each in text[:4000].casefold().split() if (word := each.strip(".,;:!?¿¡()\"'«»„“”")).isalpha()]
+    words = [word for each in text[:4000].split() if (word := each.strip(".,;:!?¿¡()\"'«»„“”")).isalpha()]
     if len(words) < 2:
         return "en"
     votes = {code: sum(word in common.split() for word in words) for code, common in COMMON.items()}

@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
 
 from donewhen import ConfigError, Settings, build_graph
-from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
 
@@ -93,6 +93,26 @@ async def test_one_after_the_other() -> None:
     out = await outer.ainvoke({"messages": "greet me"}, config("t"))
     assert [message.text for message in out["messages"]] == ["greet me", "Bonjour!", "Hello!"]
     assert "Bonjour!" in str(second.requests[0].messages[-1].content)
+
+
+async def test_side_by_side() -> None:
+    """V02: two runs on one thread keep their long observations apart: what is read on, and proves, is the run's own."""
+
+    def reader(letter: str) -> Any:
+        def read() -> str:
+            """Read the document."""
+            return f"{letter * 50_000} the secret of {letter}. {letter * 50_000}"
+
+        proof = finish_step("read", evidence=[("s1.1", f"the secret of {letter}")])
+        plan = submit_plan([step("s1", tools=["read"])])
+        model = scripted(plan, {"s1": [call("read"), recall("s1.1", offset=49_900), proof]}, deliver=())
+        return model, build_graph(model, [read], effects={"read": "read"}, settings={"confirm": "never"}).compile()
+
+    (first, a), (second, b) = reader("a"), reader("b")
+    out = await around(a, b).ainvoke({"messages": "read it"}, config("t"))
+    assert [message.text for message in out["messages"] if message.type == "ai"][-1] == "read"
+    for model in (first, second):
+        model.assert_exhausted()
 
 
 async def test_what_was_worked_on_is_no_request_again() -> None:

@@ -81,6 +81,12 @@ def test_the_plan_is_read_back_in_every_language(language: str) -> None:
         ("", "en"),
         ("Sum up der_die_das.csv in the folder", "en"),
         ("Подведи итоги продаж", "en"),
+        ("again search y", "en"),
+        ("Los Angeles weather tomorrow", "en"),
+        ("Find hotels near El Paso", "en"),
+        ("Watch Das Boot tonight", "en"),
+        ("Was kostet ein Flug nach Rom?", "de"),
+        ("Lista los archivos", "es"),
     ],
 )
 def test_the_language_of_a_goal(goal: str, language: str) -> None:
