@@ -90,7 +90,7 @@ async def ours(job: Job, folder: Path, settings: Settings, model: Any = None) ->
 
 
 async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
-    """By a loop that calls whatever the model calls until it says no more; a question is answered once."""
+    """By a loop that calls whatever the model calls until it says no more; a text that ends in a question is answered once."""
     counting = Counting()
     tools = {tool.name: tool for tool in as_tools(job.tools(folder))}
     model = watched(ModelSource(None, config=read_config()), "execute", counting).bind_tools(list(tools.values()))
@@ -101,7 +101,7 @@ async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
         reply = await model.ainvoke(messages)
         messages.append(reply)
         said = reply.text
-        if not reply.tool_calls and "?" in said and not asked:
+        if not reply.tool_calls and said.rstrip("*_ \n").endswith("?") and not asked:
             asked.append(said)
             messages.append(HumanMessage(job.reply))
         elif not reply.tool_calls:

@@ -107,7 +107,7 @@ async def _question(turn: Turn, cards: Mapping[str, Card], voice: Voice) -> Ques
     ]
     quick = role == "triage"
     again = not quick or facts.get("finished")
-    used = {"executor": cards, "id": again, "replaces": again, "need_thinking": quick}
+    used = {"executor": cards, "id": again, "replaces": again, "need_thinking": quick, "reason": False}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
     tools = [*control_tools(turn.legal, own | (form.tools if form else {})), *deps.toolbox.openai(turn.offer.bound)]
     return Question(

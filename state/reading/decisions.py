@@ -10,7 +10,14 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
 _EVIDENCE = {
     "type": "array",
-    "items": {"type": "object", "properties": {"observation": _TEXT, "quote": _TEXT}, "required": ["observation"]},
+    "items": {
+        "type": "object",
+        "properties": {
+            "observation": {**_TEXT, "description": "the id before a result, such as p.1"},
+            "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
+        },
+        "required": ["observation"],
+    },
 }
 _GOAL_CHECK = {
     "type": "array",
@@ -29,13 +36,13 @@ _STEP = {
             **_CRITERIA,
             "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok" (the call succeeds), or '
             "of its result {contains}, {matches: regex}, {equals}, {number, tolerance} (its only number) or "
-            '{path: "$.count", op: ">=", value: 3} (op: ==, !=, <, <=, >, >=, contains, exists)',
+            '{path: "$[?(@.id==\'a\')].n", op: ">=", value: 3} (op: ==, !=, <, <=, >, >=, contains, exists)',
         },
         "tools": _TEXTS,
         "id": _TEXT,
         "depends_on": {
             **_TEXTS,
-            "description": "the steps, numbered s1, s2, …, whose results it needs; [] for none; left out: all earlier",
+            "description": "the steps (s1, s2, …) whose results it needs; [] for none; left out: all earlier",
         },
         "executor": _TEXT,
         "replaces": _TEXTS,
@@ -44,9 +51,9 @@ _STEP = {
 }
 _SCHEDULE = {
     "type": "object",
-    "description": "only if it shall recur at times that the user named (never guess: ask): {every_minutes}, {at: "
-    '"HH:MM", weekdays: ["mon"]} or {cron: "0 9 * * 1-5"}, with timezone (the user\'s, else that under <today>, else '
-    "ask) and missed: skip, once or all. The steps are what each run does, from the start",
+    "description": 'only if it shall recur, at times that the user named: {every_minutes}, {at: "HH:MM", weekdays: '
+    '["mon"]} or {cron: "0 9 * * 1-5"}, with timezone (the user\'s, else that under <today>) and missed: skip, once or '
+    "all. Never guess: ask. The steps are what each run does",
 }
 
 
@@ -58,7 +65,7 @@ def _tool(name: str, description: str, required: Collection[str], **properties: 
 _ALL = {
     tool["function"]["name"]: tool
     for tool in (
-        _tool("answer", "Answer the user; no plan is needed.", ["text"], text=_TEXT, evidence=_EVIDENCE),
+        _tool("answer", "Answer the user.", ["text"], text=_TEXT, evidence=_EVIDENCE),
         _tool("ask_user", "Ask the user one question.", ["question"], question=_TEXT, options=_TEXTS),
         _tool(
             "submit_plan",
@@ -67,7 +74,7 @@ _ALL = {
             title=_TEXT,
             complexity={"type": "string", "enum": ["simple", "moderate", "complex"]},
             steps={"type": "array", "items": _STEP},
-            done_when={**_CRITERIA, "description": "of the whole, where it has several steps; items as in a step's"},
+            done_when={**_CRITERIA, "description": "of the whole; items as in a step's"},
             schedule=_SCHEDULE,
             need_thinking={"type": "boolean"},
             reason={**_TEXT, "description": "for the log"},

@@ -209,10 +209,10 @@ async def test_a_profile_shapes_every_prompt() -> None:
 
 @pytest.mark.parametrize("legal", [TRIAGE, DRAFT, EXECUTE])
 def test_every_legal_decision_is_explained(legal: tuple[str, ...]) -> None:
-    """X02: the instructions name every control tool that is legal, and no other."""
+    """X02: the instructions name every control tool that is legal, and no other; one that is rare explains itself."""
     name = {TRIAGE: "plan_triage", DRAFT: "plan_draft", EXECUTE: "execute"}[legal]
-    named = set(re.findall(r"^- `(\w+)`:", instructions(name), re.MULTILINE)) & NAMES
-    assert named == set(legal)
+    named = set(re.findall(r"`(\w+)`", instructions(name))) & NAMES
+    assert named == set(legal) - {"finish_task"}
 
 
 async def test_what_the_runtime_adds_to_a_request_stays_small() -> None:
