@@ -90,7 +90,7 @@ async def ours(job: Job, folder: Path, settings: Settings, model: Any = None) ->
 
 
 async def bare(job: Job, folder: Path, settings: Settings) -> dict[str, Any]:
-    """By a loop that calls whatever the model calls until it says no more; a text that ends in a question is answered once."""
+    """By a loop that calls whatever the model calls until it says no more; a question at the end is answered once."""
     counting = Counting()
     tools = {tool.name: tool for tool in as_tools(job.tools(folder))}
     model = watched(ModelSource(None, config=read_config()), "execute", counting).bind_tools(list(tools.values()))
