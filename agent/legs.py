@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -12,17 +12,18 @@ from langgraph.errors import GraphDrained
 from langgraph.types import Command, StateSnapshot
 
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.resuming import answered, by_id, overdue_command, resume_command, steer_command, taken
+from donewhen.agent.resuming import answered, overdue_command, resume_command, steer_command, taken
 from donewhen.agent.run import Run, known, run_of, unfinished
 from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import Worked
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
 from donewhen.agent.thread_graph import Compiled, configured_for, found, on_saver
-from donewhen.agent.work.engine import QUEUE, Engine, GoalInput, Start, messages_of, not_begun, requested
+from donewhen.agent.work.engine import QUEUE, GoalInput, Start, messages_of, not_begun, queue_up, requested
 from donewhen.agent.work.schedules import ended
+from donewhen.agent.work.submitting import with_queued
 from donewhen.agent.work.threads import (
     forget_cancel,
-    last_answered,
     note_thread,
     put_back,
     read_row,
@@ -34,13 +35,14 @@ from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
-from donewhen.state.errors import ConfigError
+from donewhen.state.errors import ConfigError, ThreadBusy
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike, merged, stored_settings
 
 MISSING: Any = object()
 _TRIES = 3
+ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
 
 
 @dataclass(frozen=True)
@@ -133,22 +135,12 @@ class Legs:
         work = replace(work, settings=self.merged(given))
         async with self._alone(thread_id) as (graph, store):
             await self.make_room(graph, store, configured_for(thread_id, None), restart)
-            await Engine(self.storage, self.queue).note(store, thread_id, work, at)
+            await queue_up(store, thread_id, self.queue, work, at)
         return thread_id
 
-    async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
-        """Hold an answer against what is asked, and write it down for a worker."""
-        id = str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
-        async with self._alone(id) as (graph, store):
-            row, snapshot = await read_row(store, id) or {}, await graph.aget_state(configured_for(id, None))
-            run, before = run_of(id, snapshot), (row.get("request") or {}).get("answers") or {}
-            if row.get("status") == "queued":
-                run = run.without(before)
-            else:
-                known(id, snapshot)
-            resume_command(run, answer, thread_id, await last_answered(store, id))
-            await Engine(self.storage, self.queue).note(store, id, {**before, **by_id(run, answer)})
-        return id
+    async def state(self, session: Worked, thread_id: str) -> StateSnapshot:
+        """The state of a thread."""
+        return await on_saver(self.graph, *session).aget_state(configured_for(thread_id, None))
 
     async def look(self, thread_id: str) -> tuple[Run, StateSnapshot]:
         """A run as it stands, and its state."""
@@ -203,8 +195,7 @@ class Legs:
         answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
         settings = stored_settings(row.get("settings") or {})
         if not answers and run.status != "running" and overdue_command(run, settings) is None:
-            await ended(held.store, run)
-            return run
+            return await ended(held.store, run)
         return await self._go_on(held, answers or MISSING, run, given)
 
     async def resume(
@@ -218,13 +209,16 @@ class Legs:
         steer: str = "",
     ) -> Run:
         """An answer to what the session's thread waits for, or, for `MISSING`, going on, by the words of `steer`."""
-        async with self._held(session, config) as held:
-            values = (await held.graph.aget_state(held.config)).values
-            row = await read_row(held.store, held.thread_id) or {}
+        advice = "" if answer is MISSING else ANSWER_LATER
+        async with self._held(session, config, advice) as held:
+            snapshot, row = await held.graph.aget_state(held.config), await read_row(held.store, held.thread_id) or {}
+            values = snapshot.values
             if answer is MISSING and not steer and (to_do(row) or not_begun(row, values)):
                 return await self._carry(held, given)
             if wanted and values and wanted.schema != (values.get("output_schema") or {}):
                 raise ConfigError("output_type: the run was started with another one, or with none")
+            if answer is not MISSING:
+                answer = with_queued(run_of(held.thread_id, snapshot), row, answer, shown)
             return await self._go_on(held, answer, shown, given, steer)
 
     async def _go_on(self, held: Held, answer: Any, shown: Run | str, given: SettingsLike, steer: str = "") -> Run:
@@ -238,7 +232,8 @@ class Legs:
         if steer:
             command = steer_command(run, steer)
         elif answer is not MISSING:
-            command = resume_command(run, answer, shown, await last_answered(store, thread_id))
+            row = await read_row(store, thread_id) or {}
+            command = resume_command(run, answer, shown, row.get("answered") or {})
             said = answered(run, answer)
         elif run.status == "waiting":
             command = overdue_command(run, settings)
@@ -249,8 +244,14 @@ class Legs:
         return await self._drive(held, command, settings)
 
     @asynccontextmanager
-    async def _held(self, session: Session, config: RunnableConfig | None = None) -> AsyncIterator[Held]:
-        async with self._alone(session.thread_id) as (graph, store):
+    async def _held(
+        self, session: Session, config: RunnableConfig | None = None, advice: str = ""
+    ) -> AsyncIterator[Held]:
+        async with AsyncExitStack() as stack:
+            try:
+                graph, store = await stack.enter_async_context(self._alone(session.thread_id))
+            except ThreadBusy as error:
+                raise ThreadBusy(f"{error}{advice}") from None
             yield Held(session, graph, store, configured_for(session.thread_id, config, self.form))
 
     @asynccontextmanager
@@ -288,5 +289,4 @@ class Legs:
         run = run_of(thread_id, snapshot, settings, self.form)
         if drained and not taken(given, run, snapshot) and await put_back(store, thread_id):
             return replace(run, status="queued")
-        await ended(store, run)
-        return run
+        return await ended(store, run)

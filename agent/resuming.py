@@ -77,8 +77,8 @@ def answered(run: Run, answer: Any) -> Json:
 
 
 def by_id(run: Run, answer: Any) -> Json:
-    """An answer that is given, by the id of its question."""
-    return _named(run, answer) or {run.pending[0]["id"]: answer}
+    """An answer that is given, as it can be written down, by the id of its question."""
+    return {id: _storable(value) for id, value in (_named(run, answer) or {run.pending[0]["id"]: answer}).items()}
 
 
 def _digest(value: Any) -> str:

@@ -61,11 +61,11 @@ class Run:
     problem: str = ""
     """Why the last answer was not taken, or why workers could not carry it on; "" if all is well."""
 
-    def without(self, answered: Collection[str]) -> "Run":
-        """As it is queued with these questions answered: the others are still open."""
+    def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
+        """As it stands with these questions answered: the others are still open."""
         left = [pause for pause in self.pending if pause["id"] not in answered]
-        asked = (cast(Pause, {**left[0], "interrupt_id": self.pending[0]["interrupt_id"]}), *left[1:]) if left else ()
-        return replace(self, status="queued", pending=asked)
+        asked = [cast(Pause, {**each, "interrupt_id": self.pending[0].get("interrupt_id", "")}) for each in left[:1]]
+        return replace(self, status=status, pending=(*asked, *left[1:]))
 
     def to_dict(self) -> Json:
         """All fields by name, in plain JSON."""

@@ -19,7 +19,8 @@ from donewhen.agent.storage.direct import direct, lent
 from donewhen.agent.storage.storage import Worked
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.work.schedules import ended
-from donewhen.agent.work.threads import last_answered, note_thread, thread_settings
+from donewhen.agent.work.submitting import with_queued
+from donewhen.agent.work.threads import note_thread, read_row, thread_settings
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.sync import opened, wait
 from donewhen.state.settings import Settings
@@ -165,6 +166,7 @@ async def _strict(
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
         return input, None if input is None else {}
     run = run_of(thread, known(thread, snapshot))
-    shown, before = config["configurable"]["thread_id"], await last_answered(store, thread)
-    given = resume_command(run, input.resume, shown, before)
-    return replace(input, resume=given.resume), answered(run, input.resume)
+    shown, row = config["configurable"]["thread_id"], await read_row(store, thread) or {}
+    answer = with_queued(run, row, input.resume, shown)
+    given = resume_command(run, answer, shown, row.get("answered") or {})
+    return replace(input, resume=given.resume), answered(run, answer)

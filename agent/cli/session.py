@@ -94,7 +94,8 @@ def resume_thread(
     """Answer what a thread waits for, or go on with it, with its own model and folder or with others."""
     value, config = reply.value(), output.archive.config
     info = output.archive.thread(thread, ("waiting", "running") if not thread else ())
-    if detach or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
+    at_work = value is not NO_ANSWER and info.queue and info.status == "running"
+    if detach or at_work or info.queue not in ("", QUEUE):  # only the code that has its tools can carry it on
         if value is NO_ANSWER:
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:

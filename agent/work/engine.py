@@ -1,10 +1,10 @@
-"""What is to be done on a thread by whoever has time for it, written down beside the thread: `Engine.submit`.
+"""What is to be done on a thread by whoever has time for it, written down beside the thread: `queue_up`.
 
 The row of the thread is the queue: what waits in it for a worker is found by an index, and the thread's own lock says
 who does it. A request may be delivered any number of times; it is carried out once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -18,10 +18,11 @@ from langchain_core.messages import (
     messages_to_dict,
 )
 
-from donewhen.agent.storage import Storage
+from donewhen.agent.run import Run
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.threads import note_thread, now_text, read_row
+from donewhen.agent.work.threads import note_thread, now_text
 from donewhen.graph.receive import GIVEN, goal_problem
+from donewhen.graph.tools.effects import label
 from donewhen.state.errors import GoalError
 from donewhen.state.graph_state import Json
 from donewhen.state.settings import Settings
@@ -90,31 +91,53 @@ def not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     return messages_of(request)[-1].id not in {message.id for message in values.get("messages") or ()}
 
 
-@dataclass(frozen=True)
-class Engine:
-    """Hands work to the workers of one queue on one storage."""
+async def queue_up(
+    store: ThreadStore, thread_id: str, queue: str, work: Start | Json, at: datetime | None = None
+) -> None:
+    """Write down what the workers of a queue are to do on a thread: a `Start`, or answers by id; from `at` on.
 
-    storage: Storage
-    queue: str
+    Whoever does so holds the thread.
+    """
+    due = at.astimezone(UTC).isoformat(timespec="milliseconds") if at else now_text()
+    change: Json = {"request": {"answers": work}}
+    if isinstance(work, Start):
+        known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
+        change = {"goal": work.messages[-1].text, "answered": {}, "request": work.to_json(), **known}
+    await note_thread(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
 
-    async def submit(
-        self, thread_id: str, work: Start | Json, *, at: datetime | None = None, once: bool = False
-    ) -> bool:
-        """Write down what is to be done on a thread, a `Start` or answers by id, from `at` on; False: `once` there was.
 
-        Raises ThreadBusy where somebody works on the thread.
-        """
-        async with self.storage.session(thread_id) as (_, store):
-            if once and await read_row(store, thread_id) is not None:
-                return False
-            await self.note(store, thread_id, work, at)
-            return True
+# Answers while somebody works on the thread, to questions that wait meanwhile. Who answers writes them down and then
+# looks how the thread stands; who works writes down how it stands and then looks for answers: one of them sees it.
 
-    async def note(self, store: ThreadStore, thread_id: str, work: Start | Json, at: datetime | None = None) -> None:
-        """As `submit`, in a session on the thread."""
-        due = at.astimezone(UTC).isoformat(timespec="milliseconds") if at else now_text()
-        change: Json = {"request": {"answers": work}}
-        if isinstance(work, Start):
-            known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
-            change = {"goal": work.messages[-1].text, "answered": {}, "request": work.to_json(), **known}
-        await note_thread(store, thread_id, status="queued", queue=self.queue, due=due, tries=0, **change)
+
+def _left_space(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "answers", label(thread_id))
+
+
+async def leave(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> None:
+    """Leave answers by id to who works on the thread; when it waits for one of them, it is queued with that."""
+    for id, answer in answers.items():
+        await store.aput(_left_space(thread_id), id, {"answer": answer, "queue": queue}, index=False)
+
+
+async def left_on(store: ThreadStore, thread_id: str) -> dict[str, Json]:
+    """`{answer, queue}` of what was left, by id of the question."""
+    return {item.key: dict(item.value) for item in await store.asearch(_left_space(thread_id), limit=1000)}
+
+
+async def take_back(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
+    """These answers are not left any more."""
+    for id in ids:
+        await store.adelete(_left_space(thread_id), id)
+
+
+async def with_left(store: ThreadStore, run: Run) -> Run:
+    """The run as it stands: queued, where it waits for what was answered meanwhile."""
+    left = await left_on(store, run.thread_id) if run.status == "waiting" else {}
+    given = {id: row for id, row in left.items() if id in {pause["id"] for pause in run.pending}}
+    if not given:
+        return run
+    queue = next(iter(given.values()))["queue"]
+    await queue_up(store, run.thread_id, queue, {id: row["answer"] for id, row in given.items()})
+    await take_back(store, run.thread_id, given)
+    return run.without(given)

@@ -16,7 +16,7 @@ from langchain_core.messages import HumanMessage
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.engine import OPEN, QUEUE, Engine, Start
+from donewhen.agent.work.engine import OPEN, QUEUE, Start, queue_up, with_left
 from donewhen.agent.work.threads import note_end, read_row
 from donewhen.state.errors import ScheduleError, ThreadBusy
 from donewhen.state.graph_state import Json
@@ -66,10 +66,13 @@ class ScheduleInfo:
         return {**vars(self)}
 
 
-async def ended(store: ThreadStore, run: Run, **change: Any) -> None:
-    """Write down how a leg of a run ended; first the schedule, if it ended with one."""
+async def ended(store: ThreadStore, run: Run, **change: Any) -> Run:
+    """Write down how a leg of a run ended; first the schedule, if it ended with one. Gives the run as it stands."""
     await _keep(store, run)
+    if (answered := await with_left(store, run)) is not run:
+        return answered
     await note_end(store, run, **change)
+    return await with_left(store, run)
 
 
 async def _keep(store: ThreadStore, run: Run) -> None:
@@ -200,7 +203,9 @@ class Schedules:
         metadata = {**row["metadata"], "schedule": row["id"]}
         settings = stored_settings(row["settings"])
         work = Start([HumanMessage(said, id=thread_id)], settings, metadata, row["owner"], plan)
-        await Engine(self._storage, row["queue"]).submit(thread_id, work, once=True)
+        async with self._storage.session(thread_id) as (_, own):
+            if await read_row(own, thread_id) is None:
+                await queue_up(own, thread_id, row["queue"], work)
         await _write(store, {**row, **change, "last": {"at": at, "thread_id": thread_id}})
         return thread_id
 

@@ -13,6 +13,7 @@ from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import AT_ONCE
 from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.submitting import submit_answer
 from donewhen.agent.work.threads import (
     ENDED,
     ThreadInfo,
@@ -69,8 +70,12 @@ class Standing:
         return self._woken(await legs.submit(str(thread_id or uuid4()), begun, settings, restart, at))
 
     async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
-        """As `resume` with an answer, which a worker takes up: here it is only held against what is asked."""
-        return self._woken(await self._legs.submit_answer(thread_id, answer))
+        """As `resume` with an answer, which a worker takes up: here it is only held against what is asked.
+
+        While somebody works on the thread, an answer to another question of it waits until that is done.
+        """
+        legs = self._legs
+        return self._woken(await submit_answer(self.storage, legs.state, legs.queue, thread_id, answer))
 
     def _woken(self, thread_id: str) -> str:
         if self._worker:

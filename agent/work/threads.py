@@ -193,11 +193,6 @@ async def thread_settings(store: ThreadStore, thread_id: str) -> Settings | None
     return None if found is None else stored_settings(found)
 
 
-async def last_answered(store: ThreadStore, thread_id: str) -> Json:
-    """What was answered last on the thread: the question's id → a digest of what was said."""
-    return dict((await read_row(store, thread_id) or {}).get("answered") or {})
-
-
 async def list_threads(
     storage: Storage,
     limit: int,

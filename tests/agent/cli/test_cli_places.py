@@ -11,6 +11,7 @@ import pytest
 from donewhen import Agent
 from donewhen.agent.cli.result import Exit
 from donewhen.testing import ScriptedModel, answer, ask_user
+from tests.kit.painting import Painting
 from tests.kit.screens.shell import Shell, one_object, user_in
 from tests.kit.screens.terminal import COMMAND, environment, piped
 
@@ -74,6 +75,22 @@ def test_threads_of_other_code_are_answered_and_left_to_its_workers(shell: Shell
         assert (unanswered.exit_code, "workers of 'agents'" in unanswered.stderr) == (Exit.USAGE, True)
         assert shell("resume", "mine", "--answer", "May", "--storage", url).stdout == "mine\n"
         assert asyncio.run(work()) == "completed"
+
+
+async def test_an_answer_is_left_to_the_worker_that_works_on_another(shell: Shell, tmp_path: Path) -> None:
+    """M11, C07: the command leaves it, as it would with --detach, instead of saying that the thread is busy."""
+    url, painting = f"sqlite:///{tmp_path}/runs.db", Painting()
+    async with painting.agent(url, queue="command") as agent:
+        await agent.submit("hang the picture", thread_id="mine")
+        await agent.carry("mine")
+        await agent.submit_answer("mine", {"s1.q1": "blue"})
+        leg = asyncio.create_task(agent.carry("mine"))
+        await painting.begun.wait()
+        left = await asyncio.to_thread(shell, "resume", "mine", "--answer", "oak", "--storage", url)
+        assert (left.exit_code, left.stdout) == (Exit.COMPLETED, "mine\n"), left.stderr
+        painting.go_on.set()
+        assert (await leg).status == "queued"
+        painting.assert_done(await agent.carry("mine"))
 
 
 def test_times_are_those_of_the_clock_here(shell: Shell) -> None:

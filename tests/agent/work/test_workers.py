@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.types import Command
 
-from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadWaiting, UnknownThread
+from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.engine import QUEUE
 from donewhen.agent.work.threads import note_thread, thread_settings
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, criterion, finish_step, reply, submit_plan
+from tests.kit.painting import Painting
 from tests.kit.places import ROOT
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
@@ -157,6 +159,65 @@ async def test_answers_wait_together_for_a_worker(storage: Any) -> None:
         assert run.receipt is not None
         assert sorted(row["answer"] for row in run.receipt["questions"]) == ["blue", "oak"]
     model.assert_exhausted()
+
+
+async def test_an_answer_waits_for_the_step_that_works_on_another(storage: Any) -> None:
+    """M11, C07: a second answer is taken while the first one's step works, once, and reaches the run after it."""
+    painting = Painting()
+    async with painting.agent(storage) as agent, agent.worker():
+        thread = await agent.submit("hang the picture")
+        async for event, _ in agent.watch(thread):
+            if event["type"] == "waiting":
+                break
+        await agent.submit_answer(thread, {"s1.q1": "blue"})
+        await painting.begun.wait()
+        with pytest.raises(ThreadBusy, match="submit_answer"):
+            await agent.resume(thread, {"s2.q1": "oak"})
+        await agent.submit_answer(thread, {"s2.q1": "oak"})
+        for second in ({"s2.q1": "pine"}, {"s1.q1": "red"}, "pine"):
+            with pytest.raises(StaleAnswer):
+                await agent.submit_answer(thread, second)
+        painting.go_on.set()
+        await told(agent, thread)
+        painting.assert_done(await agent.get(thread))
+
+
+async def test_an_answer_waits_for_a_step_that_was_cut_off(storage: Any) -> None:
+    """M11, R02: an answer that is given while nobody works on the thread, because its worker stopped, is not lost."""
+    painting = Painting()
+    async with painting.agent(storage) as agent:
+        thread = await agent.submit("hang the picture")
+        assert (await agent.carry(thread)).status == "waiting"
+        await agent.submit_answer(thread, {"s1.q1": "blue"})
+        leg = asyncio.create_task(agent.carry(thread))
+        await painting.begun.wait()
+        agent.drain()
+        painting.go_on.set()
+        assert (await leg).status == "running"
+        await agent.submit_answer(thread, "oak")
+        with pytest.raises(StaleAnswer):
+            await agent.submit_answer(thread, {"s2.q1": "pine"})
+        run = await agent.carry(thread)
+        assert (run.status, run.pending) == ("queued", ())
+        painting.assert_done(await agent.carry(thread))
+
+
+@pytest.mark.parametrize("way", ["resume", "graph"])
+async def test_an_answer_given_here_takes_along_what_waits_for_a_worker(storage: Any, way: str) -> None:
+    """M11, C07: `resume` displaces no answer that was submitted; a plain one is for what is still open."""
+    painting = Painting()
+    painting.go_on.set()
+    async with painting.agent(storage) as agent:
+        thread = await agent.submit("hang the picture")
+        await agent.carry(thread)
+        await agent.submit_answer(thread, {"s1.q1": "blue"})
+        with pytest.raises(StaleAnswer):
+            await agent.resume(thread, {"s1.q1": "red"})
+        if way == "resume":
+            await agent.resume(thread, "oak")
+        else:
+            await agent.graph.ainvoke(Command(resume="oak"), {"configurable": {"thread_id": thread}})
+        painting.assert_done(await agent.get(thread))
 
 
 async def test_a_question_nobody_answers_is_answered_by_policy(storage: Any) -> None:

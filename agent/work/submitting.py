@@ -1,0 +1,84 @@
+"""Answers that a worker takes up, or, while somebody works on the thread, that one when it comes to the question."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from langgraph.types import StateSnapshot
+
+from donewhen.agent.resuming import by_id, resume_command
+from donewhen.agent.run import Run, known, run_of
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.storage import Worked
+from donewhen.agent.work.engine import leave, left_on, queue_up, take_back
+from donewhen.agent.work.threads import read_row
+from donewhen.graph.people.pauses import open_pauses
+from donewhen.state.errors import ThreadBusy
+from donewhen.state.graph_state import Json
+from donewhen.state.versions import migrated
+
+State = Callable[[Worked, str], Awaitable[StateSnapshot]]
+"""A thread's state, in a session."""
+ENDING = 2.0
+"""Seconds for whoever is just taking a thread up, or leaving it."""
+
+
+async def submit_answer(storage: Storage, state: State, queue: str, shown: str | Run, answer: Any) -> str:
+    """Hold an answer against what is asked, and write it down. Gives the thread's id. Raises as `Agent.resume`."""
+    thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
+    for patience in (0.0, ENDING):
+        try:
+            async with storage.session(thread_id, patience=patience) as session:
+                run, row = await _asked(session, state, thread_id, alone=True)
+                answers = _held_against(run, row, answer, shown)
+                if run.status == "running":
+                    await leave(session[1], thread_id, queue, answers)
+                else:
+                    await queue_up(session[1], thread_id, queue, {**_before(row), **answers})
+                return thread_id
+        except ThreadBusy as error:
+            busy = error
+        async with storage.unlocked() as session:
+            run, row = await _asked(session, state, thread_id, alone=False)
+            answers = _held_against(run, row, answer, shown)
+            await leave(session[1], thread_id, queue, answers)
+            noted = (await read_row(session[1], thread_id) or {}).get("status")
+            if noted == "running" or answers.keys().isdisjoint(await left_on(session[1], thread_id)):
+                return thread_id
+            await take_back(session[1], thread_id, answers)  # whoever works on it is just beginning, or ending
+    raise busy
+
+
+def with_queued(run: Run, row: Json, answer: Any, shown: str | Run) -> Any:
+    """An answer given here, by id, with those that wait for a worker, if any do. Raises StaleAnswer."""
+    waiting = {pause["id"] for pause in run.pending}
+    before = {id: value for id, value in _before(row).items() if id in waiting}
+    if row.get("status") != "queued" or not before:
+        return answer
+    return {**before, **_held_against(run.without(before), row, answer, shown)}
+
+
+async def _asked(session: Worked, state: State, thread_id: str, *, alone: bool) -> tuple[Run, Json]:
+    """The run with what is still to be answered, and the thread's row; `running`: somebody works on it, or is to."""
+    row, snapshot = await read_row(session[1], thread_id) or {}, await state(session, thread_id)
+    run = run_of(thread_id, snapshot)
+    at_work = bool(snapshot.created_at) and run.status == "running"
+    if at_work:
+        run = replace(run, pending=tuple(open_pauses(migrated(snapshot.values))))
+    if at_work or not alone:
+        taken = {**_before(row), **(row.get("answered") or {}), **await left_on(session[1], thread_id)}
+        return run.without(taken, "running"), row
+    if row.get("status") == "queued":
+        return run.without(_before(row)), row
+    known(thread_id, snapshot)
+    return run, row
+
+
+def _before(row: Json) -> Json:
+    return (row.get("request") or {}).get("answers") or {}
+
+
+def _held_against(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:
+    """The answer, by the ids of what it is for. Raises StaleAnswer."""
+    resume_command(run, answer, shown, row.get("answered") or {})
+    return by_id(run, answer)
