@@ -8,13 +8,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen, now
-from donewhen.graph.people.budget import (
-    budget_pause,
-    questions_left,
-    replans_left,
-    run_account,
-    step_account,
-)
+from donewhen.graph.people.budget import budget_pause, questions_left, replans_left, run_account, step_account
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import pause
 from donewhen.graph.people.posing import ask_waiting, inset, posed

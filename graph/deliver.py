@@ -26,14 +26,7 @@ from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.proof.claims import read_claims
-from donewhen.state.proof.outcome import (
-    criteria_rows,
-    reached,
-    receipt,
-    status_of,
-    summary,
-    unproven,
-)
+from donewhen.state.proof.outcome import criteria_rows, reached, receipt, status_of, summary, unproven
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose

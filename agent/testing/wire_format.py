@@ -5,14 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import (
-    AIMessage,
-    AIMessageChunk,
-    BaseMessage,
-    ToolCall,
-    UsageMetadata,
-    convert_to_messages,
-)
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, UsageMetadata, convert_to_messages
 
 from donewhen.agent.testing.replies import Call, broken_call, message_chunks, reply, written_calls
 from donewhen.agent.testing.script import Reply

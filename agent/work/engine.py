@@ -10,13 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.messages import (
-    AnyMessage,
-    HumanMessage,
-    convert_to_messages,
-    messages_from_dict,
-    messages_to_dict,
-)
+from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage.thread_store import ThreadStore

@@ -5,14 +5,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.events import now
 from donewhen.graph.models.voice import finished
 from donewhen.graph.people.applying import apply_answer
-from donewhen.graph.people.budget import (
-    budget_pause,
-    own_left,
-    questions_over,
-    replans_left,
-    run_account,
-    step_account,
-)
+from donewhen.graph.people.budget import budget_pause, own_left, questions_over, replans_left, run_account, step_account
 from donewhen.graph.people.pauses import asked_now, named, opening, reopened
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json

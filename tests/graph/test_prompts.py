@@ -14,17 +14,7 @@ from donewhen.graph.context import Deps
 from donewhen.prompts import brief, instructions, render, section
 from donewhen.state.proof.journal import observation
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, NAMES, TRIAGE, control_tools
-from donewhen.testing import (
-    Request,
-    ScriptedModel,
-    answer,
-    ask_user,
-    call,
-    finish_step,
-    give_up,
-    recall,
-    submit_plan,
-)
+from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
 from tests.kit.golden import as_markdown, matches
 
 PROFILE = Profile(

@@ -9,15 +9,7 @@ from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 
-from donewhen.testing import (
-    ScriptedModel,
-    ScriptExhausted,
-    ScriptUnfinished,
-    WireServer,
-    broken_call,
-    call,
-    reply,
-)
+from donewhen.testing import ScriptedModel, ScriptExhausted, ScriptUnfinished, WireServer, broken_call, call, reply
 
 TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 CALLED = {"role": "assistant", "tool_calls": [{"id": "c7", "function": {"name": "a", "arguments": "{}"}}]}

@@ -6,17 +6,7 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Limits, Settings
-from donewhen.testing import (
-    ScriptedModel,
-    WireServer,
-    ask_user,
-    call,
-    fault,
-    finish_step,
-    give_up,
-    reply,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, WireServer, ask_user, call, fault, finish_step, give_up, reply, submit_plan
 from tests.kit.wired import wired
 
 UNIT = {"triage": 1, "plan": 10, "execute": 100, "judge": 1000, "deliver": 10_000}
@@ -193,3 +183,17 @@ async def test_ten_approvals_let_no_more_calls_through_than_the_limit(tmp_path: 
         run = await Agent(scripted, [send], storage=storage).resume(run, "approve")
     scripted.assert_exhausted()
     assert (run.status, len(sent), run.spent["tool_calls"]) == ("exhausted", 2, 2)
+
+
+async def test_a_question_about_a_limit_names_the_others_that_would_not_last() -> None:
+    """X08: who agrees to what is suggested is asked once, not about one limit after the other."""
+    names = [f"s{number}" for number in range(1, 6)]
+    plan = submit_plan([{"content": f"look at {name}", "done_when": ["seen"]} for name in names])
+    rounds = {name: [call("look"), call("look"), finish_step("seen", f"{name}.1")] for name in names}
+    scripted = ScriptedModel(roles={"triage": [plan], "execute": rounds, "deliver": ["Seen."]})
+    settings = Settings(confirm="never", limits=Limits(rounds=7, model_calls=10, tool_calls=6))
+    agent = Agent(scripted, [look], storage="memory:", effects={"look": "read"}, settings=settings)
+    run = await agent.start("go")
+    assert set(run.pending[0]["suggested"]) == {"rounds", "model_calls", "tool_calls"}
+    run = await agent.resume(run, "extend")
+    assert run.status == "completed"

@@ -8,13 +8,7 @@ import pytest
 
 from donewhen import Limits, Settings
 from donewhen.state.errors import ModelError
-from donewhen.testing import (
-    ScriptedModel,
-    ask_user,
-    call,
-    finish_step,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import play, steps, unfenced
 
 SKETCH = submit_plan(["quick way"], title="Sketch", complexity="complex", need_thinking=True)

@@ -11,17 +11,7 @@ from donewhen import Agent, Executor, Limits, Profile, Settings
 from donewhen.graph.context import Deps
 from donewhen.graph.models.briefs import planning_brief
 from donewhen.graph.models.offering import Offer
-from donewhen.testing import (
-    ScriptedModel,
-    answer,
-    ask_user,
-    call,
-    decline,
-    finish_step,
-    observed,
-    reply,
-    submit_plan,
-)
+from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
 
 LEGAL = ["answer", "ask_user", "submit_plan", "decline"]
