@@ -24,7 +24,9 @@ def for_planning(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """What planning starts from. A later planning learns what was seen before it, and what the user said."""
     given = planning_given(run, settings)
     if run["planning"]["number"] > 1:
-        given["brief"]["seen"] = index_of(run.get("journal") or (), {PLANNING, *(run.get("steps") or {})})
+        given["brief"]["seen"] = index_of(
+            run.get("journal") or (), {PLANNING, *(run.get("steps") or {})}, run.get("fence", "")
+        )
     return given
 
 

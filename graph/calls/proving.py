@@ -194,7 +194,8 @@ async def have_judged(inquiry: Inquiry) -> str | None:
         return None
     asked = {v["criterion"]: (v["text"], _shown(v, inquiry.seen)) for v in waiting}
     tried = [entry for entry in inquiry.seen.entries if entry["effect"] in WRITES and not entry.get("outside")]
-    changes = index_of(tried, {inquiry.seen.step})
+    fence = inquiry.site.state.get("fence", "")
+    changes = index_of(tried, {inquiry.seen.step}, fence)
     keys = {number: digest(canonical([text, shown, changes])) for number, (text, shown) in asked.items()}
     site, unknown = inquiry.site, {n: item for n, item in asked.items() if keys[n] not in inquiry.judged}
     if unknown:
@@ -202,7 +203,6 @@ async def have_judged(inquiry: Inquiry) -> str | None:
             for number in unjudged:
                 inquiry.verdicts.pop(number)
             return "model_calls"
-        fence = site.state.get("fence", "")
         found, cost = await judge(unknown, changes, site.deps, inquiry.settings, site.left(), fence)
         site.spent = add(site.spent, cost)
         inquiry.judged |= {keys[number]: list(said) for number, said in found.items()}

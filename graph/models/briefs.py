@@ -178,7 +178,7 @@ def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = 
         section("goal", values["goal"]),
         user_said(said_by_user(values, transcript_key(step["id"], records.get(step["id"], {})))),
         f"<results>\n{gathered}\n</results>" if gathered else "",
-        section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}), fence),
+        section("seen", index_of(values.get("journal") or (), {PLANNING, *before, *gone}, fence), fence),
         section("step", step["content"], id=step["id"]),
         section("note", only_step(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
         section("done_when", "\n".join(criteria)),
@@ -204,14 +204,17 @@ def user_said(said: Sequence[Mapping[str, str]]) -> str:
     return section("user_said", "\n".join(lines))
 
 
-def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> str:
-    """What was observed in these steps, newest last: the latest whole while there is room, the others in a line."""
+def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str], fence: str) -> str:
+    """What was observed in these steps, newest last: the latest whole while there is room, the others in a line.
+
+    What has several lines stands in a frame of its own: none of them can pass for another observation.
+    """
     seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
     gone = -(-max(len(seen) - INDEX_LINES, 0) // INDEX_STEP) * INDEX_STEP
     room, rows = SEEN_ROOM, list[str]()
     for entry in reversed(seen[gone:]):
         whole = len(entry["text"]) <= min(WHOLE_CHARS, room)
-        rows.append(_index_row(entry, whole))
+        rows.append(_index_row(entry, whole, fence))
         room -= len(rows[-1]) if whole else 0
     if gone:
         rows.append(f"… {gone} earlier ones are left out here")
@@ -220,15 +223,18 @@ def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str]) -> st
 
 def earlier_index(values: Mapping[str, Any]) -> str:
     """What earlier requests of the thread observed, a line each: it can be recalled."""
-    return "\n".join(_index_row(entry, whole=False) for entry in (values.get("before") or ())[-EARLIER_LINES:])
+    return "\n".join(_index_row(entry) for entry in (values.get("before") or ())[-EARLIER_LINES:])
 
 
-def _index_row(entry: Mapping[str, Any], whole: bool) -> str:
+def _index_row(entry: Mapping[str, Any], whole: bool = False, fence: str = "") -> str:
     said = _json(entry["arguments"])
     made = f" {said[:INDEX_CHARS]}{'…' if len(said) > INDEX_CHARS else ''}" if said else ""
     head = f"[{entry['id']}] {entry['tool']}{made} {'ok' if entry['ok'] else 'error'}:"
     if whole:
-        return f"{head}\n{entry['text']}" if "\n" in entry["text"].strip() else f"{head} {entry['text'].strip()}"
+        text = entry["text"].strip()
+        return (
+            f"{head} {text}" if len(text.splitlines()) < 2 else f"{head}\n{framed('tool_output', entry['text'], fence)}"
+        )
     first = " ".join(entry["text"][: 2 * INDEX_CHARS].split())[:INDEX_CHARS]
     return f"{head} {first} … ({entry['length']:,} characters)"
 
