@@ -3,13 +3,13 @@
 A boundary is a moment before or after something lasting: a checkpoint, its writes, a store entry, a tool, a model.
 """
 
-import functools
 import json
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen.agent.testing.script import Policy
 from donewhen.agent.tools import as_tools
+from donewhen.graph.tools.guarding import of_kind, surrounded
 
 CrashMode = Literal["raise", "kill", "freeze"]
 ToolPhase = Literal["before", "inside", "after"]
@@ -113,36 +114,12 @@ def midway() -> None:
 def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool:
     """The same tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`."""
     made = as_tools([tool])[0]
-    kind = _crashing(type(made), crash)
-    twin: BaseTool = kind.__new__(kind)
-    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
-        object.__setattr__(twin, slot, getattr(made, slot))
-    return twin
 
+    @contextmanager
+    def around(tool: BaseTool) -> Iterator[None]:
+        _midway.set(lambda: crash.reach(f"{tool.name}.inside"))
+        crash.reach(f"{tool.name}.before")
+        yield
+        crash.reach(f"{tool.name}.after")
 
-def _crashing(kind: Any, crash: Crash) -> Any:
-    """The class of such tools with boundaries around `_run` and `_arun`."""
-
-    @functools.wraps(kind._run)
-    def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _enter(self.name, crash)
-        result = kind._run(self, *args, **kwargs)
-        crash.reach(f"{self.name}.after")
-        return result
-
-    @functools.wraps(kind._arun)
-    async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        _enter(self.name, crash)
-        result = await kind._arun(self, *args, **kwargs)
-        crash.reach(f"{self.name}.after")
-        return result
-
-    bodies: dict[str, Any] = {"_run": run, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    if kind._arun is not BaseTool._arun:  # LangChain asks whether it is
-        bodies["_arun"] = arun
-    return type(kind)(kind.__name__, (kind,), bodies)
-
-
-def _enter(name: str, crash: Crash) -> None:
-    _midway.set(lambda: crash.reach(f"{name}.inside"))
-    crash.reach(f"{name}.before")
+    return of_kind(surrounded(type(made), around), made)

@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, get_type_hints
 
@@ -32,6 +33,11 @@ def guarded(tool: BaseTool) -> BaseTool:
         kind = _guarding(type(tool))
     except Exception:
         return tool  # a class that cannot be derived from: LangChain's own printing must do
+    return of_kind(kind, tool)
+
+
+def of_kind(kind: Any, tool: BaseTool) -> BaseTool:
+    """The same tool, its state included, of a class derived from its own."""
     twin: BaseTool = kind.__new__(kind)
     for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
         object.__setattr__(twin, slot, getattr(tool, slot))
@@ -49,21 +55,33 @@ def is_synchronous(tool: BaseTool) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _guarding(kind: Any) -> Any:
-    """The class of tools with a guard around `_run` and `_arun`."""
+    return surrounded(kind, _harmless, lambda tool, value: _shown(value, tool.response_format))
+
+
+@contextmanager
+def _harmless(_: BaseTool) -> Iterator[None]:
+    try:
+        yield
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise Raised(error) from error
+
+
+def surrounded(
+    kind: Any,
+    around: Callable[[Any], AbstractContextManager[None]],
+    returned: Callable[[Any, Any], Any] = lambda tool, value: value,
+) -> Any:
+    """The class of such tools with `around` their bodies, `_run` and `_arun`, and what is made of what they return."""
 
     @functools.wraps(kind._run)
     def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return _shown(kind._run(self, *args, **kwargs), self.response_format)
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise Raised(error) from error
+        with around(self):
+            return returned(self, kind._run(self, *args, **kwargs))
 
     @functools.wraps(kind._arun)
     async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return _shown(await kind._arun(self, *args, **kwargs), self.response_format)
-        except (SystemExit, KeyboardInterrupt) as error:
-            raise Raised(error) from error
+        with around(self):
+            return returned(self, await kind._arun(self, *args, **kwargs))
 
     for body in (run, arun):  # LangChain reads them at every call
         with suppress(Exception):
