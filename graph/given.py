@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.leg import conversation_of
-from donewhen.graph.models.briefs import index_of, step_brief
-from donewhen.graph.models.transcript import Length
+from donewhen.graph.models.briefs import step_brief
+from donewhen.graph.models.transcript import Length, index_of
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.plan.modes import promotable
 from donewhen.state.plan.order import ancestors

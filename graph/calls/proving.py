@@ -8,8 +8,7 @@ from donewhen.graph.calls.judging import judge
 from donewhen.graph.calls.observing import keep, noted, seen_before, whole
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
-from donewhen.graph.models.briefs import index_of
-from donewhen.graph.models.transcript import unshown
+from donewhen.graph.models.transcript import index_of, unshown
 from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.effects import UNSURE, CallOutcome
 from donewhen.graph.tools.paths import path_problem

@@ -1,7 +1,7 @@
 """What each role is told: the run's state, rendered into tagged sections. Pure; the same state gives the same text."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -9,6 +9,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.executor import Card
 from donewhen.graph.models.offering import Offer
+from donewhen.graph.models.transcript import earlier_index, index_of
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.prompts import brief, framed, section
 from donewhen.state.graph_state import PLANNING, SAID
@@ -22,14 +23,6 @@ from donewhen.state.settings import Profile, Settings
 CONVERSATION_CHARS = 6000
 SAID_CHARS = 2000
 """Of one message of the conversation."""
-EARLIER_LINES = 20
-"""Of what earlier requests observed."""
-INDEX_LINES, INDEX_CHARS = 50, 120
-"""Of the index of earlier observations; characters of the arguments, and of how each begins."""
-INDEX_STEP = 20
-"""So many of the oldest lines leave the index at a time: what is left begins as before, and is cached."""
-WHOLE_CHARS, SEEN_ROOM = 4_000, 8_000
-"""Of an earlier observation that stands in the index whole, and of all of these together."""
 ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
 EXECUTORS = (
     "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, where its "
@@ -202,41 +195,6 @@ def user_said(said: Sequence[Mapping[str, str]]) -> str:
         asked = " ".join(one.get("question", "").split())[:ASKED_CHARS]
         lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
     return section("user_said", "\n".join(lines))
-
-
-def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str], fence: str) -> str:
-    """What was observed in these steps, newest last: the latest whole while there is room, the others in a line.
-
-    What has several lines stands in a frame of its own: none of them can pass for another observation.
-    """
-    seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
-    gone = -(-max(len(seen) - INDEX_LINES, 0) // INDEX_STEP) * INDEX_STEP
-    room, rows = SEEN_ROOM, list[str]()
-    for entry in reversed(seen[gone:]):
-        whole = len(entry["text"]) <= min(WHOLE_CHARS, room)
-        rows.append(_index_row(entry, whole, fence))
-        room -= len(rows[-1]) if whole else 0
-    if gone:
-        rows.append(f"… {gone} earlier ones are left out here")
-    return "\n".join(reversed(rows))
-
-
-def earlier_index(values: Mapping[str, Any]) -> str:
-    """What earlier requests of the thread observed, a line each: it can be recalled."""
-    return "\n".join(_index_row(entry) for entry in (values.get("before") or ())[-EARLIER_LINES:])
-
-
-def _index_row(entry: Mapping[str, Any], whole: bool = False, fence: str = "") -> str:
-    said = _json(entry["arguments"])
-    made = f" {said[:INDEX_CHARS]}{'…' if len(said) > INDEX_CHARS else ''}" if said else ""
-    head = f"[{entry['id']}] {entry['tool']}{made} {'ok' if entry['ok'] else 'error'}:"
-    if whole:
-        text = entry["text"].strip()
-        return (
-            f"{head} {text}" if len(text.splitlines()) < 2 else f"{head}\n{framed('tool_output', entry['text'], fence)}"
-        )
-    first = " ".join(entry["text"][: 2 * INDEX_CHARS].split())[:INDEX_CHARS]
-    return f"{head} {first} … ({entry['length']:,} characters)"
 
 
 def _share(count: int) -> int:

@@ -1,8 +1,8 @@
-"""What a model is shown of the past: observations bounded and framed as data, and of old rounds one line per call."""
+"""What a model is shown of the past: observations bounded and framed as data; of old rounds and others' work, lines."""
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
@@ -24,6 +24,14 @@ HEAD_SHARE = 0.9
 """Of what is shown of a long observation; the rest is its end, where programs say what came of it."""
 ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
 """Of a call's arguments, of its result's first line, and of the model's own words, in rounds that are left out."""
+EARLIER_LINES = 20
+"""Of what earlier requests observed."""
+INDEX_LINES, INDEX_CHARS = 50, 120
+"""Of the index of earlier observations; characters of the arguments, and of how each begins."""
+INDEX_STEP = 20
+"""So many of the oldest lines leave the index at a time: what is left begins as before, and is cached."""
+WHOLE_CHARS, SEEN_ROOM = 4_000, 8_000
+"""Of an earlier observation that stands in the index whole, and of all of these together."""
 
 
 def shown(entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "") -> str:
@@ -208,3 +216,38 @@ def respond(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMes
     if not ids:
         return [HumanMessage(said(""))]
     return [ToolMessage(said(id), tool_call_id=id) for id in ids if id]
+
+
+def index_of(journal: Sequence[Mapping[str, Any]], steps: Collection[str], fence: str) -> str:
+    """What was observed in these steps, newest last: the latest whole while there is room, the others in a line.
+
+    What has several lines stands in a frame of its own: none of them can pass for another observation.
+    """
+    seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
+    gone = -(-max(len(seen) - INDEX_LINES, 0) // INDEX_STEP) * INDEX_STEP
+    room, rows = SEEN_ROOM, list[str]()
+    for entry in reversed(seen[gone:]):
+        whole = len(entry["text"]) <= min(WHOLE_CHARS, room)
+        rows.append(_index_row(entry, whole, fence))
+        room -= len(rows[-1]) if whole else 0
+    if gone:
+        rows.append(f"… {gone} earlier ones are left out here")
+    return "\n".join(reversed(rows))
+
+
+def earlier_index(values: Mapping[str, Any]) -> str:
+    """What earlier requests of the thread observed, a line each: it can be recalled."""
+    return "\n".join(_index_row(entry) for entry in (values.get("before") or ())[-EARLIER_LINES:])
+
+
+def _index_row(entry: Mapping[str, Any], whole: bool = False, fence: str = "") -> str:
+    said = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
+    made = f" {said[:INDEX_CHARS]}{'…' if len(said) > INDEX_CHARS else ''}" if said else ""
+    head = f"[{entry['id']}] {entry['tool']}{made} {'ok' if entry['ok'] else 'error'}:"
+    if whole:
+        text = entry["text"].strip()
+        return (
+            f"{head} {text}" if len(text.splitlines()) < 2 else f"{head}\n{framed('tool_output', entry['text'], fence)}"
+        )
+    first = " ".join(entry["text"][: 2 * INDEX_CHARS].split())[:INDEX_CHARS]
+    return f"{head} {first} … ({entry['length']:,} characters)"

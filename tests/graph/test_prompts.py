@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from donewhen import Agent, Executor, Profile, Settings
 from donewhen.graph.calls.judging import judge
 from donewhen.graph.context import Deps
-from donewhen.graph.models.briefs import index_of
+from donewhen.graph.models.transcript import index_of
 from donewhen.prompts import brief, instructions, render, section
 from donewhen.state.proof.journal import observation
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, NAMES, TRIAGE, control_tools
