@@ -1,6 +1,8 @@
 """LangGraph's saver and store on the one connection of a SQLite file."""
 
+import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -138,6 +140,7 @@ class FileStore(BaseStore):
 
     def __init__(self, session: FileSession) -> None:
         self.session = session
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self.supports_ttl, self.ttl_config = session.store.supports_ttl, session.store.ttl_config
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -152,7 +155,10 @@ class FileStore(BaseStore):
         return [None if isinstance(op, PutOp) else next(found) for op in asked]
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        raise NotImplementedError("use abatch")
+        """For synchronous tools, which run in threads. Raises RuntimeError in the thread that it would wait for."""
+        if threading.get_ident() == self._thread:
+            raise RuntimeError("in async code, use the store's async methods: aget, aput, …")
+        return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """One statement on the table of threads."""

@@ -102,6 +102,8 @@ def _shown(value: Any, response_format: str) -> Any:
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError("the tool returned a coroutine; declare it with `async def`")
+    if inspect.isasyncgen(value):
+        raise TypeError("the tool returned an async generator; return its items as a list")
     if isinstance(value, BaseException):
         raise value
     return value if isinstance(value, ToolMessage) else rendered(value, characters.get())

@@ -21,7 +21,7 @@ def with_injected(
 ) -> dict[str, Any]:
     """The arguments of a call with everything the tool wants injected; what a caller set for those is dropped.
 
-    Raises ValueError for graph state and for what is of no known kind and has no default.
+    Raises ValueError for a store where there is none, and no default.
     """
     declared = _annotations(tool)
     injected = {name: found for name, found in declared.items() if _has(found, InjectedToolArg, ToolRuntime)}
@@ -36,9 +36,20 @@ def with_injected(
         elif _has(annotation, InjectedStore) and (store := _runtime().store) is not None:
             full[name] = store
         elif not _has_default(tool, name):
-            wanted = "graph state" if _has(annotation, InjectedState) else "something from the application"
-            raise ValueError(f"the tool {tool.name!r} wants {wanted} in {name!r}, which it is not given in this run")
+            raise ValueError(f"the tool {tool.name!r} wants a store in {name!r}, and this run has none")
     return full
+
+
+def not_given(tool: BaseTool) -> None:
+    """Raises ValueError for a tool that no call could be made of: it wants what no run here has."""
+    for name, annotation in _annotations(tool).items():
+        known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
+        if _has(annotation, InjectedToolArg) and not known and not _has_default(tool, name):
+            wanted = "the state of a graph" if _has(annotation, InjectedState) else "something from the application"
+            raise ValueError(
+                f"it wants {wanted} in {name!r}, which tools are not given here. Make it an argument that the model "
+                "fills, read it from `config`, or give it a default"
+            )
 
 
 def takes_key(tool: BaseTool) -> bool:

@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 from donewhen.state.values import whole
 
 MOST_ITEMS = 200_000
-"""Of an array; a larger one is shown as it prints itself."""
+"""Of an array or a table; a larger one is shown as it prints itself."""
 
 _BYTES_AS: tuple[Literal["utf8", "base64"], ...] = ("utf8", "base64")
 _JOINED = ("Mn", "Me", "Mc")
@@ -51,11 +51,12 @@ def _of_data(value: Any) -> str:
 
 
 def _as_data(value: Any) -> Any:
-    """What pydantic does not know: other mappings and collections, arrays, exceptions; else its text."""
+    """What pydantic does not know: other mappings and collections, tables, arrays, exceptions; else its text."""
     if isinstance(value, Mapping):
         return dict(value)
-    if callable(getattr(value, "tolist", None)) and getattr(value, "size", 0) <= MOST_ITEMS:
-        return value.tolist()
+    for way in ("to_csv", "write_csv", "tolist"):  # a table prints itself with rows and digits left out
+        if callable(written := getattr(value, way, None)) and getattr(value, "size", 0) <= MOST_ITEMS:
+            return written()
     if isinstance(value, (Sequence, Set, ValuesView)) and not isinstance(value, range):
         return list(value)
     return described(value) if isinstance(value, BaseException) else printed(value)

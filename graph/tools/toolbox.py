@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, StructuredTool
 
+from donewhen.graph.tools.injection import not_given
 from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of, strict
 from donewhen.state.errors import ConfigError, ToolError
@@ -146,6 +147,7 @@ class _Entry:
 
     def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
         try:
+            not_given(tool)
             self.schema = parameters_of(tool)
             self._closed = strict(self.schema)
             self.parameters = for_model(self.schema)
@@ -230,6 +232,8 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
         raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
     if not (text := inspect.getdoc(function)):
         raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
+    if inspect.isasyncgenfunction(function):
+        function = _listing(function)
     body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}
     try:
         tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
@@ -238,6 +242,16 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
     if not tool.description.strip():
         tool.description = text
     return tool
+
+
+def _listing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An async generator as a function that gives all its items at once."""
+
+    @functools.wraps(function)
+    async def listed(*args: Any, **kwargs: Any) -> list[Any]:
+        return [item async for item in function(*args, **kwargs)]
+
+    return listed
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
-from langgraph.store.base import GetOp, PutOp
+from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
@@ -266,6 +266,18 @@ async def test_the_store_takes_any_text(storage: Storage) -> None:
         assert await store.alist_namespaces(suffix=("*", "50%")) == [("tool.output", "50%")]
         await store.adelete(("tool.output", "50%"), "k.1")
         assert await store.aget(("tool.output", "50%"), "k.1") is None
+
+
+async def test_the_store_serves_synchronous_tools(storage: Storage) -> None:
+    """X07: they run in threads, and have the store's synchronous methods."""
+
+    def remember(store: BaseStore) -> dict[str, str] | None:
+        store.put(("users", "ann@example.org"), "colour", {"is": "red"})
+        found = store.get(("users", "ann@example.org"), "colour")
+        return found and found.value
+
+    async with storage.session("t") as (_, store):
+        assert await asyncio.to_thread(remember, store) == {"is": "red"}
 
 
 async def test_the_store_filters_sealed_values_too(storage: Storage) -> None:

@@ -24,7 +24,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException, tool
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, StateGraph
-from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
@@ -33,6 +33,7 @@ from typing_extensions import TypedDict
 from donewhen.graph.models.transcript import bounded
 from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.rendering import rendered
+from donewhen.graph.tools.toolbox import from_function
 from tests.kit.places import ROOT
 
 SECRET = "sk-live_4fJ9xQ2mZ8vB1nT6"
@@ -397,6 +398,43 @@ async def test_handled_errors_and_refused_arguments_are_not_ok() -> None:
     assert SECRET not in refused.text
 
 
+class Table:
+    """Prints itself as pandas does: rows and digits are left out."""
+
+    size = 3
+
+    def __str__(self) -> str:
+        return "0  1.23\n..  ...\n9  4.56"
+
+    def to_csv(self) -> str:
+        return "region,sum\nN,1.23456789\n"
+
+    def tolist(self) -> list[float]:
+        return [1.23456789]
+
+
+async def test_a_table_is_whole() -> None:
+    """X07, B4: of a DataFrame no row and no digit is left out, of a Series not what its values belong to."""
+    assert (await called(Table)).text == "region,sum\nN,1.23456789\n"
+    assert json.loads((await called(lambda: {"sums": Table()})).text) == {"sums": "region,sum\nN,1.23456789\n"}
+
+
+async def test_async_generators_are_lists() -> None:
+    """X07: their items are the result; it was `<async_generator object …>`."""
+
+    async def lines(count: int) -> Any:
+        """Lines."""
+        for number in range(count):
+            yield f"line {number}"
+
+    result = await call_tool(from_function(lines), {"count": 2}, timeout=5)
+    assert json.loads(result.text) == ["line 0", "line 1"]
+    refused = await called(lambda: lines(2))
+    assert (refused.ok, refused.text) == (
+        False, "TypeError: the tool returned an async generator; return its items as a list"
+    )  # fmt: skip
+
+
 async def test_tracers_see_the_call_under_the_config() -> None:
     """Callbacks, metadata and the call's id reach LangChain as usual."""
     seen: list[Any] = []
@@ -438,7 +476,7 @@ async def test_the_idempotency_key_reaches_tools_that_ask_for_it() -> None:
 
 
 async def test_injected_arguments_are_given_or_the_call_is_refused() -> None:
-    """Runtime, store and call id are there; graph state is not, and no model can set any of them."""
+    """Runtime, store and call id are there, and no model can set any of them."""
 
     def wants(runtime: ToolRuntime, call: Annotated[str, InjectedToolCallId]) -> Any:
         return [runtime.tool_call_id, call, runtime.state]
@@ -446,17 +484,12 @@ async def test_injected_arguments_are_given_or_the_call_is_refused() -> None:
     result = await called(wants, {"runtime": "forged", "call": "forged"}, call_id="call_7")
     assert json.loads(result.text) == ["call_7", "call_7", {}]
 
-    def stateful(state: Annotated[dict[str, Any], InjectedState]) -> str:
-        return "never"
-
-    refused = await called(stateful, {"state": {"messages": []}})
-    assert (refused.ok, refused.error) == (False, "refused")
-    assert "wants graph state in 'state'" in refused.text
-
     def stores(store: Annotated[Any, InjectedStore()]) -> str:
         return type(store).__name__
 
-    assert "from the application in 'store'" in (await called(stores)).text
+    refused = await called(stores)
+    assert (refused.ok, refused.error) == (False, "refused")
+    assert "wants a store in 'store', and this run has none" in refused.text
 
     class State(TypedDict):
         said: str

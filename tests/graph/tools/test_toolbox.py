@@ -7,8 +7,8 @@ import time
 from typing import Annotated, Any, Literal
 
 import pytest
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
-from langgraph.prebuilt import InjectedState
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
+from langgraph.prebuilt import InjectedState, InjectedStore
 from pydantic import BaseModel, Field
 
 from donewhen.graph.tools.toolbox import Toolbox
@@ -227,7 +227,7 @@ def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
     """Injected arguments and the idempotency key are neither shown nor asked for."""
 
     @tool
-    def pay(amount: int, idempotency_key: str, state: Annotated[dict[str, Any], InjectedState],
+    def pay(amount: int, idempotency_key: str, store: Annotated[Any, InjectedStore()],
             call: Annotated[str, InjectedToolCallId]) -> str:  # fmt: skip
         """Pay."""
         return ""
@@ -239,6 +239,23 @@ def test_what_the_runtime_fills_is_hidden_from_the_model() -> None:
     assert box.problems("pay", {"amount": 1}) == []
     assert box.problems("raw", {}) == []
     assert box.problems("pay", {"amount": 1, "idempotency_key": "mine"}) != []
+
+
+@pytest.mark.parametrize("mark", [InjectedState, InjectedState("messages"), InjectedToolArg])
+def test_a_tool_that_wants_what_no_run_has_is_refused_at_once(mark: Any) -> None:
+    """X07: it failed at every call, in a loop that only the budget ended; with a default it is fine."""
+
+    def pay(amount: int, inside: Annotated[Any, mark]) -> str:
+        return ""
+
+    def free(amount: int, inside: Annotated[Any, mark] = None) -> str:
+        return ""
+
+    assert list(Toolbox([StructuredTool.from_function(free, description="d")]).schema("free")["properties"]) == [
+        "amount"
+    ]
+    with pytest.raises(ToolError, match=r"'pay' cannot be used: it wants .* in 'inside', which tools are not given"):
+        Toolbox([StructuredTool.from_function(pay, description="d")])
 
 
 def test_definitions_are_self_contained_unless_they_recurse() -> None:
