@@ -34,7 +34,8 @@ def pause_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
         parts = [AnswerText(question_of(pending)), call_drawn(pending, terminal)]
         return Group(*parts, *([Text("")] if marked else []), *(Text(clean(line)) for line in marked))
     rest = question_text(pending)[len(question_of(pending)) :]
-    return Group(AnswerText(question_of(pending)), *(_hung(line) for line in clean(rest).split("\n")[1:]))
+    lines = clean(rest).split("\n")[1:]
+    return Group(AnswerText(question_of(pending)), *(part for line in lines for part in terminal.hung(line)))
 
 
 def _grid(gap: int) -> Table:
@@ -42,17 +43,6 @@ def _grid(gap: int) -> Table:
     grid = Table.grid(padding=(0, gap, 0, 0))
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
-    return grid
-
-
-def _hung(line: str) -> RenderableType:
-    """A line whose words wrap below where they began, behind its mark or number."""
-    rest = line.lstrip(" ")
-    mark, space, words = rest.partition(" ")
-    if not space or not (mark in ("-", "*", "•") or (mark[:-1].isdecimal() and mark[-1] in ".)")):
-        return Text(line)
-    grid = _grid(1)
-    grid.add_row(" " * (len(line) - len(rest)) + mark, Text(words))
     return grid
 
 

@@ -92,26 +92,34 @@ class Terminal:
         self.console.print(drawn, width=None if self.console.is_terminal else WIDE)
 
     @property
+    def columns(self) -> int:
+        """As many as there are; generous where nobody looks at columns."""
+        return self.console.width if self.console.is_terminal else WIDE
+
+    @property
     def width(self) -> int:
-        """Columns for a line that is cut to fit; generous where nobody looks at columns."""
+        """Columns for a line that is cut to fit."""
         return max(20, self.console.width - 1) if self.console.is_terminal else WIDE
 
     def line(self, text: str, style: str = "", *, whole: bool = False) -> None:
         """Plain text, never read as markup; on a terminal wrapped between words. `whole`: not wrapped, to be copied."""
         for line in clean(text).split("\n"):
-            if whole or not self.console.is_terminal:
-                self.console.print(Text(line, style=style), soft_wrap=True)
-                continue
-            lead = match[0] if (match := _LEAD.match(line)) else ""
-            room = max(10, self.console.width - len(lead))
-            for number, part in enumerate(Text(line[len(lead) :]).wrap(self.console, room) or [Text()]):
-                part.rstrip()
-                before = lead if not number else " " * len(lead)
-                self.console.print(Text(before + part.plain, style=style), soft_wrap=True)
+            as_it_is = whole or not self.console.is_terminal
+            for part in [Text(line)] if as_it_is else self.hung(line):
+                part.style = style
+                self.console.print(part, soft_wrap=True)
+
+    def hung(self, line: str) -> Iterator[Text]:
+        """The line wrapped, its parts below the first where its words began, behind a mark or number."""
+        lead = match[0] if (match := _LEAD.match(line)) else ""
+        room = max(10, self.columns - len(lead))
+        for number, part in enumerate(Text(line[len(lead) :]).wrap(self.console, room) or [Text()]):
+            part.rstrip()
+            yield Text((" " * len(lead) if number else lead) + part.plain)
 
     def legend(self, text: str) -> None:
         """Keys and what they do, two spaces between them; no key is parted from its words."""
-        lines, width = [""], self.console.width if self.console.is_terminal else WIDE
+        lines, width = [""], self.columns
         for part in text.split("  "):
             fits = cell_len(f"{lines[-1]}  {part}") <= width
             lines[-1:] = [f"{lines[-1]}  {part}" if lines[-1] else part] if fits or not lines[-1] else [lines[-1], part]
