@@ -114,9 +114,10 @@ async def leave(store: ThreadStore, thread_id: str, queue: str, answers: Json) -
         await store.aput(_left_space(thread_id), id, {"answer": answer, "queue": queue}, index=False)
 
 
-async def left_on(store: ThreadStore, thread_id: str) -> dict[str, Json]:
-    """`{answer, queue}` of what was left, by id of the question."""
-    return {item.key: dict(item.value) for item in await store.asearch(_left_space(thread_id), limit=1000)}
+async def left_on(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
+    """`{answer, queue}` of what was left for these questions, by their ids."""
+    found = {id: await store.aget(_left_space(thread_id), id) for id in ids}
+    return {id: dict(item.value) for id, item in found.items() if item}
 
 
 async def take_back(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
@@ -127,11 +128,10 @@ async def take_back(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> N
 
 async def with_left(store: ThreadStore, run: Run) -> Run:
     """The run as it stands: queued, where it waits for what was answered meanwhile."""
-    left = await left_on(store, run.thread_id) if run.status == "waiting" else {}
-    given = {id: row for id, row in left.items() if id in {pause["id"] for pause in run.pending}}
-    if not given:
+    left = await left_on(store, run.thread_id, [pause["id"] for pause in run.pending])
+    if not left:
         return run
-    queue = next(iter(given.values()))["queue"]
-    await queue_up(store, run.thread_id, queue, {id: row["answer"] for id, row in given.items()})
-    await take_back(store, run.thread_id, given)
-    return run.without(given)
+    queue = next(iter(left.values()))["queue"]
+    await queue_up(store, run.thread_id, queue, {id: row["answer"] for id, row in left.items()})
+    await take_back(store, run.thread_id, left)
+    return run.without(left)

@@ -43,7 +43,7 @@ async def submit_answer(storage: Storage, state: State, queue: str, shown: str |
             answers = _held_against(run, row, answer, shown)
             await leave(session[1], thread_id, queue, answers)
             noted = (await read_row(session[1], thread_id) or {}).get("status")
-            if noted == "running" or answers.keys().isdisjoint(await left_on(session[1], thread_id)):
+            if noted == "running" or not await left_on(session[1], thread_id, answers):
                 return thread_id
             await take_back(session[1], thread_id, answers)  # whoever works on it is just beginning, or ending
     raise busy
@@ -66,7 +66,8 @@ async def _asked(session: Worked, state: State, thread_id: str, *, alone: bool) 
     if at_work:
         run = replace(run, pending=tuple(open_pauses(migrated(snapshot.values))))
     if at_work or not alone:
-        taken = {**_before(row), **(row.get("answered") or {}), **await left_on(session[1], thread_id)}
+        left = await left_on(session[1], thread_id, [pause["id"] for pause in run.pending])
+        taken = {**_before(row), **(row.get("answered") or {}), **left}
         return run.without(taken, "running"), row
     if row.get("status") == "queued":
         return run.without(_before(row)), row
