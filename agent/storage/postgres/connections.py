@@ -55,7 +55,7 @@ class _Line:
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
     handed: list[PgConnection] = field(default_factory=list)
     open: int = 0
-    """Sessions that wait for a connection or work with one."""
+    """Sessions that wait for a connection or work with one, and workers, for the next of which one is kept."""
 
 
 _holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
@@ -80,9 +80,13 @@ class Connections:
         self._options = options
         self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
 
+    @property
+    def _line(self) -> _Line:
+        return self._lines.setdefault(asyncio.get_running_loop(), _Line())
+
     async def turn(self, stack: AsyncExitStack, *, session: bool) -> PgConnection:
         """A connection, when it is our turn to have one."""
-        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
+        line = self._line
         if _holding.get():
             return await self.connect(stack)
         if not session:
@@ -93,6 +97,10 @@ class Connections:
         connection = await _handed(line) or await self._new()
         stack.push_async_callback(_hand_on, connection, line)
         return connection
+
+    async def keep(self, stack: AsyncExitStack) -> None:
+        """Keep a connection for the next session meanwhile, also where none is open."""
+        await stack.enter_async_context(_counted(self._line))
 
     async def connect(self, stack: AsyncExitStack) -> PgConnection:
         """A connection beside all others."""

@@ -40,7 +40,7 @@ class PostgresDatabase:
     """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
 
     At most 16 sessions are open at once in a process, and 4 connections for reading; others wait for their turn. While
-    a session is open, the connection of one that has ended is kept for the next.
+    a session is open, or a worker listens, the connection of one that has ended is kept for the next.
     Session locks do not work through a pooler in transaction mode (pgbouncer): connect past it.
     """
 
@@ -75,6 +75,7 @@ class PostgresDatabase:
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
         async with AsyncExitStack() as stack:
+            await self._connections.keep(stack)
             connection = await self._connections.connect(stack)
             opened = await self._prepared(connection)
             await connection.execute("LISTEN donewhen_queued")

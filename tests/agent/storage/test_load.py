@@ -98,6 +98,24 @@ def connections(url: str) -> int:
         return int((asking.execute(query).fetchone() or (0,))[0])
 
 
+async def test_a_worker_of_one_run_at_once_keeps_its_connection(tmp_path: Path) -> None:
+    """L12: one run after the other works on the same one; when the worker is gone, none is left."""
+    url, used = fresh_url("postgres", tmp_path), list[int]()
+
+    def holder(*_: Any) -> Any:
+        with psycopg.connect(url) as asking:
+            used.extend(pid for (pid,) in asking.execute("SELECT pid FROM pg_locks WHERE locktype = 'advisory'"))
+        return answer("Hello.")
+
+    async with Agent(ScriptedModel(roles={"triage": holder}), storage=url) as agent:
+        threads = [await agent.submit(f"greet {n}") for n in range(4)]
+        async with agent.worker(concurrency=1):
+            for thread in threads:
+                assert [event["type"] async for event, _ in agent.watch(thread)][-1] == "outcome"
+    assert len(set(used)) < len(used) == 4  # every five seconds it begins anew
+    assert connections(url) == 0
+
+
 @pytest.mark.parametrize("kind", DATABASES)
 async def test_a_run_inside_a_run_does_not_wait_for_it(kind: str, tmp_path: Path) -> None:
     """R07: a tool that starts a run has a connection while everybody else waits for the one its caller holds."""
