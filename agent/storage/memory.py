@@ -98,10 +98,6 @@ class MemoryDatabase:
     async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
         return [each for each in thread_ids if each not in self._held]
 
-    async def thread_ids(self, limit: int) -> list[str]:
-        newest = {thread: max(spaces[""]) for thread, spaces in self._saver.storage.items() if spaces.get("")}
-        return sorted(newest, key=lambda thread: newest[thread], reverse=True)[:limit]
-
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         for thread_id in set(thread_ids) - self._held:
             self._saver.delete_thread(thread_id)

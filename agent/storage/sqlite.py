@@ -131,17 +131,6 @@ class SqliteDatabase:
     async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
         return [each for each in thread_ids if not FileLock(self._locks, each).held()]
 
-    async def thread_ids(self, limit: int) -> list[str]:
-        query = (
-            "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
-            " GROUP BY thread_id ORDER BY max(checkpoint_id) DESC LIMIT ?"
-        )
-        async with AsyncExitStack() as stack:
-            self._prepare_place()
-            file = await self._ready(stack)
-            rows = await file.call(lambda file: file.connection.execute(query, (limit,)).fetchall(), writes=False)
-            return [row[0] for row in rows]
-
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         async with AsyncExitStack() as stack:
             self._prepare_place()

@@ -142,10 +142,6 @@ class Database(Protocol):
         """Those whose lock nobody holds at the moment."""
         ...
 
-    async def thread_ids(self, limit: int) -> list[str]:
-        """Threads with a checkpoint, the one changed last first."""
-        ...
-
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         """Delete threads, all that belongs to them in one transaction; gives those that somebody works on instead."""
         ...
@@ -241,11 +237,6 @@ class Storage:
         """Those of the threads that nobody works on at the moment."""
         async with self._translated():
             return await self._database.unheld(thread_ids) if thread_ids else []
-
-    async def thread_ids(self, limit: int = 1000) -> list[str]:
-        """Ids of the threads that have a checkpoint, the one changed last first."""
-        async with self._translated():
-            return await self._database.thread_ids(limit)
 
     async def healthy(self) -> None:
         """Return when the database can be read and written, else raise StorageError saying what is wrong."""

@@ -46,7 +46,6 @@ Found = TypeVar("Found", bound=Item)
 
 _SEALED = "sealed"
 _ALL = 1_000_000_000
-_PAGE = 1000
 _UNSTORABLE = pattern("[\0\ud800-\udfff]")
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
-from donewhen.agent.run import Run, RunStatus
+from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.graph.people.answering import BY_POLICY
@@ -27,8 +27,6 @@ NEVER = "never"
 """Sorts after every moment."""
 BEGUN = ""
 """Sorts before every moment: a run that was begun is due before any that was not."""
-ThreadStatus = RunStatus | Literal["unknown"]
-
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
 

@@ -90,17 +90,6 @@ class PostgresDatabase:
             cursor = await connection.execute(_UNHELD, ([*keys],))
             return [keys[row["k"]] for row in await cursor.fetchall()]
 
-    async def thread_ids(self, limit: int) -> list[str]:
-        query = (
-            "SELECT thread_id FROM checkpoints WHERE checkpoint_ns = ''"
-            " GROUP BY thread_id ORDER BY max(checkpoint_id) DESC LIMIT %s"
-        )
-        async with AsyncExitStack() as stack:
-            connection = await self._connections.connect(stack)
-            await self._prepared(connection)
-            cursor = await connection.execute(query, (limit,))
-            return [row["thread_id"] for row in await cursor.fetchall()]
-
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         async with AsyncExitStack() as stack:
             connection = await self._connections.turn(stack, session=False)

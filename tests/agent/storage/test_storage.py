@@ -106,11 +106,8 @@ async def test_any_text_is_a_thread_id(storage: Storage) -> None:
             await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="exit")
             await store.aput(("donewhen", "observations", label(thread_id)), "1:s1.1", {"text": thread_id})
             await store.aput(("donewhen", "effects", label(thread_id)), "k", {"text": thread_id})
-    assert await storage.thread_ids() == THREAD_IDS[::-1]
-    assert await storage.thread_ids(limit=2) == THREAD_IDS[:-3:-1]
     for thread_id in THREAD_IDS[1::2]:
         await storage.delete_thread(thread_id)
-    assert await storage.thread_ids() == THREAD_IDS[::2][::-1]
     async with storage.reader() as (saver, store):
         for number, thread_id in enumerate(THREAD_IDS):
             found = await saver.aget_tuple(config(thread_id))
@@ -122,7 +119,8 @@ async def test_any_text_is_a_thread_id(storage: Storage) -> None:
             assert (found.checkpoint["channel_values"]["goal"] if found else None) == next(iter(expected), None)
     for thread_id in THREAD_IDS[::2]:
         await storage.delete_thread(thread_id)
-    assert await storage.thread_ids() == []
+    async with storage.reader() as (saver, _):
+        assert [found async for found in saver.alist(None)] == []
 
 
 @pytest.mark.parametrize("thread_id", ["", "x" * 256, "a\0b", "\ud800", 7, None])

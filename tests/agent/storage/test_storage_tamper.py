@@ -275,5 +275,4 @@ async def test_an_unreadable_thread_can_be_deleted(url: str) -> None:
         run("UPDATE store SET value = ?", ("{}",))
     storage = open_storage(url, key=KEY)
     await storage.delete_thread("t")
-    assert await storage.thread_ids() == []
     assert (await _look(url))[2] == []
