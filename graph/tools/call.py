@@ -24,6 +24,17 @@ GRACE = 0.5
 ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
+_UNANSWERED = {
+    "TimeoutError", "ReadTimeout", "ReadError", "RemoteProtocolError", "ConnectionResetError", "ConnectionAbortedError",
+    "BrokenPipeError", "IncompleteRead", "IncompleteReadError", "ServerDisconnectedError", "BrokenResourceError",
+}  # fmt: skip
+_UNSENT = {
+    "ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError", "NewConnectionError",
+    "ConnectTimeoutError", "ClientConnectorError", "ConnectionTimeoutError",
+}  # fmt: skip
+_MCP_UNANSWERED = (-32000, 408)
+"""The connection was closed; the time was up."""
+
 _running: set["asyncio.Future[Ended]"] = set()
 
 
@@ -47,7 +58,8 @@ class CallResult:
     artifact: Any = None
     """What the tool returned beside the content, as it is; not fit for a checkpoint."""
     error: str | None = None
-    """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
+    """None if ok; else `timeout`, `cancelled`, `unanswered`, `refused`, `error` (said by the tool), or the exception's
+    type."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
@@ -178,6 +190,24 @@ def _late(seconds: float | None, in_thread: bool) -> str:
 
 
 def _failed(error: BaseException, started: float, limit: int, code: str | None = None) -> CallResult:
-    text = str(error) if code else described(error)
-    seconds = time.perf_counter() - started
+    text, seconds = str(error) if code else described(error), time.perf_counter() - started
+    if code is None and unanswered(error):
+        text, code = f"{text}\nNo answer came, so its effect may have happened all the same", "unanswered"
     return CallResult(False, capped(text, limit), seconds, error=code or type(error).__name__)
+
+
+def unanswered(error: BaseException | None) -> bool:
+    """Whether the tool had asked somebody who then did not answer: the time was up, or the connection was lost.
+
+    Told by the names of the errors, causes included, for whatever library a tool uses; for MCP by its codes.
+    """
+    for _ in range(20):  # as deep as libraries wrap them; a chain may be a circle
+        if error is None:
+            break
+        kinds, said = {kind.__name__ for kind in type(error).__mro__}, getattr(error, "error", None)
+        if kinds & _UNSENT:
+            return False
+        if kinds & _UNANSWERED or getattr(said, "code", None) in _MCP_UNANSWERED:
+            return True
+        error = error.__cause__ or error.__context__
+    return False

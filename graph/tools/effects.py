@@ -26,7 +26,7 @@ from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical, shor
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
 """Seconds that a call which changes something has to end after its run was cancelled."""
-UNSURE = ("timeout", "cancelled", "TimeoutError", "ReadTimeout")
+UNSURE = ("timeout", "cancelled", "unanswered")
 """Errors after which it is unknown what a tool did."""
 
 
