@@ -45,16 +45,13 @@ def bound_inside(node: Callable[..., Awaitable[Any]]) -> Runnable[Any, Any]:
 
 
 class Update(dict[str, Any]):
-    """What a node writes, and which way the run goes on after it."""
+    """What a node writes, and the state that it leaves behind, from which the run goes on."""
 
-    way: Any
+    after: Json
 
 
 class Node(Runnable[Any, Any]):
     """A node without a span of its own: LangGraph makes one for every node."""
-
-    route: "Route | None" = None
-    """Where the run goes next."""
 
     def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
         self.name = node.__name__
@@ -65,7 +62,7 @@ class Node(Runnable[Any, Any]):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         values = migrated(input)
         update = effective(values, await self._called(values, config))
-        return _led(self.route, values, update, update if values is input else persisting(input, values, update))
+        return _led(values, update, update if values is input else persisting(input, values, update))
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
@@ -88,7 +85,7 @@ class Inside(Node):
         own = migrated(input) if "version" in input else input
         seen = _with_given(own, config)
         update = effective(own, await self._called(seen, config))
-        return _led(self.route, seen, update, as_stored(update if own is input else persisting(input, own, update)))
+        return _led(seen, update, as_stored(update if own is input else persisting(input, own, update)))
 
 
 def _with_given(state: Json, config: RunnableConfig | None) -> Json:
@@ -117,15 +114,15 @@ class Route(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if isinstance(input, Update):
-            return input.way
-        # Nobody has chosen after the start, and after an update from outside of a node.
+            return self._of(input.after)
+        # The start, or an update from outside of a node.
         values = (config or {})["configurable"][READ](self._keys, True)
-        return self.of(_with_given(values, config) if self._inside else values)
+        return self._of(_with_given(values, config) if self._inside else values)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
 
-    def of(self, values: Json) -> Any:
+    def _of(self, values: Json) -> Any:
         """The way from this state: a label, or what is sent."""
         found = self._route(values)
         return self._labels[found] if isinstance(found, str) else found
@@ -144,12 +141,10 @@ class _Unread:
         return self._ways.run(writer)
 
 
-def _led(route: Route | None, values: Json, update: Json, written: Json) -> Json:
-    """What is written, with the way that the run takes after the update."""
-    if route is None:
-        return written
+def _led(values: Json, update: Json, written: Json) -> Update:
+    """What is written, with the state after the update."""
     led = Update(written)
-    led.way = route.of(applied(values, update))
+    led.after = applied(values, update)
     return led
 
 
@@ -167,8 +162,6 @@ def lead(
     graph.add_conditional_edges(source, path, ways)
     drawn = graph.branches[source]
     drawn[route.__name__] = _Unread(drawn[route.__name__])  # type: ignore[assignment]
-    if source in graph.nodes and isinstance(node := graph.nodes[source].runnable, Node | Subgraph):
-        node.route = path
 
 
 class Subgraph(RunnableLambda[Any, Any]):
@@ -177,9 +170,6 @@ class Subgraph(RunnableLambda[Any, Any]):
     While it is at work the run's state does not change, and after a crash it is what it was: so what is given is the
     same in every round.
     """
-
-    route: Route | None = None
-    """Where the run goes next."""
 
     def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf, deps: Deps) -> None:
         super().__init__(graph.invoke, name=given.__name__)
@@ -192,12 +182,12 @@ class Subgraph(RunnableLambda[Any, Any]):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         run, sent, inside = self._opened(input, config)
         left = self._graph.invoke(sent, inside, **options)
-        return _led(self.route, run, left, left)
+        return _led(run, left, left)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
         run, sent, inside = self._opened(input, config)
         left = await self._graph.ainvoke(sent, inside, **options)
-        return _led(self.route, run, left, left)
+        return _led(run, left, left)
 
     def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
         """Under a stream of events LangGraph calls nodes so; they come whole all the same."""
