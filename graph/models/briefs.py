@@ -88,12 +88,12 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
     """The planner's brief: what stays the same from goal to goal first, so that prompt caches hit.
 
     `offer`: the tools that the planner can call, whose definitions it has, and others that a plan may name. The draft
-    (`full`) sees the names of their arguments too; those of tools that check are always needed.
+    (`full`) is told of the result that is wanted as data.
     """
     toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
     schema = facts.get("output_schema") if full else None
     lines = [BESIDE] if offer.bound and offer.listed else []
-    lines += [_tool_line(toolbox, name, full or toolbox.checks(name)) for name in offer.listed]
+    lines += [_tool_line(toolbox, name) for name in offer.listed]
     lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
     return brief(
         section("tools", "\n".join(lines) or ("" if offer.bound else "(none)")),
@@ -143,14 +143,11 @@ def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str
     return f"- {name}: {' '.join(parts)}"
 
 
-def _tool_line(toolbox: Toolbox, name: str, full: bool) -> str:
-    line = (
-        f"- {name} ({'only in a `check`' if toolbox.checks(name) else toolbox.effect(name)}): {toolbox.one_line(name)}"
+def _tool_line(toolbox: Toolbox, name: str) -> str:
+    called = f"{name}({', '.join(toolbox.schema(name).get('properties', {}))})"
+    return (
+        f"- {called}, {'only in a `check`' if toolbox.checks(name) else toolbox.effect(name)}: {toolbox.one_line(name)}"
     )
-    if not full:
-        return line
-    properties = toolbox.schema(name).get("properties", {})
-    return f"{line} Arguments: {', '.join(properties) or 'none'}."
 
 
 def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "") -> str:

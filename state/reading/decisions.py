@@ -35,7 +35,8 @@ _STEP = {
         "done_when": {
             **_CRITERIA,
             "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok" (the call succeeds), or '
-            "of its result {contains}, {matches: regex}, {equals}, {number, tolerance} (its only number) or "
+            "of its result {contains}, {matches: regex}, {equals} (but for space at its ends), {number, tolerance} "
+            "(its only number) or "
             '{path: "$[?(@.id==\'a\')].n", op: ">=", value: 3} (op: ==, !=, <, <=, >, >=, contains, exists)',
         },
         "tools": _TEXTS,
@@ -78,11 +79,11 @@ _ALL = {
             schedule=_SCHEDULE,
             need_thinking={"type": "boolean"},
             reason={**_TEXT, "description": "for the log"},
-            speak={**_TEXT, "description": "said to the user beside the plan"},
+            speak={**_TEXT, "description": "to the user: what the plan does not show"},
         ),
         _tool(
             "decline",
-            "Say that this cannot be done here.",
+            "It cannot be done here.",
             ["reason", "guidance"],
             reason={**_TEXT, "description": "for the log"},
             guidance={**_TEXT, "description": "for the user: what is missing, or what they can do"},

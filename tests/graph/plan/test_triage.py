@@ -59,14 +59,14 @@ async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
 
 
 async def test_triage_sees_little() -> None:
-    """P01: triage sees goal, conversation, tool names and one line of each description, its own four decisions; not
+    """P01: triage sees goal, conversation, tools by name, arguments and one line, its own four decisions; not
     the schemas of tools, and all of it in few bytes."""
     model = planning(answer("no"))
     await play(model, [add, *tools(23)], settings=Settings(), goal="Say no")
     (request,) = model.requests
     assert request.role == "triage"
     assert request.tool_names == LEGAL
-    assert "- add (write): Add two numbers.\n" in request.text
+    assert "- add(a, b), write: Add two numbers.\n" in request.text
     assert "carry the one" not in request.text
     assert "long long" not in request.text
     size = len(json.dumps(request.tools).encode()) + len(request.text.encode())
@@ -430,7 +430,7 @@ async def test_the_tools_that_fit_the_goal_are_shown() -> None:
     await agent.start("do thing number 42")
     chinese, english = (request.text for request in model.requests)
     assert "- weather" in chinese
-    assert "- thing_42 " in english
+    assert "- thing_42(" in english
     assert chinese.count("\n- thing_") == 2
     assert english.count("\n- thing_") == 3
     assert "(58 more tools" in english
