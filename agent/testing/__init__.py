@@ -10,6 +10,7 @@ from donewhen.agent.testing.replies import (
     call,
     criterion,
     decline,
+    deliver,
     finish_step,
     finish_task,
     give_up,
@@ -58,8 +59,9 @@ __all__ = [
     "Crash", "Crashed", "CrashingStore", "EffectLedger", "Fault", "Policy", "Reply", "Request", "ScriptError",
     "ScriptExhausted", "ScriptUnfinished", "ScriptedModel", "Trial", "WireRequest", "WireServer", "answer", "ask_user",
     "asked_again", "broken_call", "call", "crashing", "crashing_saver", "crashing_tool", "criterion", "decline",
-    "drive", "effects_at_most_once", "ending", "fault", "finish_step", "finish_task", "give_up", "kill_everywhere",
-    "midway", "nothing_lost", "observed", "playing", "recall", "reply", "resume_equals_uninterrupted", "submit_plan",
+    "deliver", "drive", "effects_at_most_once", "ending", "fault", "finish_step", "finish_task", "give_up",
+    "kill_everywhere", "midway", "nothing_lost", "observed", "playing", "recall", "reply",
+    "resume_equals_uninterrupted", "submit_plan",
 ]  # fmt: skip
 
 

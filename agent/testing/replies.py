@@ -63,9 +63,14 @@ def _usage(given: Mapping[str, Any]) -> UsageMetadata:
     return cast(UsageMetadata, counts)
 
 
-def answer(text: str) -> ToolCall:
-    """The planner answers without a plan."""
-    return call("answer", text=text)
+def answer(text: str, output: Any = None) -> ToolCall:
+    """The planner answers without a plan; `output` is the result as data, where an `output_type` is wanted."""
+    return _sparse("answer", text=text, output=output)
+
+
+def deliver(text: str, output: Any) -> ToolCall:
+    """Who writes the answer gives it, and the result as data; without an `output_type` the answer is mere text."""
+    return call("deliver", text=text, output=output)
 
 
 def ask_user(question: str, options: Sequence[str] | None = None, reason: str | None = None) -> ToolCall:
@@ -74,17 +79,18 @@ def ask_user(question: str, options: Sequence[str] | None = None, reason: str | 
 
 
 def submit_plan(
-    steps: Sequence[str | Mapping[str, Any]],
+    steps: str | Mapping[str, Any] | Sequence[str | Mapping[str, Any]],
     title: str = "Plan",
     complexity: str | None = "moderate",
     need_thinking: bool = False,
     **kw: Any,
 ) -> ToolCall:
-    """The planner submits steps; a string is a step's `content`, `kw` takes `schedule`, `speak`, others.
+    """The planner submits steps, or one; a string is a step's `content`, `kw` takes `schedule`, `speak`, others.
 
     A step that does not list its `tools` has none, so that its text may prove it; `tools=None` leaves them out.
     """
-    written = [{"content": step} if isinstance(step, str) else dict(step) for step in steps]
+    given = [steps] if isinstance(steps, str | Mapping) else steps
+    written = [{"content": step} if isinstance(step, str) else dict(step) for step in given]
     written = [step if "tools" in step else {**step, "tools": []} for step in written]
     return _sparse("submit_plan", title=title, complexity=complexity, need_thinking=need_thinking, steps=written, **kw)
 

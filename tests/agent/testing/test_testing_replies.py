@@ -173,6 +173,7 @@ def test_builders_say_what_they_are_told() -> None:
         {"criterion": 1, "met": True, "evidence": [{"observation": "s1.1"}]},
         {"criterion": 2, "met": True, "evidence": [{"observation": "s1.2", "quote": "42"}]},
     ]
+    assert submit_plan("Look")["args"] == submit_plan({"content": "Look"})["args"] == submit_plan(["Look"])["args"]
     assert submit_plan(["Look"], title="T")["args"] == {
         "title": "T",
         "complexity": "moderate",

@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, Field, field_validator
 
 from donewhen import Agent, ConfigError, Settings, build_graph
-from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, deliver, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE
 
 LISTING = "vendor,price,until\nAcme,18.40,2026-11-30\nBolt,20.15,2026-12-24"
@@ -73,7 +73,7 @@ def agent(model: ScriptedModel, storage: str = "memory:", **more: Any) -> Agent:
 
 
 def delivered(output: Any, text: str = "Acme is the cheapest.") -> Any:
-    return call("deliver", text=text, output=output)
+    return deliver(text, output)
 
 
 async def test_a_model_is_delivered_with_the_source_of_each_value() -> None:
@@ -172,7 +172,7 @@ async def test_an_only_step_may_give_the_data_itself() -> None:
 
 async def test_triage_answers_with_the_data() -> None:
     """A1, P02: one call settles it; without fitting data it is corrected once, then partial."""
-    model = ScriptedModel(roles={"triage": [call("answer", text="Acme.", output=GOOD)]})
+    model = ScriptedModel(roles={"triage": [answer("Acme.", output=GOOD)]})
     async with agent(model, output_type=Choice) as ours:
         run = await ours.start("Which offer is the best?")
         assert (run.status, run.answer, run.output) == ("completed", "Acme.", Choice.model_validate(GOOD))
@@ -187,11 +187,11 @@ async def test_triage_answers_with_the_data() -> None:
 async def test_models_that_print_their_calls_print_the_data() -> None:
     """A1, P10: the printed form carries it too, and JSON alone is taken for the data."""
     printed = json.dumps({"action": "deliver", "arguments": {"text": "Acme.", "output": GOOD}})
-    for reply, answer in ((printed, "Acme."), (json.dumps(GOOD), json.dumps(GOOD))):
+    for reply, told in ((printed, "Acme."), (json.dumps(GOOD), json.dumps(GOOD))):
         async with agent(two_steps(reply), output_type=Choice) as ours:
             run = await ours.start("Which offer is the best?")
         assert run.output == Choice.model_validate(GOOD)
-        assert json.loads(run.answer) == GOOD if run.answer.startswith("{") else run.answer == answer
+        assert json.loads(run.answer) == GOOD if run.answer.startswith("{") else run.answer == told
 
 
 async def test_a_run_that_fails_delivers_no_data() -> None:
