@@ -15,7 +15,7 @@ from donewhen.state.graph_state import Json, Step
 from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import Amounts, exhausted
 from donewhen.state.plan.modes import PROMOTED
-from donewhen.state.plan.steps import settled
+from donewhen.state.plan.steps import settled, transcript_key
 from donewhen.state.proof.journal import call_key, canonical
 from donewhen.state.reading.decisions import LOOKUPS
 from donewhen.state.records import FrozenCall, Pause, StepRecord
@@ -91,17 +91,22 @@ def why_asked(call: FrozenCall, state: Step, tools: StepTools, settings: Setting
 
 def _approval_pause(calls: Sequence[FrozenCall], state: Step, tools: StepTools, settings: Settings, why: Why) -> Pause:
     """Asks about the first call, and with it about all others of the same reply that leave the workspace."""
-    call, step = calls[0], state["step"]
+    call = calls[0]
     batch = [other for other in calls[1:] if why == "outside" == why_asked(other, state, tools, settings)]
     batch = [other for other in batch if not {"approved", "refused", "response"} & other.keys()]
-    purpose = " ".join(str(step.get("content") or "").split())[:200]
     speak = partial(say, state.get("language", "en"), "call")
-    question = f"{speak('may', step=step['id'], purpose=purpose, tool=call['name'])} {speak(why)}"
+    question = f"{_may(call['name'], state)} {speak(why)}"
     if batch:
         lines = "\n".join(f"- {other['name']} {canonical(other['args'])}" for other in batch)
         question = f"{question}\n{speak('batch')}\n{lines}"
     more = {"batch": [_short(other) for other in batch]} if batch else {}
     return _pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
+
+
+def _may(tool: str, state: Step) -> str:
+    """Whether the step may call the tool, and what the step is for."""
+    purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
+    return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
 
 
 def _short(call: FrozenCall) -> Json:
@@ -116,13 +121,10 @@ def relayed(call: FrozenCall, state: Step) -> StepRecord:
     if ask["kind"] == "tool":
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
-        purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
-        may = say(state.get("language", "en"), "call", "may", step=id, purpose=purpose, tool=ask["tool"])
-        question = f"{call['name']}: {may} {ask['question']}".strip()
+        question = f"{call['name']}: {_may(ask['tool'], state)} {ask['question']}".strip()
         waits: Pause = {**ask, **_pause("tool", its, state, question, options=ask["options"], relayed=True)}
         return {"status": "waiting", "waiting": waits, "calls": [call]}
-    attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
-    name, options = f"{id}{attempt}.q{number}", ask["options"]
+    name, options = f"{transcript_key(id, record)}.q{number}", ask["options"]
     waits = {**ask, **pause("question", name, ask["question"], step=id, options=options, relayed=True)}
     return {"status": "waiting", "waiting": waits, "calls": [call], "questions": number}
 
@@ -141,7 +143,6 @@ def unknown_effect(call: FrozenCall, state: Step, doubt: Doubt) -> StepRecord:
 def _pause(kind: Literal["tool", "effect"], call: FrozenCall, state: Step, question: str, **more: Any) -> Pause:
     """A pause about a call. The id names attempt, round, content and position of the call."""
     step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
-    attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
     digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
-    id = f"{step}{attempt}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
+    id = f"{transcript_key(step, record)}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
     return pause(kind, id, question, step=step, tool=call["name"], arguments=call["args"], **more)
