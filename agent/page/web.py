@@ -38,7 +38,8 @@ HEARTBEAT = 15.0
 MOST = 1_000_000
 """Bytes of a request's body."""
 Numbered = tuple[int, dict[str, Any]]
-PageHandler = Callable[[Request], Awaitable[Response]]
+PageHandler = Callable[[Conversations, str, Request], Awaitable[Any]]
+"""(all conversations, the thread of the path, the request) → what is answered: a response, or something in JSON"""
 
 
 def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Starlette:
@@ -90,7 +91,7 @@ class Guard:
         return ""
 
 
-def static(name: str) -> PageHandler:
+def static(name: str) -> Callable[[Request], Awaitable[Response]]:
     """A file of the page."""
 
     async def give(_: Request) -> Response:
@@ -100,17 +101,18 @@ def static(name: str) -> PageHandler:
     return give
 
 
-def answered(handler: PageHandler) -> PageHandler:
-    """The handler, errors of ours as JSON: `{"error": {"kind", "text"}}`."""
+def answered(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
+    """The handler as Starlette takes it, errors of ours as JSON: `{"error": {"kind", "text"}}`."""
 
     async def handle(request: Request) -> Response:
         try:
-            return await handler(request)
+            said = await handler(request.app.state.conversations, request.path_params.get("thread", ""), request)
+            return said if isinstance(said, Response) else JSONResponse(said, headers=HEADERS)
         except DoneWhenError as error:
             conflict = isinstance(error, StaleAnswer | ThreadBusy | ThreadWaiting)
             code = 404 if isinstance(error, UnknownThread) else 409 if conflict else 400
-            said = {"kind": type(error).__name__, "text": str(error)}
-            return JSONResponse({"error": said}, code, headers=HEADERS)
+            why = {"kind": type(error).__name__, "text": str(error)}
+            return JSONResponse({"error": why}, code, headers=HEADERS)
 
     return handle
 
@@ -140,48 +142,37 @@ async def _body(request: Request) -> dict[str, Any]:
     return value
 
 
-def _here(request: Request) -> tuple[Conversations, str]:
-    return request.app.state.conversations, request.path_params.get("thread", "")
+async def _threads(conversations: Conversations, _: str, request: Request) -> Any:
+    return await conversations.threads()
 
 
-async def _threads(request: Request) -> Response:
-    return JSONResponse(await _here(request)[0].threads(), headers=HEADERS)
-
-
-async def _start(request: Request) -> Response:
+async def _start(conversations: Conversations, _: str, request: Request) -> Any:
     body = await _body(request)
-    thread = await _here(request)[0].start(str(body.get("goal") or ""), body.get("thread") or None)
-    return JSONResponse({"thread": thread}, headers=HEADERS)
+    return {"thread": await conversations.start(str(body.get("goal") or ""), body.get("thread") or None)}
 
 
-async def _answer(request: Request) -> Response:
-    conversations, thread = _here(request)
+async def _answer(conversations: Conversations, thread: str, request: Request) -> Any:
     body = await _body(request)
     await conversations.answer(thread, str(body.get("id") or ""), body.get("answer"))
-    return JSONResponse({}, headers=HEADERS)
+    return {}
 
 
-async def _go_on(request: Request) -> Response:
-    conversations, thread = _here(request)
-    body = await _body(request)
-    await conversations.go_on(thread, str(body.get("steer") or "").strip())
-    return JSONResponse({}, headers=HEADERS)
+async def _go_on(conversations: Conversations, thread: str, request: Request) -> Any:
+    await conversations.go_on(thread, str((await _body(request)).get("steer") or "").strip())
+    return {}
 
 
-async def _stop(request: Request) -> Response:
-    conversations, thread = _here(request)
+async def _stop(conversations: Conversations, thread: str, _: Request) -> Any:
     conversations.stop(thread)
-    return JSONResponse({}, headers=HEADERS)
+    return {}
 
 
-async def _observation(request: Request) -> Response:
-    conversations, thread = _here(request)
-    return JSONResponse(await conversations.observation(thread, request.path_params["observation"]), headers=HEADERS)
+async def _observation(conversations: Conversations, thread: str, request: Request) -> Any:
+    return await conversations.observation(thread, request.path_params["observation"])
 
 
-async def _events(request: Request) -> Response:
+async def _events(conversations: Conversations, thread: str, _: Request) -> Response:
     """Events as lines of JSON, each with its number `n`; it stays open."""
-    conversations, thread = _here(request)
     events = conversations.follow(thread)
     first = await anext(events)  # an unknown thread is refused before anything is sent
     return StreamingResponse(_lines(first, events), media_type="application/x-ndjson", headers=HEADERS)
