@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -23,13 +23,13 @@ from donewhen.agent.work.engine import QUEUE, GoalInput, Start, messages_of, not
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.submitting import with_queued
 from donewhen.agent.work.threads import (
+    Cancelling,
     forget_cancel,
     note_thread,
     put_back,
     read_row,
     thread_settings,
     to_do,
-    until_cancelled,
 )
 from donewhen.graph.events import at_turn, stamped
 from donewhen.graph.models.output import Form
@@ -73,6 +73,7 @@ class Legs:
     """In which the result is wanted as data."""
     queue: str = QUEUE
     """Whose workers carry out what is submitted or scheduled."""
+    cancelling: Cancelling = field(default_factory=Cancelling)
 
     def typed(self, form: Form | None) -> "Legs":
         """The same, wanting the result in that form."""
@@ -265,7 +266,7 @@ class Legs:
         thread_id = held.thread_id
         heard: Any = {"stream_mode": []} if session.unheard else {"stream_mode": "custom", "subgraphs": True}
         modes: Any = {**heard, "durability": "sync", "control": session.control}
-        listening = asyncio.create_task(until_cancelled(store, thread_id, session.drain))
+        listening = asyncio.create_task(self.cancelling.asked(store, thread_id, session.drain))
         snapshot, drained = None, False
         try:
             for go in [given, *[None] * (_TRIES - 1)]:

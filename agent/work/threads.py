@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
@@ -130,35 +131,46 @@ def _asked(pause: Pause) -> Json:
     return {**said, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
 
 
-def _cancel_space(thread_id: str) -> tuple[str, ...]:
-    return ("donewhen", "cancel", label(thread_id))
+CANCEL = ("donewhen", "cancel")
 
 
 async def ask_to_cancel(store: ThreadStore, thread_id: str, reason: str) -> None:
     """Tell whoever works on a thread that its run is to end."""
-    await store.aput(_cancel_space(thread_id), "asked", {"reason": reason}, index=False)
+    await store.aput((*CANCEL, label(thread_id)), "asked", {"reason": reason}, index=False)
 
 
-async def until_cancelled(store: ThreadStore, thread_id: str, drain: Callable[[], None]) -> str:
-    """Wait until somebody, anywhere, cancels the run, and ask it to stop; gives the reason."""
-    while True:
-        await asyncio.sleep(CANCEL_POLL)
-        with suppress(Exception):  # a database that fails is asked again; where it fails for good, the run does
-            if (reason := await asked_to_cancel(store, thread_id)) is not None:
-                drain()
-                return reason
+class Cancelling:
+    """Hears who is to end of the runs that an agent works on: one of them asks for all, once a second."""
 
+    def __init__(self) -> None:
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Future[str]]] = WeakKeyDictionary()
 
-async def asked_to_cancel(store: ThreadStore, thread_id: str) -> str | None:
-    """Why a run is to end; None where nobody asked for it."""
-    item = await store.aget(_cancel_space(thread_id), "asked")
-    return None if item is None else str(item.value["reason"])
+    async def asked(self, store: ThreadStore, thread_id: str, drain: Callable[[], None]) -> str:
+        """Wait until somebody, anywhere, cancels the run, and ask it to stop; gives the reason."""
+        loop = asyncio.get_running_loop()
+        runs = self._loops.setdefault(loop, {})
+        reason = runs[thread_id] = loop.create_future()
+        try:
+            while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
+                if next(iter(runs)) == thread_id:
+                    with suppress(Exception):  # a database that fails is asked again; where it fails for good, runs do
+                        await self._ask(store, runs)
+        finally:
+            del runs[thread_id]
+        drain()
+        return reason.result()
+
+    async def _ask(self, store: ThreadStore, runs: Mapping[str, asyncio.Future[str]]) -> None:
+        reasons = {item.namespace[-1]: str(item.value["reason"]) for item in await store.asearch(CANCEL, limit=1000)}
+        for thread_id, reason in runs.items() if reasons else ():
+            if label(thread_id) in reasons and not reason.done():
+                reason.set_result(reasons[label(thread_id)])
 
 
 async def forget_cancel(store: ThreadStore, thread_id: str) -> None:
     """The run has ended."""
-    if await asked_to_cancel(store, thread_id) is not None:
-        await store.adelete(_cancel_space(thread_id), "asked")
+    if await store.aget((*CANCEL, label(thread_id)), "asked") is not None:
+        await store.adelete((*CANCEL, label(thread_id)), "asked")
 
 
 def info_of(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:

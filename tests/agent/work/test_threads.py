@@ -4,16 +4,17 @@ import asyncio
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langgraph.store.base import Op, Result
+from langgraph.store.base import Op, Result, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.threads import ask_to_cancel, until_cancelled
+from donewhen.agent.work.threads import Cancelling, ask_to_cancel
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
@@ -192,8 +193,38 @@ async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> No
     """M11: a look for a cancellation that fails is repeated; its error was never retrieved, and no other look came."""
     store: Any = LockedOnce()
     said = list[str]()
-    listening = asyncio.create_task(until_cancelled(store, "t", lambda: said.append("drained")))
+    listening = asyncio.create_task(Cancelling().asked(store, "t", lambda: said.append("drained")))
     await store.asked.wait()
     await ask_to_cancel(store, "t", "enough")
     assert await listening == "enough"
     assert said == ["drained"]
+
+
+class Counting(InMemoryStore):
+    """Counts what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.searches, self.asked = 0, asyncio.Event()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        ops = list(ops)
+        self.searches += sum(isinstance(op, SearchOp) for op in ops)
+        self.asked.set()
+        return await super().abatch(ops)
+
+
+async def test_one_run_at_work_asks_for_all_whether_they_are_cancelled() -> None:
+    """M11: with 200 at once each of them asked, once a second; when the one that asks has ended, another does."""
+    store: Any = Counting()
+    cancelling, said = Cancelling(), list[str]()
+    names = [f"t{number}" for number in range(20)]
+    listening = [asyncio.create_task(cancelling.asked(store, name, partial(said.append, name))) for name in names]
+    await store.asked.wait()
+    listening[0].cancel()
+    await ask_to_cancel(store, "t7", "enough")
+    assert await listening[7] == "enough"
+    assert (said, store.searches < len(names)) == (["t7"], True)
+    for task in listening:
+        task.cancel()
+    await asyncio.wait(listening)
