@@ -149,7 +149,8 @@ class Cancelling:
         """Wait until somebody, anywhere, cancels the run, and ask it to stop; gives the reason."""
         loop = asyncio.get_running_loop()
         runs = self._loops.setdefault(loop, {})
-        reason = runs[thread_id] = loop.create_future()
+        reason: asyncio.Future[str] = loop.create_future()
+        runs[thread_id] = reason
         try:
             while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
                 if next(iter(runs)) == thread_id:
