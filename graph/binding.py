@@ -4,7 +4,7 @@ A subgraph is given what it works on by reference: its nodes see it beside what 
 """
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -171,6 +171,10 @@ class Subgraph(RunnableLambda[Any, Any]):
     same in every round.
     """
 
+    stream, astream = Runnable.stream, Runnable.astream
+    transform, atransform = Runnable.transform, Runnable.atransform
+    """So LangGraph calls nodes under a stream of events; they come whole, which RunnableLambda's own do not."""
+
     def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf, deps: Deps) -> None:
         super().__init__(graph.invoke, name=given.__name__)
         self.deps = [graph]
@@ -188,17 +192,6 @@ class Subgraph(RunnableLambda[Any, Any]):
         run, sent, inside = self._opened(input, config)
         left = await self._graph.ainvoke(sent, inside, **options)
         return _led(run, left, left)
-
-    def transform(self, input: Iterator[Any], config: RunnableConfig | None = None, **options: Any) -> Iterator[Any]:
-        """Under a stream of events LangGraph calls nodes so; they come whole all the same."""
-        for sent in input:
-            yield self.invoke(sent, config, **options)
-
-    async def atransform(
-        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **options: Any
-    ) -> AsyncIterator[Any]:
-        async for sent in input:
-            yield await self.ainvoke(sent, config, **options)
 
     def _opened(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json, RunnableConfig]:
         """The state of the run, and with which input and configuration the subgraph is opened."""
