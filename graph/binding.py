@@ -30,20 +30,6 @@ InputOf = Callable[[Json, Json, Settings, Deps], Json]
 """(state of the run, what was sent, settings, dependencies) → what a subgraph works on."""
 
 
-def bound(node: Callable[..., Awaitable[Any]], deps: Deps) -> Runnable[Any, Any]:
-    """The node `async (state, runtime, [config], *, deps)` as a runnable of the state alone.
-
-    The node sees the state as this version has it, however old the thread is; what a migration changed is written
-    with the node's update. StorageError, and nothing is written, if the state is of a newer version.
-    """
-    return Node(node, deps)
-
-
-def bound_inside(node: Callable[..., Awaitable[Any]]) -> Runnable[Any, Any]:
-    """The same of a node in a subgraph, which sees what the subgraph was given as well."""
-    return Inside(node)
-
-
 class Update(dict[str, Any]):
     """What a node writes, and the state that it leaves behind, from which the run goes on."""
 
@@ -51,7 +37,12 @@ class Update(dict[str, Any]):
 
 
 class Node(Runnable[Any, Any]):
-    """A node without a span of its own: LangGraph makes one for every node."""
+    """The node `async (state, runtime, [config], *, deps)` as a runnable of the state alone.
+
+    The node sees the state as this version has it, however old the thread is; what a migration changed is written
+    with the node's update. StorageError, and nothing is written, if the state is of a newer version.
+    It has no span of its own: LangGraph makes one for every node.
+    """
 
     def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
         self.name = node.__name__
@@ -78,8 +69,11 @@ class Node(Runnable[Any, Any]):
         return update
 
 
-class Inside(Node):
-    """A node of a subgraph. Its own state has a version only if it was stored before it was given anything."""
+class InnerNode(Node):
+    """A node of a subgraph, which sees what the subgraph was given as well.
+
+    Its own state has a version only if it was stored before it was given anything.
+    """
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         own = migrated(input) if "version" in input else input

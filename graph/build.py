@@ -10,7 +10,7 @@ from langgraph.graph import END, START, StateGraph
 
 from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
-from donewhen.graph.binding import bound, lead
+from donewhen.graph.binding import Node, lead
 from donewhen.graph.confirm import confirm
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
@@ -82,13 +82,13 @@ def build_graph(
         settings=read_settings(settings),
     )
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
-    graph.add_node("receive", bound(receive, deps))
+    graph.add_node("receive", Node(receive, deps))
     graph.add_node("plan", build_plan(deps))
-    graph.add_node("confirm", bound(confirm, deps))
-    graph.add_node("advance", bound(advance, deps))
+    graph.add_node("confirm", Node(confirm, deps))
+    graph.add_node("advance", Node(advance, deps))
     graph.add_node("execute", build_execute(deps))
-    graph.add_node("ask_user", bound(ask_user, deps))
-    graph.add_node("deliver", bound(deliver, deps))
+    graph.add_node("ask_user", Node(ask_user, deps))
+    graph.add_node("deliver", Node(deliver, deps))
     lead(
         graph, START, after_start,
         {"receive": "a request", "confirm": "a typed answer about the plan", "ask_user": "a typed answer"},

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from donewhen.graph.binding import Subgraph, bound_inside, lead
+from donewhen.graph.binding import InnerNode, Subgraph, lead
 from donewhen.graph.context import Deps
 from donewhen.graph.execute.act import act
 from donewhen.graph.execute.decide import decide
@@ -27,10 +27,10 @@ def build_execute(deps: Deps) -> Subgraph:
 def _step() -> CompiledStateGraph[Any, Settings, Any, Any]:
     """Made once: it takes its dependencies from the run."""
     graph = StateGraph(StepStored, context_schema=Settings, output_schema=StepOutput)
-    graph.add_node("delegate", bound_inside(delegate))
-    graph.add_node("decide", bound_inside(decide))
-    graph.add_node("act", bound_inside(act))
-    graph.add_node("goal_check", bound_inside(goal_check))
+    graph.add_node("delegate", InnerNode(delegate))
+    graph.add_node("decide", InnerNode(decide))
+    graph.add_node("act", InnerNode(act))
+    graph.add_node("goal_check", InnerNode(goal_check))
     left, more = {END: "ended, or waits"}, {"decide": "next round"}
     begin = {"delegate": "the executor works by itself", "act": "approved calls", "goal_check": "a claim"}
     lead(graph, START, after_dispatch, {**begin, "decide": "a round"}, inside=True)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from donewhen.graph.binding import Subgraph, bound_inside, lead
+from donewhen.graph.binding import InnerNode, Subgraph, lead
 from donewhen.graph.context import Deps
 from donewhen.graph.given import for_planning
 from donewhen.graph.plan.look import look
@@ -24,9 +24,9 @@ def build_plan(deps: Deps) -> Subgraph:
 def _planning() -> CompiledStateGraph[Any, Settings, Any, Any]:
     """Made once: it takes its dependencies from the run."""
     graph = StateGraph(PlanningStored, context_schema=Settings, output_schema=PlanningOutput)
-    graph.add_node("triage", bound_inside(triage))
-    graph.add_node("draft", bound_inside(draft))
-    graph.add_node("look", bound_inside(look))
+    graph.add_node("triage", InnerNode(triage))
+    graph.add_node("draft", InnerNode(draft))
+    graph.add_node("look", InnerNode(look))
     more, looks = "not decided yet", "wants to see something"
     begin = {"triage": "quick", "draft": "careful", "look": "what it wanted to see"}
     lead(graph, START, after_round, begin, inside=True)
