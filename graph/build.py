@@ -18,16 +18,7 @@ from donewhen.graph.execute import build_execute
 from donewhen.graph.executors.executor import ExecutorInput, Executors
 from donewhen.graph.plan import build_plan
 from donewhen.graph.receive import receive
-from donewhen.graph.routes import (
-    after_advance,
-    after_ask_user,
-    after_confirm,
-    after_deliver,
-    after_execute,
-    after_plan,
-    after_receive,
-    after_start,
-)
+from donewhen.graph.routes import after_advance, after_deliver, after_execute, after_node, after_start
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.graph_state import RunInput, RunOutput, RunState
@@ -94,15 +85,15 @@ def build_graph(
         {"receive": "a request", "confirm": "a typed answer about the plan", "ask_user": "a typed answer"},
     )  # fmt: skip
     lead(
-        graph, "receive", after_receive,
+        graph, "receive", after_node,
         {"plan": "plan it", "confirm": "it comes with a plan", "advance": "go on", "deliver": "no request"},
     )  # fmt: skip
     lead(
-        graph, "plan", after_plan,
+        graph, "plan", after_node,
         {"confirm": "a plan", "ask_user": "a question", "advance": "approved by policy", "deliver": "an answer"},
     )  # fmt: skip
     lead(
-        graph, "confirm", after_confirm,
+        graph, "confirm", after_node,
         {"advance": "approved", "plan": "rejected", "confirm": "not understood", "deliver": "cancelled"},
     )  # fmt: skip
     lead(
@@ -114,7 +105,7 @@ def build_graph(
     )  # fmt: skip
     lead(graph, "execute", after_execute, {"advance": "ended, or waits"})
     lead(
-        graph, "ask_user", after_ask_user,
+        graph, "ask_user", after_node,
         {"advance": "a step goes on", "plan": "planning goes on", "ask_user": "not understood", "deliver": "ended"},
     )  # fmt: skip
     lead(graph, "deliver", after_deliver, {END: "one outcome"})

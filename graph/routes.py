@@ -16,7 +16,8 @@ def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
     return "receive"
 
 
-def _on(state: RunState) -> list[Send] | str:
+def after_node(state: RunState) -> list[Send] | str:
+    """To the end, if there is one; to the person who is asked; to planning, while it is open; else on."""
     if state.get("ending"):
         return "deliver"
     if (pending := state.get("pending")) is not None:
@@ -26,32 +27,12 @@ def _on(state: RunState) -> list[Send] | str:
     return "advance"
 
 
-def after_receive(state: RunState) -> list[Send] | str:
-    """To planning; straight to consent where an executor takes the goal whole; to the end if the goal is none."""
-    return _on(state)
-
-
-def after_plan(state: RunState) -> list[Send] | str:
-    """A plan to confirm, a question, an end; or on, if no consent is needed."""
-    return _on(state)
-
-
-def after_confirm(state: RunState) -> list[Send] | str:
-    """Approved: on. Rejected: back to planning. Cancelled: to the end. Not understood: the pause stays."""
-    return _on(state)
-
-
-def after_ask_user(state: RunState) -> list[Send] | str:
-    """Back to who asked: planning or the steps; to the end if the person ended the run."""
-    return _on(state)
-
-
 def after_advance(state: RunState) -> list[Send] | str:
     """Every step set to run is sent off by itself; else a pause, a replan, the end, or one more look."""
     running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
     if running and not state.get("ending") and not state.get("pending"):
         return [Send("execute", {"id": id}) for id in running]
-    return _on(state)
+    return after_node(state)
 
 
 def after_execute(state: RunState) -> Literal["advance"]:
