@@ -19,6 +19,7 @@ _COUNTS = {"k": 1e3, "tsd": 1e3, "thousand": 1e3, "万": 1e4, "m": 1e6, "mio": 1
            "億": 1e8, "亿": 1e8, "bn": 1e9, "mrd": 1e9, "billion": 1e9}  # fmt: skip
 """What a number is multiplied with by the word behind it."""
 _UNITS = {
+    **{word: (1 / count,) for word, count in _COUNTS.items()},
     **{f"{unit}{end}": (1000.0**-n, 1024.0**-n) for n, unit in enumerate("kmgt", 1) for end in ("", "b", "ib")},
     **dict.fromkeys(("km", "kg", "l"), (1e-3,)), **dict.fromkeys(("g", "ml", "mm", "mg", "ms"), (1e3, 1e6)),
     **dict.fromkeys(("s", "sec", "seconds", "sekunden"), (1e-3, 60.0, 3600.0)),
@@ -26,7 +27,7 @@ _UNITS = {
     **dict.fromkeys(("h", "hour", "hours", "stunden"), (1 / 60, 1 / 3600)),
     "m": (1e-6, 1e3, 1e-2),
 }  # fmt: skip
-"""By which factors a number in this unit may differ from what was seen: 1234567 bytes are 1.2 MB."""
+"""By which factors a number in this unit may differ from what was seen: 1234567 bytes are 1.2 MB, 18402 are 1.84万."""
 _MONTHS = {
     name: month
     for month, names in enumerate(
@@ -38,6 +39,8 @@ _MONTHS = {
 """How their names begin."""
 _NUMBER = pattern(r"-?\d{1,15}(?:\.\d{1,15})?")
 _DATED = pattern(r"\d{1,4}[-/]\d{1,2}(?:[-/]\d{1,4})?|\d{1,2}\.\d{1,2}(?:\.(?:\d{4}|\d\d))?")
+_V = pattern(r"(?<![\w.])v(?=\d+\.\d)", re.IGNORECASE)
+"""Of v20.11.1, which is 20.11.1 too."""
 _VERSION = pattern(r"\d+\.\d+(?=\.\d)")
 _HASH = pattern(r"[0-9a-f]{7,31}")
 _CLOCK = pattern(
@@ -65,7 +68,7 @@ def unconfirmed(result: str, sources: Iterable[str], most: int = MOST, *, shares
     one, and a sum, difference, product or share of numbers of the result that are confirmed. Whole numbers up to 12,
     the numbering of lists and the ids of observations are no facts.
     """
-    seen = Sources(sources)
+    seen, result = Sources(sources), _V.sub("", result)
     plain = _LISTED.sub("\n", _OBSERVATION.sub(lambda found: found[0] if _FILE.search(found[0]) else " ", result))
     stated = tokens(_GROUPS.sub(lambda found: seen.joined(found[0]), clocked(undotted(plain))), ("%",))
     factors = (100.0,) if shares or not PERCENT.isdisjoint(stated) else ()
@@ -101,7 +104,7 @@ class Sources:
         said = tokens(text)
         parted = "," in text or not text.isascii()
         new = {*said, *(tokens(text, commas_part=True) if parted else ())}
-        for other in (regrouped(text), clocked(text)):
+        for other in (regrouped(text), clocked(text), _V.sub("", text)):
             new |= set() if other == text else {*tokens(other)}
         new |= {str(int(part)) for token in new if _DATED.fullmatch(token) for part in re.findall(r"\d+", token)}
         new |= {found[0] for token in new if (found := _VERSION.match(token))}

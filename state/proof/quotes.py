@@ -183,11 +183,13 @@ class SearchedText:
             yield self._read[number, signs]
 
     def says(self, quote: str) -> bool:
-        """Whether the quote stands in the text; one without words and numbers stands nowhere."""
+        """Whether the quote stands in the text; one without words and numbers, `[]`, only if it is all of the text."""
         quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
         forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
         forms += [joined for form in forms if (joined := regrouped(form)) != form]
         signs = _signs(quote)
+        if not tokens(quote, signs):
+            return bool(quote.strip()) and "".join(quote.split()) == "".join(self.text.split())
         return any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms)
 
     def _whole_hash(self, short: re.Match[str]) -> str:

@@ -233,6 +233,24 @@ def test_facts_that_differ_do_not_match(quote: str, text: str) -> None:
     assert not occurs(quote, text)
 
 
+@pytest.mark.parametrize(
+    ("quote", "text", "stands"),
+    [
+        ("[]", "[]", True),
+        ("[ ]", "[]\n", True),
+        ("{}", "{}", True),
+        ("[]", "{}", False),
+        ("[]", '{"items": []}', False),
+        ("[]", "", False),
+        ("", "", False),
+        ("...", "12 orders", False),
+    ],
+)
+def test_a_quote_without_words_stands_where_it_is_all_there_is(quote: str, text: str, stands: bool) -> None:
+    """H2: "there are no invoices" by the empty list that came; it was refused, and the step with it."""
+    assert SearchedText(text).says(quote) is stands
+
+
 def test_the_nearest_passage_is_shown() -> None:
     """V01: so that the model sees what it should have quoted."""
     text = "\n".join([f"row {n}: nothing of note" for n in range(500)] + ["order A-103 was delivered on 2026-11-08"])
