@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from donewhen.state.proof.facts import SMALL, Sources, is_fact, unconfirmed
-from donewhen.state.proof.quotes import tokens
+from donewhen.state.proof.quotes import token_line, tokens
 from donewhen.state.proof.receipt import Evidence, FieldRow
 
 MOST_FIELDS = 1_000
@@ -27,7 +27,7 @@ class SourceText:
     @cached_property
     def _readings(self) -> tuple[str, ...]:
         """Its words and numbers in a row, in both ways in which a comma between digits can be read."""
-        return tuple({_joined(tokens(self.text)), _joined(tokens(self.text, commas_part=True))})
+        return tuple({token_line(tokens(self.text)), token_line(tokens(self.text, commas_part=True))})
 
     @cached_property
     def _facts(self) -> Sources:
@@ -53,12 +53,8 @@ class _Leaf:
         # A small number stands everywhere: it is found only beside its name.
         small = isinstance(value, int) and abs(value) <= SMALL
         self.quote = "" if isinstance(value, bool) else f"{key} {said}" if small else said
-        forms = {_joined(tokens(f" {self.quote} ", commas_part=part)) for part in (False, True)}
+        forms = {token_line(tokens(f" {self.quote} ", commas_part=part)) for part in (False, True)}
         self.forms = tuple(form for form in forms if form)
-
-
-def _joined(found: list[str]) -> str:
-    return f" {' '.join(found)} " if found else ""
 
 
 def traced(data: Any, sources: Sequence[SourceText], told: Sequence[str] = ()) -> tuple[list[FieldRow], int]:

@@ -179,7 +179,7 @@ class SearchedText:
     def _readings(self, signs: Collection[str]) -> Iterator[str]:
         for number, form in enumerate(self._forms):
             if (number, signs) not in self._read:
-                self._read[number, signs] = _joined(tokens(form, signs))
+                self._read[number, signs] = token_line(tokens(form, signs))
             yield self._read[number, signs]
 
     def says(self, quote: str) -> bool:
@@ -223,13 +223,14 @@ def _signs(quote: str) -> tuple[str, ...]:
     return (*sorted(found), *(OPERATORS if _OPERATION.search(plain) else ()))
 
 
-def _joined(found: list[str]) -> str:
+def token_line(found: list[str]) -> str:
+    """A space around each token, so that only whole ones are found in it."""
     return f" {' '.join(found)} " if found else ""
 
 
 def _stands(quote: str, signs: Collection[str], reading: str) -> bool:
     for commas_part in (False, True):
-        wanted = _joined(tokens(f" {quote} ", signs, commas_part=commas_part))
+        wanted = token_line(tokens(f" {quote} ", signs, commas_part=commas_part))
         if wanted and wanted in reading:
             return True
         parts = [tokens(f" {part} ", signs, commas_part=commas_part) for part in _SKIP.split(quote)]
@@ -251,11 +252,11 @@ def _in_order(parts: list[list[str]], reading: str) -> bool:
         return False
     end = 0
     for number, part in enumerate(parts):
-        at = reading.find(_joined(part), max(end - 1, 0))
+        at = reading.find(token_line(part), max(end - 1, 0))
         if at < 0:
             return False
         skipped = reading[end:at].split(None, _NEARBY) if number else []
         if len(skipped) < _NEARBY and denies(skipped):
             return False
-        end = at + len(_joined(part))
+        end = at + len(token_line(part))
     return True
