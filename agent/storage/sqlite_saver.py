@@ -40,8 +40,14 @@ class FileSession:
 
     async def read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
         """Read in the file's thread, what is held too."""
-        await self.settled()
-        return await self.file.call(work, writes=False)
+        await self.rounds.ready()
+        held = self.rounds.take()
+
+        def done(file: SqliteFile) -> Returned:
+            file.say(held)
+            return work(file)
+
+        return await self.file.call(done, writes=bool(held))
 
     async def say(self, *, waits: bool = False) -> None:
         """Commit what was taken down, with what is held; or hold it too."""
