@@ -8,7 +8,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, mode_chosen, now
-from donewhen.graph.people.budget import budget_pause, questions_left, replans_left, run_account, step_account
+from donewhen.graph.people.budget import budget_pause, one_left, run_account, step_account
 from donewhen.graph.people.consent import changed_since, put_to_work
 from donewhen.graph.people.pauses import pause
 from donewhen.graph.people.posing import ask_waiting, inset, posed
@@ -135,25 +135,22 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 
 def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """A step failed: another plan, a question, or an honest partial delivery."""
-    records = values["steps"]
+    codes = {values["steps"][id].get("code") for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
     if promoted := _promoted(values, move, settings):
         return {"steps": handled, **_promotion(values, move, promoted, runtime)}
-    failure = "\n".join(_failure(values, id) for id in move.steps)
-    models_fault = any(records[id].get("code") == "model_error" for id in move.steps)
-    whole = any(records[id].get("code") == "executor_failed" for id in move.steps)
-    free = replans_left(values, settings)
-    blocked = any(records[id].get("code") == "gave_up:blocked" for id in move.steps)
-    asks = settings.on_failure == "ask" or (blocked and settings.on_failure == "replan" and not settings.alone)
-    asks = asks and questions_left(values, settings)
-    if settings.on_failure == "replan" and not models_fault and not whole and free and not asks:
+    failure, replans = "\n".join(_failure(values, id) for id in move.steps), settings.on_failure == "replan"
+    free = one_left(values, settings, "replans")
+    asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.alone)
+    asks = asks and one_left(values, settings, "questions")
+    if replans and free and not asks and codes.isdisjoint(("model_error", "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
     if asks:
         question = f"{failure}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}"
         granted = {} if free else {"replans": 1}
         return _asked(values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted)
-    code = "model_error" if models_fault else "worked"
+    code = "model_error" if "model_error" in codes else "worked"
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
 
@@ -180,7 +177,7 @@ def _promotion(values: Json, move: Move, code: str, runtime: Runtime[Settings]) 
 def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     """A step says that the rest of what a person approved is not needed: that is for the person to say (C04)."""
     records = values["steps"]
-    if not questions_left(values, settings):
+    if not one_left(values, settings, "questions"):
         emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
         return {"steps": {id: {"finished_task": None} for id in move.steps}}
     speak = partial(say, values.get("language", "en"), "ask")
@@ -235,7 +232,7 @@ def _budget_pause(values: Json, move: Move, settings: Settings) -> Pause:
     else:
         account = run_account(values, settings, needs=needs)
     id = f"budget.{move.scope or 'run'}.{move.key}.{account.total(move.key):g}"
-    return budget_pause(account, move.key, id, replans_left=replans_left(values, settings))
+    return budget_pause(account, move.key, id, replans_left=one_left(values, settings, "replans"))
 
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:

@@ -156,10 +156,9 @@ def _listed(title: str, rows: Sequence[Json]) -> str:
     return "\n".join([f"{title}:", *lines]) if lines else ""
 
 
-def replans_left(values: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether the run may plan anew without anybody granting it."""
-    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    return left.get("replans", 1) >= 1
+def one_left(values: Mapping[str, Any], settings: Settings, key: str) -> bool:
+    """Whether the run may take one more of this, such as `replans`, without anybody granting it."""
+    return remaining(settings.limits, values.get("granted"), values.get("spent")).get(key, 1) >= 1
 
 
 def own_left(values: Mapping[str, Any], settings: Settings, id: str) -> Amounts:
@@ -173,9 +172,3 @@ def questions_over(values: Mapping[str, Any], settings: Settings, asking: Sequen
     left = remaining(settings.limits, values.get("granted"), values.get("spent")).get("questions", len(asking))
     able = [id for id in asking if own_left(values, settings, id).get("questions", 1) >= 1]
     return [id for id in asking if id not in able[: int(left)]]
-
-
-def questions_left(values: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether one more question may be put to a person."""
-    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    return left.get("questions", 1) >= 1

@@ -5,7 +5,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.events import now
 from donewhen.graph.models.voice import finished
 from donewhen.graph.people.applying import apply_answer
-from donewhen.graph.people.budget import budget_pause, own_left, questions_over, replans_left, run_account, step_account
+from donewhen.graph.people.budget import budget_pause, one_left, own_left, questions_over, run_account, step_account
 from donewhen.graph.people.pauses import asked_now, named, opening, reopened
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json
@@ -51,7 +51,7 @@ def _one_question_more(values: Json, id: str, settings: Settings) -> Json:
     needs = ("questions",)
     account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
     name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
-    asked = budget_pause(account, "questions", name, replans_left=replans_left(values, settings))
+    asked = budget_pause(account, "questions", name, replans_left=one_left(values, settings, "replans"))
     wants = say(account.language, "ask", "wants", step=id, question=inset(str(pause["question"])))
     return posed(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
 
