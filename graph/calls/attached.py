@@ -21,15 +21,6 @@ from donewhen.state.settings import Settings
 NAMESPACE = ("donewhen", "attachments")
 MOST, MOST_CHARS = 20, 30_000_000
 """Attachments in a request to a model, and characters of all of them, as JSON."""
-_INPUTS = {
-    "image": "image_inputs",
-    "image_url": "image_inputs",
-    "input_image": "image_inputs",
-    "audio": "audio_inputs",
-    "input_audio": "audio_inputs",
-    "video": "video_inputs",
-}
-"""What LangChain's model profiles call it, by type of the content block."""
 
 
 def blocks_of(message: BaseMessage) -> list[Json]:
@@ -76,11 +67,9 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
 
 async def with_typed(state: RunState, update: RunState, runtime: Runtime[Settings]) -> RunState:
     """The update, with the attachments of an answer that was typed into the chat."""
-    return (
-        {**update, "attachments": await attach(state["messages"], runtime)}
-        if blocks_of(state["messages"][-1])
-        else update
-    )
+    if not blocks_of(state["messages"][-1]):
+        return update
+    return {**update, "attachments": await attach(state["messages"], runtime)}
 
 
 async def brief_message(
@@ -131,8 +120,8 @@ def _written(block: Json) -> str | None:
 def _takes(model: BaseChatModel, block: Mapping[str, Any]) -> bool:
     """Whether the model takes it, as far as its profile says; without a profile it is tried."""
     about: Mapping[str, Any] = getattr(model, "profile", None) or {}
-    pdf = "pdf" in str(block.get("mime_type") or block.get("media_type") or "")
-    name = _INPUTS.get(str(block["type"])) or ("pdf_inputs" if pdf else "attachment")
+    kind, pdf = _plain(str(block["type"])), "pdf" in str(block.get("mime_type") or block.get("media_type") or "")
+    name = f"{kind}_inputs" if kind in ("image", "audio", "video") else "pdf_inputs" if pdf else "attachment"
     return about.get(name) is not False
 
 
