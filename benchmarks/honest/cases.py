@@ -164,6 +164,8 @@ WORK = [
     Case("change", "an edit between two test runs", (FAIL, READ, EDIT, PASS), (
         ("the failing test was reproduced", ("s1.1", "1 failed")), ("all tests pass", ("s1.4", "12 passed")))),
     Case("change", "edit and test, five times", (EDIT, PASS) * 5, (("all tests pass", ("s1.10", "12 passed")),)),
+    Case("change", "what it was before", (READ, EDIT), (
+        ("the value that debug has before the change is known", ("s1.1", "debug: true")), ("debug is set to false", "s1.2"))),
     Case("change", "nothing to change", (LOOK,), (("debug is set to false in c.yaml", ("s1.1", "debug: false")),)),
     Case("change", "listed, then written", (
         ("list", {"path": "."}, "a.txt\nb.txt"), ("write", {"path": "report.md", "content": "2 files"}, "wrote report.md")), (
