@@ -126,12 +126,13 @@ async def take_back(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> N
         await store.adelete(_left_space(thread_id), id)
 
 
-async def with_left(store: ThreadStore, run: Run) -> Run:
-    """The run as it stands: queued, where it waits for what was answered meanwhile."""
+async def with_left(store: ThreadStore, run: Run, before: Json | None = None) -> Run:
+    """The run as it stands: queued, where it waits for what was answered meanwhile; with what was queued `before`."""
     left = await left_on(store, run.thread_id, [pause["id"] for pause in run.pending])
     if not left:
         return run
     queue = next(iter(left.values()))["queue"]
-    await queue_up(store, run.thread_id, queue, {id: row["answer"] for id, row in left.items()})
+    answers = {id: row["answer"] for id, row in left.items()}
+    await queue_up(store, run.thread_id, queue, {**(before or {}), **answers})
     await take_back(store, run.thread_id, left)
     return run.without(left)

@@ -10,10 +10,10 @@ from donewhen.agent.resuming import by_id, resume_command
 from donewhen.agent.run import Run, known, run_of
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import Worked
-from donewhen.agent.work.engine import leave, left_on, queue_up, take_back
+from donewhen.agent.work.engine import leave, left_on, queue_up, take_back, with_left
 from donewhen.agent.work.threads import read_row
 from donewhen.graph.people.pauses import open_pauses
-from donewhen.state.errors import ThreadBusy
+from donewhen.state.errors import StaleAnswer, ThreadBusy
 from donewhen.state.graph_state import Json
 from donewhen.state.versions import migrated
 
@@ -26,9 +26,14 @@ ENDING = 2.0
 async def submit_answer(storage: Storage, state: State, queue: str, shown: str | Run, answer: Any) -> str:
     """Hold an answer against what is asked, and write it down. Gives the thread's id. Raises as `Agent.resume`."""
     thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
+    left: Json = {}
     for patience in (0.0, ENDING):
         try:
             async with storage.session(thread_id, patience=patience) as session:
+                if left:  # and not seen by whoever worked on it
+                    row = await read_row(session[1], thread_id) or {}
+                    await with_left(session[1], run_of(thread_id, await state(session, thread_id)), _before(row))
+                    return thread_id
                 run, row = await _asked(session, state, thread_id, alone=True)
                 answers = _held_against(run, row, answer, shown)
                 if run.status == "running":
@@ -39,13 +44,14 @@ async def submit_answer(storage: Storage, state: State, queue: str, shown: str |
         except ThreadBusy as error:
             busy = error
         async with storage.unlocked() as session:
-            run, row = await _asked(session, state, thread_id, alone=False)
-            answers = _held_against(run, row, answer, shown)
-            await leave(session[1], thread_id, queue, answers)
-            noted = (await read_row(session[1], thread_id) or {}).get("status")
-            if noted == "running" or not await left_on(session[1], thread_id, answers):
+            if not left:
+                run, row = await _asked(session, state, thread_id, alone=False)
+                left = _held_against(run, row, answer, shown)
+                await leave(session[1], thread_id, queue, left)
+            if (await read_row(session[1], thread_id) or {}).get("status") == "running":
                 return thread_id
-            await take_back(session[1], thread_id, answers)  # whoever works on it is just beginning, or ending
+    async with storage.unlocked() as session:
+        await take_back(session[1], thread_id, left)
     raise busy
 
 
@@ -81,5 +87,7 @@ def _before(row: Json) -> Json:
 
 def _held_against(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:
     """The answer, by the ids of what it is for. Raises StaleAnswer."""
+    if run.status == "running" and not run.pending:
+        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
     resume_command(run, answer, shown, row.get("answered") or {})
     return by_id(run, answer)

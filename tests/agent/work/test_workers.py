@@ -175,7 +175,7 @@ async def test_an_answer_waits_for_the_step_that_works_on_another(storage: Any) 
             await agent.resume(thread, {"s2.q1": "oak"})
         await agent.submit_answer(thread, {"s2.q1": "oak"})
         for second in ({"s2.q1": "pine"}, {"s1.q1": "red"}, "pine"):
-            with pytest.raises(StaleAnswer):
+            with pytest.raises(StaleAnswer, match="waits for no other answer: it is being worked on"):
                 await agent.submit_answer(thread, second)
         painting.go_on.set()
         await told(agent, thread)
