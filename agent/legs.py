@@ -31,7 +31,7 @@ from donewhen.agent.work.threads import (
     thread_settings,
     to_do,
 )
-from donewhen.graph.events import at_turn, stamped
+from donewhen.graph.events import as_event, at_turn, stamped
 from donewhen.graph.models.output import Form
 from donewhen.graph.people.pauses import put_away
 from donewhen.graph.receive import given_space
@@ -272,7 +272,8 @@ class Legs:
             for go in [given, *[None] * (_TRIES - 1)]:
                 stream: Any = graph.astream(go, config, context=settings, **modes)
                 async with aclosing(stream):
-                    async for _, event in stream:
+                    async for _, written in stream:
+                        event = as_event(thread_id, written)
                         if event["type"] == "outcome":
                             session.outcome = event
                         else:

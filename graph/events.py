@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from langgraph.runtime import Runtime
+from pydantic_core import to_jsonable_python
 
 from donewhen.state.graph_state import Json
 from donewhen.state.records import ModeRow, Pause
@@ -60,6 +61,17 @@ def stamped(thread_id: str, event: Mapping[str, Any]) -> Any:
     place = _place(thread_id)
     before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
+
+
+def as_event(thread_id: str, written: Any) -> Any:
+    """What was written to the stream of a run as an event: one of ours as it is, what a tool wrote as `custom`."""
+    if isinstance(written, Mapping) and {"type", "seq", "thread_id"} <= written.keys():
+        return written
+    try:
+        data = to_jsonable_python(written, fallback=repr)
+    except ValueError:  # it goes in a circle
+        data = repr(written)
+    return stamped(thread_id, {"type": "custom", "data": data})
 
 
 def now(timespec: str = "seconds") -> str:

@@ -1,6 +1,6 @@
 """What a run tells while it works: typed events, one union of them, with a JSON schema for programs in any language."""
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import Discriminator, TypeAdapter
 from typing_extensions import TypedDict
@@ -207,6 +207,13 @@ class Spent(Placed):
     meter: list[MeterRow]
 
 
+class Custom(Placed):
+    """What a tool of the application wrote to the stream, by LangGraph's `get_stream_writer`, as JSON."""
+
+    type: Literal["custom"]
+    data: Any
+
+
 class Waiting(Placed):
     """The last event of a stream whose run waits for a person; `run` is `Run.to_dict()`."""
 
@@ -239,8 +246,8 @@ class Failed(Placed):
 
 Event = Annotated[
     Started | Goal | Note | ModeChosen | Planned | Revised | Todos | StepStarted | Decided | ToolStarted | Observed
-    | Speech | SpeechRestarted | Stalled | Asked | Correction | Judged | StepFinished | Charged | Spent | Waiting
-    | Ended | Failed,
+    | Speech | SpeechRestarted | Stalled | Asked | Correction | Judged | StepFinished | Charged | Spent | Custom
+    | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
 """One event of a stream: a plain dict that dumps to JSON, told apart by `type`."""

@@ -14,6 +14,7 @@ from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 
 from donewhen.graph.tools.schemas import RUNTIME_ARGUMENT
+from donewhen.state.settings import Settings
 
 
 def with_injected(
@@ -117,11 +118,13 @@ def _runtime() -> Runtime[Any]:
 
 
 def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
-    """What LangGraph's ToolNode passes, with an empty state: tools see their call, not the run."""
+    """What LangGraph's ToolNode passes, with an empty state: tools see their call and the context of a graph around
+    the run, not the run.
+    """
     runtime = _runtime()
     return ToolRuntime(
         state={},
-        context=runtime.context,
+        context=None if isinstance(runtime.context, Settings) else runtime.context,
         config=config or {},
         stream_writer=runtime.stream_writer,
         tool_call_id=call_id,

@@ -3,10 +3,12 @@
 import asyncio
 import json
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
+from langgraph.config import get_stream_writer
 from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
@@ -111,6 +113,33 @@ def test_events_have_a_schema() -> None:
     assert {"started", "speech", "observation", "waiting", "outcome", "error"} <= set(
         schema["discriminator"]["mapping"]
     )
+
+
+@pytest.mark.parametrize(
+    ("written", "data"),
+    [
+        ({"progress": 0.5}, {"progress": 0.5}),
+        ("half of it", "half of it"),
+        ({"type": "outcome", "status": "completed"}, {"type": "outcome", "status": "completed"}),
+        ({1: date(2026, 11, 22), "who": {"ann"}}, {"1": "2026-11-22", "who": ["ann"]}),
+    ],
+    ids=str,
+)
+async def test_what_a_tool_writes_to_the_stream(written: Any, data: Any) -> None:
+    """S01, X07: it comes as an event of its own, is none of ours, and the run goes on; it was cut off."""
+
+    def look() -> str:
+        """Look."""
+        get_stream_writer()(written)
+        return "seen"
+
+    model = one_step([call("look"), finish_step("x", "s1.1")], tools=["look"])
+    agent = Agent(model, [look], storage="memory:", effects={"look": "read"}, settings=Settings(**FREE))
+    async with agent.stream("go") as stream:
+        told = [dict(event) async for event in stream]
+    assert [event["data"] for event in told if event["type"] == "custom"] == [data]
+    assert (stream.run and stream.run.status, [event["type"] for event in told].count("outcome")) == ("completed", 1)
+    json.dumps(told)
 
 
 async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
