@@ -22,8 +22,9 @@ def append(state: Sequence[Item] | None, writes: Sequence[Any]) -> list[Item]:
 
 
 def shortened(rounds: Sequence[Any]) -> bool:
-    """Whether rounds begin with the note of earlier ones."""
-    return bool(rounds) and rounds[0].id == EARLIER
+    """Whether rounds begin with the note of earlier ones. Servers that show a state read messages as mappings."""
+    first = rounds[0] if rounds else {}
+    return (first.get("id") if isinstance(first, Mapping) else first.id) == EARLIER
 
 
 def append_rounds(state: Sequence[AnyMessage] | None, writes: Sequence[Any]) -> list[AnyMessage]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.models.transcript import Length, bounded, fitting, shown
-from donewhen.state.channels import append_rounds, shortened
+from donewhen.state.channels import EARLIER, append_rounds, shortened
 from donewhen.state.proof.journal import observation
 
 
@@ -173,3 +173,11 @@ def test_every_message_is_measured_once() -> None:
     for end in range(len(messages)):
         fitting(messages[: end + 1], 100_000, "", length)
     assert len(read) == len(messages)
+
+
+def test_a_note_takes_the_place_of_what_was_there_however_messages_are_read() -> None:
+    """X14, R09: as messages, and as the mappings in which a server shows a state."""
+    note, rounds = HumanMessage("note", id=EARLIER), [AIMessage("a"), HumanMessage("b")]
+    for now in ([note, *rounds], [message.model_dump() for message in (note, *rounds)]):
+        assert append_rounds([AIMessage("before")], [now]) == now
+        assert append_rounds(append_rounds([], [{"add": now}]), [rounds]) == [*now, *rounds]
