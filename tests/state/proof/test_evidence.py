@@ -354,3 +354,11 @@ def test_what_was_so_already_may_be_read(text: str, quote: str, criterion: str) 
 def test_what_a_person_decided_is_proven_by_their_word() -> None:
     claim = cites("s2.2")
     assert weighed(claim, seen(LOOKED, ANSWER, must_write=True), "the user approved that the mail is sent")[1] == []
+
+
+def test_reading_of_an_order_does_not_refund_it() -> None:
+    """B8: what leaves no state of its own is not shown by a reading that has the same figures; what does, is."""
+    order = seen(tool("s2.1", '{"order": 4711, "amount": 49.9}'), must_write=True)
+    claim = cites({"observation": "s2.1", "quote": '"order": 4711, "amount": 49.9'})
+    assert "changed anything" in weighed(claim, order, "49.90 was refunded for order 4711")[1][0]
+    assert weighed(claim, order, "the amount of order 4711 was set to 49.90")[1] == []
