@@ -62,14 +62,14 @@ def parse_url(url: str) -> Location:
 def _sqlite_path(url: str) -> str:
     rest = url.split(":", 1)[1]
     path = rest[3:] if rest.startswith("///") else rest
-    if not path.strip("/") or path.startswith("//") or path.endswith(":memory:"):
-        raise ConfigError(
-            f"storage {url!r} names no file: use sqlite:///runs.db, sqlite:////absolute/runs.db or memory:"
-        )
-    return path
+    return "" if path.startswith("//") else path
 
 
 def _file(url: str, path: str) -> Location:
+    if not path.strip("/") or path.endswith(":memory:"):
+        raise ConfigError(
+            f"storage {url!r} names no file: use sqlite:///runs.db, sqlite:////absolute/runs.db or memory:"
+        )
     try:
         resolved = Path(path).expanduser().resolve()
     except (OSError, RuntimeError) as error:

@@ -41,7 +41,7 @@ def test_urls_of_files(url: str, path: str, tmp_path: Path, monkeypatch: pytest.
     assert open_storage(url).url_for_display == f"sqlite:///{expected}"
 
 
-NO_URLS = ["", " ", "a\0b", "memory:x", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://host/x"]
+NO_URLS = ["", " ", "a\0b", "memory:x", "sqlite://", "sqlite:///", ":memory:", "sqlite:///:memory:", "sqlite://host/x"]
 NO_URLS += ["mysql://host/db", "redis://:secret@host", "http://x", "postgresql://host:port:port/x?what=1"]
 
 
