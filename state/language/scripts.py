@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 
 LEAST_LETTERS = 12
 """A text with fewer letters says nothing about its language."""
@@ -61,7 +62,7 @@ COMMON: Mapping[str, str] = {
     "fr": "le la les des et est un une du de dans pour avec sur que qui en ce cette au aux je vous mes tous quels",
     "es": "el la los las es un una de del en para con por que qué cuál cuáles se mi mis todos todas al lo como cómo",
 }
-"""Words that hardly a sentence of the language is without; with a capital it may be a name (Los Angeles)."""
+"""Words that hardly a sentence of the language is without; before a name it may be part of it (Los Angeles)."""
 
 
 def spoken(text: str, named: str | None = None) -> str:
@@ -77,6 +78,9 @@ def spoken(text: str, named: str | None = None) -> str:
     words = [word for each in text[:4000].split() if (word := each.strip(".,;:!?¿¡()\"'«»„“”")).isalpha()]
     if len(words) < 2:
         return "en"
-    votes = {code: sum(word in common.split() for word in words) for code, common in COMMON.items()}
-    best = max(votes, key=lambda code: votes[code])
-    return best if votes[best] > votes["en"] else "en"
+    said = [
+        word.casefold() for word, after in pairwise([*words, ""]) if not (word[0].isupper() and after[:1].isupper())
+    ]
+    votes = {code: sum(word in common.split() for word in said) for code, common in COMMON.items()}
+    most = [code for code in votes if votes[code] == max(votes.values())]
+    return most[0] if len(most) == 1 else "en"

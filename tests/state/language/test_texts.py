@@ -86,6 +86,8 @@ def test_the_plan_is_read_back_in_every_language(language: str) -> None:
         ("Find hotels near El Paso", "en"),
         ("Watch Das Boot tonight", "en"),
         ("Was kostet ein Flug nach Rom?", "de"),
+        ("Bitte übersetzen", "de"),
+        ("Borra la carpeta vieja", "en"),
         ("Lista los archivos", "es"),
     ],
 )
