@@ -18,7 +18,7 @@ from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import Worked
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
-from donewhen.agent.thread_graph import Compiled, configured_for, found, on_saver
+from donewhen.agent.thread_graph import Compiled, configured_for, found, on_saver, seen
 from donewhen.agent.work.engine import QUEUE, GoalInput, Start, messages_of, not_begun, queue_up, requested
 from donewhen.agent.work.schedules import ended
 from donewhen.agent.work.submitting import with_queued
@@ -148,7 +148,7 @@ class Legs:
         async with self.storage.reader() as session:
             graph, row = on_saver(self.graph, *session), await read_row(session[1], thread_id) or {}
             settings = stored_settings(row["settings"]) if row.get("settings") else None
-            snapshot = await graph.aget_state(configured_for(thread_id, None), subgraphs=True)
+            snapshot = await seen(graph, configured_for(thread_id, None))
             if to_do(row) or (row.get("goal") and not snapshot.created_at):  # cancelled in the queue, or just begun
                 run = replace(run_of(thread_id, snapshot, settings), status=row["status"], goal=row["goal"])
             else:

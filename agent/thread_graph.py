@@ -23,6 +23,7 @@ from donewhen.agent.work.submitting import with_queued
 from donewhen.agent.work.threads import note_thread, read_row, thread_settings
 from donewhen.graph.models.output import PRESENT, Form
 from donewhen.graph.sync import opened, wait
+from donewhen.state.errors import StorageError
 from donewhen.state.settings import Settings
 from donewhen.state.settings.studio import without_blanks
 from donewhen.state.versions import migrated
@@ -45,6 +46,25 @@ def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | N
 def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
     """The same graph with this checkpointer and store, as `compile` would have made it."""
     return graph.copy({"checkpointer": saver, "store": store})
+
+
+async def seen(graph: Compiled, config: RunnableConfig) -> StateSnapshot:
+    """How a run stands that others may work on, with its steps at work: not half of it from before and half from after.
+
+    With the run's next checkpoint go the rounds of the steps that have ended: where that was meanwhile, it looks again.
+    """
+    tries = 3
+    while True:
+        tries -= 1
+        try:
+            snapshot = await graph.aget_state(config, subgraphs=True)
+        except StorageError:  # with a key, a round that is not there any more
+            if not tries:
+                raise
+            continue
+        inside = any(isinstance(task.state, StateSnapshot) for task in snapshot.tasks)
+        if not tries or not inside or (await graph.aget_state(config)).config == snapshot.config:
+            return snapshot
 
 
 async def found(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:

@@ -1,5 +1,6 @@
 """A run watched from anywhere: what who comes late is told, and in which order."""
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 
 from donewhen import Agent, ConfigError
 from donewhen.agent.run import Run
+from donewhen.agent.storage import open_storage
 from donewhen.agent.work.watching import watched
 from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, reply, submit_plan
+from tests.kit.storage.cases import fresh_url, key_of
 
 FREE: dict[str, Any] = {"confirm": "never", "approvals": "never", "verification": "claimed"}
 TOLD = ("step_started", "observation", "step_finished")
@@ -77,3 +80,20 @@ async def test_a_cursor_is_of_its_thread(tmp_path: Path) -> None:
         assert [event["type"] async for event, _ in agent.watch(first, cursors[0])] == ["outcome"]
         with pytest.raises(ConfigError, match=f"of thread '{first}', not of '{second}'"):
             [event async for event, _ in agent.watch(second, cursors[0])]
+
+
+async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:
+    """R04: who looks while a step ends, whose rounds then go, sees it before or after; with a key it was an error."""
+    steps = [{"content": f"write {number}", "tools": ["send"]} for number in range(4)]
+    work = {
+        f"s{number}": [*(call("send", text=str(n)) for n in range(5)), finish_step("sent", f"s{number}.1")]
+        for number in range(1, 5)
+    }
+    model = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": work, "deliver": ["Sent."]})
+    storage = open_storage(fresh_url("sqlite-sealed", tmp_path), key=key_of("sqlite-sealed"))
+    async with Agent(model, [send], storage=storage, settings=FREE) as agent:
+        thread = await agent.submit("write letters")
+        carried = asyncio.create_task(agent.carry(thread))
+        while not carried.done():
+            assert (await agent.get(thread)).goal == "write letters"
+        assert (await carried).status == "completed"
