@@ -142,7 +142,7 @@ def test_missing_brackets_are_added_at_the_end_and_said_so(text: str, expected: 
     """P10: truncated output whose last token is whole is read, and marked as incomplete."""
     found = find(text)
     assert found is not None
-    assert found.value["action_input"] == expected
+    assert found.value == {"action": "send", "action_input": expected}
     assert not found.complete
 
 
