@@ -35,6 +35,8 @@ class Speaking:
         async for event in self._graph.astream_events(*given, **more, stream_mode=["updates", "custom"]):
             chunk = event["data"].get("chunk")
             part = chunk[-1] if isinstance(chunk, tuple) and chunk[-2] == "custom" else None
+            if not (isinstance(part, dict) and "seq" in part):
+                part = None  # what a tool wrote is none of our events
             if part is None and event["event"] not in RAW:
                 yield event
             elif part and part["type"] == "speech" and part.get("argument") in MESSAGES:

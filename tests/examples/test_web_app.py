@@ -1,0 +1,50 @@
+"""examples/web_app.py, as a client uses it: start, events, an answer given twice, events from where one was."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from donewhen import Agent
+from examples.web_app import create
+from tests.kit.runs import Outbox, sending
+
+Json = dict[str, Any]
+
+
+async def events(client: httpx.AsyncClient, thread: str, last: str = "") -> list[tuple[str, Json]]:
+    """(id, event) up to the next question or the end."""
+    answer = await client.get(f"/goals/{thread}/events", headers={"last-event-id": last} if last else {})
+    lines = answer.text.splitlines()
+    ids = [line[4:] for line in lines if line.startswith("id: ")]
+    return list(zip(ids, (json.loads(line[6:]) for line in lines if line.startswith("data: ")), strict=True))
+
+
+async def test_a_run_over_http(tmp_path: Path) -> None:
+    """R04, S01: one run and one effect of two clicks; the events go on where the client was."""
+    outbox = Outbox()
+    agent = Agent(sending(tools=["send"]), [outbox.tool()], storage=tmp_path / "runs.db")
+    app = create(agent)
+    transport = httpx.ASGITransport(app)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        goal = {"goal": "do it", "thread": "t"}
+        started = await asyncio.gather(*(client.post("/goals", json=goal) for _ in range(2)))
+        assert sorted(each.status_code for each in started) == [202, 409]
+        told = await events(client, "t")
+        last, waiting = told[-1]
+        assert waiting["type"] == "waiting"
+        body = {"id": waiting["pending"][0]["id"], "answer": "yes"}
+        given = [await client.post("/goals/t/answers", json=body) for _ in range(2)]
+        assert given[0].status_code == 202
+        later = await events(client, "t", last)
+        assert later[-1][1]["type"] == "outcome"
+        assert not {(event["type"], event["seq"]) for _, event in told} & {(e["type"], e["seq"]) for _, e in later}
+        assert (await client.get("/goals/t")).json()["status"] == "completed"
+        assert (await client.get("/goals/nobody")).status_code == 404
+        assert (await client.post("/goals", json={"goal": " "})).status_code == 422
+    assert len(outbox.sent) == 1
