@@ -27,6 +27,8 @@ EffectKind = Literal["read", "idempotent", "write"]
 FOUND_BY_CHARS = 600
 """Of a description, that a tool is found by."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
+_LANGCHAINS = ("self", "config", "run_manager")
+"""Parameters that no model could fill: LangChain gives what they are named after."""
 _SENTENCE_END = pattern(r"(?<=[.!?])\s|(?<=[。！？])|\n\s*\n")
 
 
@@ -232,6 +234,9 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
         raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
     if not (text := inspect.getdoc(function)):
         raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
+    for each in inspect.signature(function).parameters.values():
+        if each.name in _LANGCHAINS and not re.search("RunnableConfig|CallbackManager", str(each.annotation)):
+            raise ToolError(f"the function {name!r} has a parameter {each.name!r}, which LangChain fills: rename it")
     if inspect.isasyncgenfunction(function):
         function = _listing(function)
     body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}

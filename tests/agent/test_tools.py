@@ -145,6 +145,11 @@ def no_docstring(x: int) -> int:
     return x
 
 
+def deploy(config: str) -> str:
+    """Deploy."""
+    return config
+
+
 def unresolvable(x: "Nowhere") -> int:  # type: ignore[name-defined]  # noqa: F821
     """Take a type that does not exist."""
     return 0
@@ -155,6 +160,7 @@ def unresolvable(x: "Nowhere") -> int:  # type: ignore[name-defined]  # noqa: F8
     [
         ([no_docstring], "'no_docstring' needs a docstring"),
         ([lambda x: x], "has no name"),
+        ([deploy], "'deploy' has a parameter 'config', which LangChain fills: rename it"),
         ([unresolvable], "'unresolvable' cannot be used as a tool"),
         ([Shop], "cannot be used as a tool"),
         ([3], "'3' cannot be used as a tool"),
