@@ -35,7 +35,7 @@ class Rounds(Generic[Write]):
         """What waits for what comes next."""
         self._soon: asyncio.TimerHandle | None = None
         self._late: asyncio.Future[None] | None = None
-        """What waited long enough, on its way."""
+        """The last of what waited long enough, on its way or done."""
         self._replied: set[str] = set()
         """Tasks whose reply is in the store."""
         self._made: set[str] = set()
@@ -50,14 +50,23 @@ class Rounds(Generic[Write]):
 
     def _now(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
         self._soon = None
-        if self.held:
-            self._late = asyncio.ensure_future(commit(self.take()))
+        failed = self._late and self._late.done() and self._late.exception()
+        if self.held and not failed:
+            self._late = asyncio.ensure_future(self._follow(self._late, commit))
+
+    async def _follow(
+        self, before: asyncio.Future[None] | None, commit: Callable[[list[Write]], Awaitable[None]]
+    ) -> None:
+        if before:
+            await before
+        await commit(self.take())
 
     async def ready(self) -> None:
-        """Wait for what is on its way. If it failed, so does all that comes after it."""
-        while late := self._late:
+        """Wait for what is on its way. If it failed, so does all that comes after: nothing may be missing before it."""
+        while (late := self._late) and not late.done():
             await asyncio.shield(late)
-            self._late = None if self._late is late else self._late
+        if late:
+            late.result()
 
     def take(self) -> list[Write]:
         """All that is held; from now on it is not."""

@@ -71,7 +71,7 @@ class FailingDatabase:
             raise sqlite3.OperationalError("disk I/O error")
         if self.kind == "disk full":
             least = "PRAGMA max_page_count = 1"  # as small as what is there
-            await saver.file.call(lambda file: file.connection.execute(least).fetchall(), alone=True)
+            await saver.session.file.call(lambda file: file.connection.execute(least).fetchall(), alone=True)
         if self.kind == "locked":
             other = sqlite3.connect(str(self.path), isolation_level=None)
             self.stack.callback(other.close)
@@ -139,6 +139,7 @@ async def strike(make: Callable[[], Database], kind: Kind, at: int, seed: int, t
         tally.silent += database.fired and not (run.status == "completed" and world.right)
     except StorageError:
         tally.kinds[kind] += 1
+        database.fired = True  # also where it is told by what comes later, as what waited goes with that
     except Exception as error:
         tally.strange.append(f"{kind} at {at}: {type(error).__name__}: {str(error)[:200]}")
     tally.fired += database.fired

@@ -13,7 +13,7 @@ from langgraph.store.base import BaseStore, GetOp, PutOp
 from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
-from donewhen.agent.storage.rounds import Rounds
+from donewhen.agent.storage.rounds import SOON, Rounds
 from donewhen.graph.calls.replies import NAMESPACE
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
@@ -390,6 +390,11 @@ async def test_what_waits_and_cannot_be_written_ends_the_session() -> None:
         with pytest.raises(StorageError, match="disk is full"):
             await rounds.ready()
     assert (tried, rounds.take()) == ([["a", "b"]], [])
+    later = asyncio.Event()
+    rounds.hold(["c"], commit)
+    asyncio.get_running_loop().call_later(2 * SOON, later.set)
+    await later.wait()
+    assert tried == [["a", "b"]], "what came after it is not stored without it"
 
 
 def test_which_writes_wait_and_what_begins() -> None:
