@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from uuid import UUID
 
 from typing_extensions import is_typeddict
 
@@ -28,22 +29,26 @@ def _checked(method: Callable[..., Any], called: str) -> Callable[..., Any]:
     known = inspect.signature(method).parameters
     wanted = {name: each.annotation for name, each in known.items() if each.annotation is not each.empty}
 
-    def check(given: tuple[Any, ...], named: Mapping[str, Any]) -> None:
-        for name, value in (*zip(known, given, strict=False), *named.items()):
+    def check(given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments; an id that is a UUID is as good as its text."""
+        texts = [str(value) if isinstance(value, UUID) else value for value in given]
+        called_with = {name: str(value) if isinstance(value, UUID) else value for name, value in named.items()}
+        for name, value in (*zip(known, texts, strict=False), *called_with.items()):
             if name in wanted and name not in READ and not _fits(value, wanted[name]):
                 said = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
                 takes = re.sub(r"[a-z_0-9.]+\.(?=[A-Z])", "", inspect.formatannotation(wanted[name]))
                 raise ConfigError(f"{called}: {name} takes {takes}, not {said}")
+        return texts, called_with
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:
-        check(given, named)
-        return method(*given, **named)
+        texts, called_with = check(given, named)
+        return method(*texts, **called_with)
 
     @wraps(method)
     async def awaited(*given: Any, **named: Any) -> Any:
-        check(given, named)
-        return await method(*given, **named)
+        texts, called_with = check(given, named)
+        return await method(*texts, **called_with)
 
     return awaited if inspect.iscoroutinefunction(method) else call
 

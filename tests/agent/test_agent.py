@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler
@@ -354,6 +355,17 @@ async def test_arguments_are_held_to_their_annotations(verb: str, given: dict[st
             await getattr(agent, verb)(**given)
         with pytest.raises(ConfigError, match="watch: cursor takes str"):
             [event async for event in agent.watch("x", 5)]  # type: ignore[arg-type]
+        assert await agent.threads() == []
+
+
+async def test_a_uuid_is_as_good_as_its_text(tmp_path: Path) -> None:
+    """L1: applications hold ids of threads as UUIDs; every verb takes them, and says them as text."""
+    id: Any = uuid4()
+    async with Agent(one_step(), storage="memory:") as agent:
+        run = await agent.start("do it", thread_id=id)
+        assert run.thread_id == str(id) == (await agent.get(id)).thread_id
+        assert (await agent.cancel(thread_id=id)).status == "cancelled"
+        await agent.delete(id)
         assert await agent.threads() == []
 
 
