@@ -12,7 +12,7 @@ from typing_extensions import is_typeddict
 
 from donewhen.state.errors import ConfigError
 
-READ = ("goal", "tools", "settings")
+READ = ("goal", "tools", "settings", "model")
 """Read by rules of their own, which say more."""
 Checked = TypeVar("Checked", bound=type)
 

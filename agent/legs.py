@@ -111,6 +111,7 @@ class Legs:
         messages, goal = [*work.messages], work.messages[-1].text
         if work.plan:
             await held.store.aput(given_space(held.thread_id), str(messages[-1].id), work.plan, index=False)
+        await forget_cancel(held.store, held.thread_id)  # which was for the request before; who still waits asks again
         more = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
         await note_thread(held.store, held.thread_id, row, goal=goal, answered={}, home=self.queue, **more, **noted)
         await held.session.tell(stamped(held.thread_id, {"type": "started", "goal": goal}))

@@ -66,7 +66,8 @@ class ModelSource:
         for role in (*self._roles, *self._thinking):
             _check(role)
         for given in (model, *self._roles.values()):
-            if not isinstance(given, str | BaseChatModel | None):
+            wraps = not isinstance(given, type) and callable(getattr(given, "bind_tools", None))  # with_fallbacks, bind
+            if not (wraps or isinstance(given, str | None)):
                 said = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
                 raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {said}")
         self.check(name for name in (model, *self._roles.values()) if isinstance(name, str))

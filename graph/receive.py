@@ -139,7 +139,10 @@ def request_last(state: RunState) -> list[AnyMessage]:
     """
     messages = list(state.get("messages") or ())
     at = max((at for at, each in enumerate(messages) if isinstance(each, HumanMessage)), default=None)
-    if at is None or at + 1 == len(messages) or whole(messages[at].text.strip())[:GOAL_CHARS] == state.get("goal"):
+    if at is None or at + 1 == len(messages):
+        return messages
+    known = (state.get("goal"), state.get("request") or str(messages[at].id or ""))  # older threads have no id of it
+    if (whole(messages[at].text.strip())[:GOAL_CHARS], str(messages[at].id or "")) == known:
         return messages
     return [*messages[:at], *messages[at + 1 :], messages[at]]
 
@@ -157,6 +160,7 @@ def _fresh(state: RunState, settings: Settings, goal: str, messages: Sequence[An
         "messages": closed(state.get("steps") or {}, spoken(goal, settings.language), PUT_AWAY)[0],
         "fence": fence,
         "goal": goal,
+        "request": str(messages[-1].id or "") if messages else "",
         "output_schema": settings.output_schema,
         "language": spoken(goal, settings.speaks),
         "conversation": before,

@@ -64,6 +64,8 @@ class RunState(TypedDict, total=False):
     fence: SeldomText
     """A word drawn for this thread, which the tags around foreign text carry: no text can know it."""
     goal: SeldomText
+    request: SeldomText
+    """The id of the message that the goal was read from."""
     language: str
     """In which the runtime speaks to the user, of those it has texts of."""
     output_schema: SeldomDict

@@ -185,12 +185,20 @@ def _step_of(card: Mapping[str, Any], ids: Sequence[str]) -> str | None:
 
 
 def _journal(snapshot: StateSnapshot) -> list[Json]:
-    """All observations, those of steps at work too, in the order of their numbers."""
+    """All observations, those of steps at work too, as they were made, those of one step in the order of numbers."""
     entries = list(snapshot.values.get("journal") or ())
     for task in snapshot.tasks:
         if isinstance(task.state, StateSnapshot):
             entries += task.state.values.get("journal") or ()
-    return sorted(entries, key=lambda entry: _second(entry["at"]))
+    latest: dict[str, str] = {}
+
+    def moment(entry: Json) -> str:
+        """Not before what was numbered before it: of reads made side by side a later one may have ended first."""
+        name = str(entry["id"]).rpartition(".")[0]
+        latest[name] = max(latest.get(name, ""), _second(entry["at"]))
+        return latest[name]
+
+    return sorted(entries, key=moment)
 
 
 def _observed(entry: Mapping[str, Any]) -> Json:

@@ -54,7 +54,9 @@ def _as_data(value: Any) -> Any:
     """What pydantic does not know: other mappings and collections, tables, arrays, exceptions; else its text."""
     if isinstance(value, Mapping):
         return dict(value)
-    for way in ("to_csv", "write_csv", "tolist"):  # a table prints itself with rows and digits left out
+    libraries = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
+    tables = ("to_csv", "write_csv") if libraries & {"pandas", "polars"} else ()  # others may write a file
+    for way in (*tables, "tolist"):  # a table prints itself with rows and digits left out
         if callable(written := getattr(value, way, None)) and getattr(value, "size", 0) <= MOST_ITEMS:
             return written()
     if isinstance(value, (Sequence, Set, ValuesView)) and not isinstance(value, range):

@@ -234,9 +234,6 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
         raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
     if not (text := inspect.getdoc(function)):
         raise ToolError(f"the function {name!r} needs a docstring: it tells the model what the tool is for")
-    for each in inspect.signature(function).parameters.values():
-        if each.name in _LANGCHAINS and not re.search("RunnableConfig|CallbackManager", str(each.annotation)):
-            raise ToolError(f"the function {name!r} has a parameter {each.name!r}, which LangChain fills: rename it")
     if inspect.isasyncgenfunction(function):
         function = _listing(function)
     body: dict[str, Any] = {"coroutine" if is_async(function) else "func": function}
@@ -244,6 +241,9 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
         tool = StructuredTool.from_function(name=name, parse_docstring=True, **body)
     except Exception as error:
         raise ToolError(f"the function {name!r} cannot be used as a tool: {error}; annotate its parameters") from error
+    for each in inspect.signature(function).parameters.values():
+        if each.name in _LANGCHAINS and not re.search("RunnableConfig|CallbackManager", str(each.annotation)):
+            raise ToolError(f"the function {name!r} has a parameter {each.name!r}, which LangChain fills: rename it")
     if not tool.description.strip():
         tool.description = text
     return tool

@@ -58,7 +58,7 @@ def _script(character: str) -> str:
 COMMON: Mapping[str, str] = {
     "en": "the a an and of to in is are for with from that this it on all please what how into by which my",
     "de": "der die das und in ist ein eine einer eines einen einem dem den des mit für von vom im auf nicht zu "
-    "wie was bitte aus alle mir ich wird werden über zum zur welche",
+    "wie was bitte aus alle mir ich wird werden über zum zur welche du",
     "fr": "le la les des et à par est un une du de dans pour avec sur que qui en ce cette au aux je vous mes "
     "tous quels quelle",
     "es": "el la los las es un una de del en para con por que qué cuál cuáles se mi mis todos todas al lo como cómo",
@@ -79,9 +79,7 @@ def spoken(text: str, named: str | None = None) -> str:
     words = [word for each in text[:4000].split() if (word := each.strip(".,;:!?¿¡()\"'«»„“”")).isalpha()]
     if len(words) < 2:
         return "en"
-    said = [
-        word.casefold() for word, after in pairwise([*words, ""]) if not (word[0].isupper() and after[:1].isupper())
-    ]
+    said = [word.casefold() for word, after in pairwise([*words, ""]) if not (word.istitle() and after.istitle())]
     votes = {code: sum(word in common.split() for word in said) for code, common in COMMON.items()}
     most = [code for code in votes if votes[code] == max(votes.values())]
     return most[0] if len(most) == 1 else "en"

@@ -374,3 +374,19 @@ def test_a_model_of_another_kind_is_refused_when_the_agent_is_made(given: dict[s
     """L1: and not in the first run; a class in place of an instance is named."""
     with pytest.raises(ConfigError, match=r"not (the class ScriptedModel|of type int|int)$"):
         Agent(storage="memory:", **given)
+
+
+class Down(ScriptedModel):
+    """A provider that is down."""
+
+    async def _agenerate(self, *given: Any, **named: Any) -> Any:
+        raise ConnectionError("down")
+
+
+@pytest.mark.parametrize(
+    "wrapped", [lambda model: Down().with_fallbacks([model]), lambda model: model.with_config(tags=["ours"])]
+)
+async def test_a_model_that_wraps_one(wrapped: Any) -> None:
+    """L1: what LangChain makes of chat models, and takes tools as they do, is one; it was refused by its class."""
+    async with Agent(wrapped(scripted(answer("Hello!"))), storage="memory:") as agent:
+        assert (await agent.start("greet me")).answer == "Hello!"

@@ -161,6 +161,7 @@ def unresolvable(x: "Nowhere") -> int:  # type: ignore[name-defined]  # noqa: F8
         ([no_docstring], "'no_docstring' needs a docstring"),
         ([lambda x: x], "has no name"),
         ([deploy], "'deploy' has a parameter 'config', which LangChain fills: rename it"),
+        ([max], "'max' cannot be used as a tool: no signature found"),
         ([unresolvable], "'unresolvable' cannot be used as a tool"),
         ([Shop], "cannot be used as a tool"),
         ([3], "'3' cannot be used as a tool"),

@@ -86,6 +86,19 @@ async def test_others_spoke_after_the_user() -> None:
     assert "I hand over to the greeter." in brief
 
 
+async def test_the_same_words_twice() -> None:
+    """A second “status?” is another request, also where somebody routes and the run remembers the first one."""
+    model = ScriptedModel(roles={"triage": [answer("Two are open."), answer("One is open.")]})
+    outer = StateGraph(MessagesState)
+    outer.add_node("route", lambda _: {"messages": [AIMessage("To the worker.")]})
+    outer.add_node("work", build_graph(model).compile(checkpointer=True))
+    outer.add_edge(START, "route")
+    outer.add_edge("route", "work")
+    app = outer.compile(checkpointer=InMemorySaver())
+    said = [await app.ainvoke({"messages": [HumanMessage("status?")]}, config("t")) for _ in range(2)]
+    assert [out["messages"][-1].text for out in said] == ["Two are open.", "One is open."]
+
+
 async def test_one_after_the_other() -> None:
     """The second agent in a row works on the same request, and knows what the first one said."""
     first, second = scripted(answer("Bonjour!")), scripted(answer("Hello!"))

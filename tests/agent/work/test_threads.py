@@ -14,7 +14,7 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.threads import Cancelling, ask_to_cancel
+from donewhen.agent.work.threads import CANCEL, Cancelling, ask_to_cancel
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
@@ -228,3 +228,14 @@ async def test_one_run_at_work_asks_for_all_whether_they_are_cancelled() -> None
     for task in listening:
         task.cancel()
     await asyncio.wait(listening)
+
+
+async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage: Any) -> None:
+    """M11: who cancelled had left when the run ended; the next request of the thread was cancelled, a second after."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("one"), answer("two")]}), storage=storage) as agent:
+        run = await agent.start("first")
+        async with storage.unlocked() as (_, store):
+            await ask_to_cancel(store, run.thread_id, "not wanted")
+        assert (await agent.start("second", thread_id=run.thread_id)).answer == "two"
+        async with storage.reader() as (_, store):
+            assert await store.asearch(CANCEL) == []

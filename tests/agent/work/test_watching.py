@@ -97,3 +97,21 @@ async def test_a_run_at_work_is_read_whole(tmp_path: Path) -> None:
         while not carried.done():
             assert (await agent.get(thread)).goal == "write letters"
         assert (await carried).status == "completed"
+
+
+async def test_reads_side_by_side_that_end_in_another_order() -> None:
+    """R04: none is missed, and each comes once: by the clock the second came first, and the first was taken as told."""
+
+    def entry(number: int, second: int) -> dict[str, Any]:
+        row = {"id": f"p.{number}", "step": "p", "tool": "read", "ok": True, "seconds": 0.0, "text": "read"}
+        return {**row, "at": f"2026-11-22T10:00:{second:02}+00:00"}
+
+    journal = [entry(1, 9), entry(2, 5), entry(3, 12)]
+    run = Run("thread", "completed", "goal", outcome={"status": "", "code": "", "text": ""})  # type: ignore[typeddict-item]
+    snapshot: Any = SimpleNamespace(values={"turn": 1, "journal": journal}, tasks=())
+
+    async def look() -> Any:
+        return run, snapshot
+
+    told = [event["id"] async for event, _ in watched(look, None) if event["type"] == "observation"]
+    assert told == ["p.1", "p.2", "p.3"]

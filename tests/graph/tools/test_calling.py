@@ -401,6 +401,7 @@ async def test_handled_errors_and_refused_arguments_are_not_ok() -> None:
 class Table:
     """Prints itself as pandas does: rows and digits are left out."""
 
+    __module__ = "pandas.core.frame"
     size = 3
 
     def __str__(self) -> str:
@@ -417,6 +418,22 @@ async def test_a_table_is_whole() -> None:
     """X07, B4: of a DataFrame no row and no digit is left out, of a Series not what its values belong to."""
     assert (await called(Table)).text == "region,sum\nN,1.23456789\n"
     assert json.loads((await called(lambda: {"sums": Table()})).text) == {"sums": "region,sum\nN,1.23456789\n"}
+
+
+class Report:
+    """An object of somebody's own that writes files."""
+
+    def to_csv(self, path: str = "report.csv") -> None:
+        raise AssertionError(path)
+
+    def __str__(self) -> str:
+        return "report of October"
+
+
+async def test_what_is_no_table_writes_no_file() -> None:
+    """X07: `to_csv` of an object that is no table is not called: it would write a file where nobody asked for one."""
+    assert (await called(Report)).text == "report of October"
+    assert json.loads((await called(lambda: {"made": Report()})).text) == {"made": "report of October"}
 
 
 async def test_async_generators_are_lists() -> None:

@@ -87,6 +87,8 @@ def test_the_plan_is_read_back_in_every_language(language: str) -> None:
         ("Watch Das Boot tonight", "en"),
         ("Was kostet ein Flug nach Rom?", "de"),
         ("Bitte übersetzen", "de"),
+        ("Kannst du das Protokoll schreiben?", "de"),
+        ("BITTE ALLE DATEIEN LISTEN", "de"),
         ("Borra la carpeta vieja", "en"),
         ("Lista los archivos", "es"),
     ],
