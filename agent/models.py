@@ -65,12 +65,13 @@ class ModelSource:
             raise ConfigError(NO_MODEL)
         for role in (*self._roles, *self._thinking):
             _check(role)
-        for given in (model, *self._roles.values()):
+        every: list[Any] = [model, *self._roles.values()]
+        for given in every:
             wraps = not isinstance(given, type) and callable(getattr(given, "bind_tools", None))  # with_fallbacks, bind
             if not (wraps or isinstance(given, str | None)):
                 said = f"the class {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
                 raise ConfigError(f"a model is 'provider:model' or a LangChain chat model, not {said}")
-        self.check(name for name in (model, *self._roles.values()) if isinstance(name, str))
+        self.check(name for name in every if isinstance(name, str))
         for role, asked in self._thinking.items():
             if not isinstance(asked, Mapping) and asked not in get_args(Level):
                 raise ConfigError(f"thinking[{role!r}] is {asked!r}; use off, low, medium, high, or fields to set.")
