@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
@@ -18,6 +18,7 @@ PURE = ("receive", "advance")
 SOON = 0.05
 """Seconds that anything waits at most: others look at the thread, and a model may take its time."""
 Write = TypeVar("Write")
+Came = TypeVar("Came")
 
 
 class Rounds(Generic[Write]):
@@ -35,7 +36,9 @@ class Rounds(Generic[Write]):
         """What waits for what comes next."""
         self._soon: asyncio.TimerHandle | None = None
         self._late: asyncio.Future[None] | None = None
-        """The last of what waited long enough, on its way or done."""
+        """The last of what waited long enough, on its way or done; what comes next follows it."""
+        self._going: set[asyncio.Future[Any]] = set()
+        """All that is on its way."""
         self._replied: set[str] = set()
         """Tasks whose reply is in the store."""
         self._made: set[str] = set()
@@ -50,29 +53,49 @@ class Rounds(Generic[Write]):
 
     def _now(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
         self._soon = None
-        failed = self._late and self._late.done() and self._late.exception()
-        if self.held and not failed:
-            self._late = asyncio.ensure_future(self._follow(self._late, commit))
+        if self.held:
+            self._late = self._begin(commit)
+
+    async def commit(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> Came:
+        """Commit what is held, and what else `commit` has to say, even where the task that waits for it is cancelled.
+
+        What could not be committed is held again, and goes before whatever comes next: nothing is stored without it.
+        """
+        return await asyncio.shield(self._begin(commit))
+
+    async def settled(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+        """Commit what is held, at the end, and wait for all that is on its way."""
+        await surely(asyncio.ensure_future(self._settled(commit)))
+
+    async def _settled(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+        if self._going:
+            await asyncio.wait(self._going)
+        if self.held:
+            await self.commit(commit)
+
+    def _begin(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> asyncio.Future[Came]:
+        going = asyncio.ensure_future(self._follow(self._late, commit))
+        self._going.add(going)
+        going.add_done_callback(self._gone)
+        return going
+
+    def _gone(self, going: asyncio.Future[Any]) -> None:
+        self._going.discard(going)
+        if not going.cancelled():
+            going.exception()  # of what was late nobody else may ask
 
     async def _follow(
-        self, before: asyncio.Future[None] | None, commit: Callable[[list[Write]], Awaitable[None]]
-    ) -> None:
-        if before:
-            await before
-        await commit(self.take())
-
-    async def ready(self) -> None:
-        """Wait for what is on its way. If it failed, so does all that comes after: nothing may be missing before it."""
-        while (late := self._late) and not late.done():
-            await asyncio.shield(late)
-        if late:
-            late.result()
-
-    def take(self) -> list[Write]:
-        """All that is held; from now on it is not."""
+        self, before: asyncio.Future[Any] | None, commit: Callable[[list[Write]], Awaitable[Came]]
+    ) -> Came:
+        if before and not before.done():
+            await asyncio.wait({before})
         held = [*self.held]
         self.held.clear()
-        return held
+        try:
+            return await commit(held)
+        except BaseException:
+            self.held[:0] = held
+            raise
 
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
@@ -113,3 +136,15 @@ class Rounds(Generic[Write]):
         """Replies among what is now in the store; not to be read where sealed."""
         replies = [op.value or {} for op in ops if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
         self._replied.update(str(reply["round"]) for reply in replies if "round" in reply)
+
+
+async def surely(future: asyncio.Future[Any]) -> None:
+    """Wait for it, even where the task that waits is cancelled meanwhile. Raises what it came to."""
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait({future})
+        except asyncio.CancelledError:
+            cancelled = True
+    if (failed := future.exception()) or cancelled:
+        raise failed or asyncio.CancelledError

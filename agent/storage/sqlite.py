@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
-from donewhen.agent.storage.sqlite_file import SqliteFile, shared, surely
+from donewhen.agent.storage.rounds import surely
+from donewhen.agent.storage.sqlite_file import SqliteFile, shared
 from donewhen.agent.storage.sqlite_saver import FileSaver, FileSession, FileStore
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, locks, unique_version
 from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting

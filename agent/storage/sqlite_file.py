@@ -19,6 +19,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.rounds import surely
 
 MOST_FREE = 0.25
 """Of a file's pages, when the last user closes it; what is free is used again, by whichever run."""
@@ -222,15 +223,3 @@ async def shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
             if last:
                 del _files[key]
         await (file.close() if last else file.settled())
-
-
-async def surely(future: asyncio.Future[Any]) -> None:
-    """Wait for it, even where the task that waits is cancelled meanwhile. Raises what it came to."""
-    cancelled = False
-    while not future.done():
-        try:
-            await asyncio.wait({future})
-        except asyncio.CancelledError:
-            cancelled = True
-    if (failed := future.exception()) or cancelled:
-        raise failed or asyncio.CancelledError

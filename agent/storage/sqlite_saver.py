@@ -20,7 +20,7 @@ from langgraph.store.sqlite import SqliteStore
 
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.agent.storage.rounds import Rounds
-from donewhen.agent.storage.sqlite_file import SqliteFile, Statement, surely
+from donewhen.agent.storage.sqlite_file import SqliteFile, Statement
 
 Returned = TypeVar("Returned")
 
@@ -40,14 +40,12 @@ class FileSession:
 
     async def read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
         """Read in the file's thread, what is held too."""
-        await self.rounds.ready()
-        held = self.rounds.take()
 
-        def done(file: SqliteFile) -> Returned:
+        def done(file: SqliteFile, held: list[Statement]) -> Returned:
             file.say(held)
             return work(file)
 
-        return await self.file.call(done, writes=bool(held))
+        return await self.rounds.commit(lambda held: self.file.call(lambda file: done(file, held), writes=bool(held)))
 
     async def say(self, *, waits: bool = False) -> None:
         """Commit what was taken down, with what is held; or hold it too."""
@@ -57,14 +55,11 @@ class FileSession:
         if waits:
             self.rounds.hold(said, self._commit)
         else:
-            await self.rounds.ready()
-            await self._commit([*self.rounds.take(), *said])
+            await self.rounds.commit(lambda held: self._commit([*held, *said]))
 
     async def settled(self) -> None:
         """Commit what is held."""
-        await self.rounds.ready()
-        if held := self.rounds.take():
-            await surely(self.file.begin(lambda file: file.say(held)))
+        await self.rounds.settled(self._commit)
 
     async def _commit(self, statements: list[Statement]) -> None:
         await self.file.call(lambda file: file.say(statements))
@@ -117,10 +112,10 @@ class FileSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         session, place = self.session, config["configurable"]
         waits, over = session.rounds.put(config, checkpoint, metadata)
+        put = session.saver.put(config, checkpoint, metadata, versions)  # first: it may refuse its values
         gone = [(str(place["thread_id"]), namespace) for namespace in over]
         for table in ("checkpoints", "writes") if gone else ():
             session.taken.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
-        put = session.saver.put(config, checkpoint, metadata, versions)
         await session.say(waits=waits)
         return put
 

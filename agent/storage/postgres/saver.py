@@ -95,7 +95,7 @@ class SessionSaver(AsyncPostgresSaver):
         thread, space = str(place["thread_id"]), place.get("checkpoint_ns", "")
         waits, over = self.rounds.put(config, checkpoint, metadata)
         if over:
-            await self.settled()  # a statement deletes nothing that it writes itself
+            await self.say()  # a statement deletes nothing that it writes itself
         values, inline = dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
             if isinstance(value, str):
@@ -113,7 +113,7 @@ class SessionSaver(AsyncPostgresSaver):
         row = (thread, space, checkpoint["id"], place.get("checkpoint_id"), stored, given)
         gone = "DELETE FROM {} WHERE thread_id = %s AND checkpoint_ns = ANY(%s)"
         parts = [(gone.format(table), (thread, over)) for table in _TABLES] if over else []
-        await self._say([*parts, *_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)], waits)
+        await self.say([*parts, *_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)], waits)
         return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": checkpoint["id"]}}
 
     @override
@@ -125,22 +125,22 @@ class SessionSaver(AsyncPostgresSaver):
         rows = [row[len(at) :] for row in self._dump_writes(*at, writes)]
         again = all(name in WRITES_IDX_MAP for name, _ in writes)
         waits = self.rounds.can_wait(config, task_id, task_path) and not again  # no statement writes a row twice
-        await self._say(_with_rows(_AGAIN if again else _ONCE, at, rows), waits)
+        await self.say(_with_rows(_AGAIN if again else _ONCE, at, rows), waits)
 
     async def settled(self) -> None:
-        """Commit what is held."""
-        await self._say([])
+        """Commit what is held, at the end."""
+        await self.rounds.settled(self._commit)
 
-    async def _say(self, parts: list[Part], waits: bool = False) -> None:
+    async def say(self, parts: Sequence[Part] = (), waits: bool = False) -> None:
         """What is held and this, in one statement; or hold this too."""
         if waits:
             self.rounds.hold(parts, self._commit)
-            return
-        await self.rounds.ready()
-        if together := [*self.rounds.take(), *parts]:
-            await self._commit(together)
+        else:
+            await self.rounds.commit(lambda held: self._commit([*held, *parts]))
 
     async def _commit(self, parts: list[Part]) -> None:
+        if not parts:
+            return
         async with self.lock:
             statement = _together(tuple(part for part, _ in parts))
             values = [value for _, values in parts for value in values]
@@ -149,7 +149,7 @@ class SessionSaver(AsyncPostgresSaver):
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
-        await self.settled()
+        await self.say()
         async with super()._cursor(pipeline=pipeline) as cursor:
             yield cursor
 
@@ -163,7 +163,7 @@ class SessionStore(AsyncPostgresStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         asked = list(ops)
         if any(isinstance(op, PutOp) for op in asked):
-            await self.saver.settled()  # an entry may name a checkpoint that is held
+            await self.saver.say()  # an entry may name a checkpoint that is held
         results = await super().abatch(asked)
         self.saver.rounds.stored(asked)
         return results
@@ -193,6 +193,8 @@ class SessionStore(AsyncPostgresStore):
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
         """One statement on the table of threads; workers hear of what is queued."""
+        if sql.startswith("INSERT"):
+            await self.saver.say()  # whoever reads where a thread is reads its checkpoint next
         if sql.startswith("INSERT") and values[1] == "queued":
             sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
         async with self.lock:
