@@ -2,9 +2,11 @@
 
 import asyncio
 import sqlite3
-from contextlib import closing
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from langchain_core.runnables import RunnableConfig
@@ -400,24 +402,46 @@ async def test_what_waits_and_cannot_be_written_goes_before_whatever_comes_next(
     assert tried == [["a", "b"], ["a", "b", "more"], ["a", "b", "c"]]
 
 
+@asynccontextmanager
+async def _busy(saver: Any) -> AsyncIterator[None]:
+    """The connection is at work for somebody else."""
+    if not hasattr(saver, "session"):
+        async with saver.lock:
+            yield
+        return
+    over = threading.Event()
+    working = saver.session.file.begin(lambda _: over.wait(10), alone=True)
+    try:
+        yield
+    finally:
+        over.set()
+        await working
+
+
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("kind", DATABASES)
-async def test_who_waits_for_a_commit_may_be_cancelled(kind: str, tmp_path: Path) -> None:
+async def test_who_waits_for_a_commit_may_be_cancelled(kind: str, late: bool, tmp_path: Path) -> None:
     """R05, F5: a tool that puts something into the store and is cut off takes no checkpoint with it."""
     storage = open_storage(fresh_url(kind, tmp_path))
     place: RunnableConfig = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
     async with storage.session("t") as (saver, store):
-        first = await saver.aput(place, cast("Checkpoint", {**empty_checkpoint(), "id": "1"}), {"source": "loop"}, {})
-        putting = asyncio.ensure_future(store.aput(("mine",), "key", {"value": 1}, index=False))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        putting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await putting
+        async with _busy(saver):
+            first = await saver.aput(
+                place, cast("Checkpoint", {**empty_checkpoint(), "id": "1"}), {"source": "loop"}, {}
+            )
+            soon = asyncio.Event()
+            asyncio.get_running_loop().call_later(2 * SOON if late else 0, soon.set)
+            await soon.wait()
+            putting = asyncio.ensure_future(store.aput(("mine",), "key", {"value": 1}, index=False))
+            asyncio.get_running_loop().call_later(SOON / 5, putting.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await putting
         await saver.aput_writes(first, [("seen", 1)], "task")
-    async with storage.reader() as (reader, _):
+    async with storage.reader() as (reader, store):
         found = await reader.aget_tuple(first)
         assert found is not None
         assert found.pending_writes == [("task", "seen", 1)]
+        assert kind == "postgres" or await store.aget(("mine",), "key")
 
 
 async def test_a_checkpoint_that_cannot_be_stored_deletes_no_rounds(tmp_path: Path) -> None:
