@@ -162,15 +162,15 @@ class Legs:
             return await self._cancelled(graph, store, thread_id, reason)
 
     async def _cancelled(self, graph: Compiled, store: ThreadStore, thread_id: str, reason: str) -> Run:
-        configured, row = configured_for(thread_id, None), await read_row(store, thread_id)
-        run = run_of(thread_id, snapshot := await graph.aget_state(configured))
+        configured, row = configured_for(thread_id, None), await read_row(store, thread_id) or {}
+        settings = await thread_settings(store, thread_id) or self.settings
+        run = run_of(thread_id, snapshot := await graph.aget_state(configured), settings, self.form)
         if snapshot.created_at and run.status in ("waiting", "running"):
             ending = {"code": "cancelled", "reason": reason}
             await graph.aupdate_state(configured, {"ending": ending}, as_node="advance")
-            settings = await thread_settings(store, thread_id) or self.settings
             await graph.ainvoke(None, configured, context=settings, durability="sync")
             run = run_of(thread_id, await graph.aget_state(configured), settings, self.form)
-        elif row and (to_do(row) or row.get("request")):
+        elif to_do(row) or not_begun(row, snapshot.values):
             run = replace(run, status="cancelled", goal=row["goal"], outcome=None, answer="")
         else:
             known(thread_id, snapshot)

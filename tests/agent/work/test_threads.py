@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import messages_to_dict
 from langgraph.store.base import Op, Result, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.threads import CANCEL, Cancelling, ask_to_cancel
+from donewhen.agent.work.threads import CANCEL, Cancelling, ask_to_cancel, note_thread
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
@@ -239,3 +240,16 @@ async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage
         assert (await agent.start("second", thread_id=run.thread_id)).answer == "two"
         async with storage.reader() as (_, store):
             assert await store.asearch(CANCEL) == []
+
+
+async def test_what_ended_before_it_could_be_cancelled_has_ended(storage: Any) -> None:
+    """M11: its last checkpoint was there, its row not yet: it was “cancelled”, and its answer was not given."""
+    async with Agent(ScriptedModel(roles={"triage": [answer("one")]}), storage=storage) as agent:
+        run = await agent.start("first")
+        state = await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
+        async with storage.unlocked() as (_, store):
+            request = {"messages": messages_to_dict(state.values["messages"][:1]), "plan": None}
+            await note_thread(store, run.thread_id, status="running", request=request)
+        gone = await agent.cancel(run.thread_id)
+        assert (gone.status, gone.answer) == ("completed", "one")
+        assert (await agent.info(run.thread_id)).status == "completed"
