@@ -111,7 +111,10 @@ def fitting(messages: list[AnyMessage], limit: int, fence: str = "", length: Len
     if start <= shortened(messages):
         return messages
     length.restart()
-    note = HumanMessage(_note(messages[:start], limit // 4, fence), id=EARLIER)
+    gone = messages[:start]
+    note = HumanMessage(
+        _note(gone, limit // 4, fence), id=EARLIER, response_metadata={"called_natively": called_natively(gone)}
+    )
     return [note, *messages[start:]]
 
 
@@ -184,7 +187,10 @@ def _short(text: str, most: int) -> str:
 
 def called_natively(messages: Sequence[AnyMessage]) -> bool:
     """Whether the model made a tool call in this conversation; if so, JSON in its text is text."""
-    return any(isinstance(message, AIMessage) and message.tool_calls for message in messages)
+    return any(
+        message.tool_calls if isinstance(message, AIMessage) else message.response_metadata.get("called_natively")
+        for message in messages
+    )
 
 
 def kept(message: AIMessage) -> AIMessage:

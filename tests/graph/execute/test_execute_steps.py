@@ -318,6 +318,18 @@ async def test_a_long_step_stores_what_it_is_shown_and_goes_on_with_it() -> None
     model.assert_exhausted()
 
 
+@pytest.mark.parametrize("room", [500_000, 2_000])
+async def test_a_model_that_called_tools_prints_none_however_long_ago(room: int) -> None:
+    """X14, F6: what it quotes is text, also when all that is left of its calls is the note of earlier rounds."""
+    quoted = '{"action": "look", "arguments": {"what": "quoted"}}'
+    words = [f"{'so ' * 1500}{n}" for n in range(2)]
+    model = one_step([reply("", [call("look", what="a")]), *words, quoted, finish_step("ok", "s1.1")], tools=["look"])
+    settings = {"confirm": "never", "transcript_chars": room, "mode": "step"}
+    flow = await play(model, [look], effects=READ, settings=settings)
+    assert flow.status == "completed"
+    assert [entry["arguments"] for entry in flow.journal if entry["tool"] == "look"] == [{"what": "a"}]
+
+
 @pytest.mark.parametrize(
     "illegal",
     [
