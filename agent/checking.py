@@ -29,16 +29,20 @@ def _checked(method: Callable[..., Any], called: str) -> Callable[..., Any]:
     known = inspect.signature(method).parameters
     wanted = {name: each.annotation for name, each in known.items() if each.annotation is not each.empty}
 
+    def fitting(name: str, value: Any) -> Any:
+        """The argument; a UUID is as good as its text, and None as leaving out what has a default."""
+        value = str(value) if isinstance(value, UUID) else value
+        if name not in wanted or name in READ or _fits(value, wanted[name]):
+            return value
+        if value is None and known[name].default is not inspect.Parameter.empty:
+            return known[name].default
+        said = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        takes = re.sub(r"[a-z_0-9.]+\.(?=[A-Z])", "", inspect.formatannotation(wanted[name]))
+        raise ConfigError(f"{called}: {name} takes {takes}, not {said}")
+
     def check(given: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments; an id that is a UUID is as good as its text."""
-        texts = [str(value) if isinstance(value, UUID) else value for value in given]
-        called_with = {name: str(value) if isinstance(value, UUID) else value for name, value in named.items()}
-        for name, value in (*zip(known, texts, strict=False), *called_with.items()):
-            if name in wanted and name not in READ and not _fits(value, wanted[name]):
-                said = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
-                takes = re.sub(r"[a-z_0-9.]+\.(?=[A-Z])", "", inspect.formatannotation(wanted[name]))
-                raise ConfigError(f"{called}: {name} takes {takes}, not {said}")
-        return texts, called_with
+        fits = [*map(fitting, known, given), *given[len(known) :]]
+        return fits, {name: fitting(name, value) for name, value in named.items()}
 
     @wraps(method)
     def call(*given: Any, **named: Any) -> Any:

@@ -376,6 +376,17 @@ def test_a_model_of_another_kind_is_refused_when_the_agent_is_made(given: dict[s
         Agent(storage="memory:", **given)
 
 
+async def test_none_is_as_good_as_left_out() -> None:
+    """L1: what an application looks up and does not have is None; where the method has a default, that holds."""
+    nothing: Any = None
+    async with Agent(scripted(answer("Hello!")), storage="memory:", instructions=nothing, queue=nothing) as agent:
+        run = await agent.start("greet me", owner=nothing, restart=nothing)
+        assert (run.answer, (await agent.info(run.thread_id)).owner) == ("Hello!", "")
+        assert len(await agent.threads(nothing)) == 1
+        with pytest.raises(TypeError):
+            await agent.get(run.thread_id, None)  # type: ignore[misc]
+
+
 class Down(ScriptedModel):
     """A provider that is down."""
 
