@@ -58,7 +58,7 @@ def _script(character: str) -> str:
 COMMON: Mapping[str, str] = {
     "en": "the a an and of to in is are for with from that this it on all please what how into by which my",
     "de": "der die das und in ist ein eine einer eines einen einem dem den des mit für von vom im auf nicht zu "
-    "wie was bitte aus alle mir ich wird werden über zum zur welche du",
+    "wie was bitte aus alle mir ich wird werden über zum zur welche kannst könntest",
     "fr": "le la les des et à par est un une du de dans pour avec sur que qui en ce cette au aux je vous mes "
     "tous quels quelle",
     "es": "el la los las es un una de del en para con por que qué cuál cuáles se mi mis todos todas al lo como cómo",

@@ -89,6 +89,7 @@ def test_the_plan_is_read_back_in_every_language(language: str) -> None:
         ("Bitte übersetzen", "de"),
         ("Kannst du das Protokoll schreiben?", "de"),
         ("BITTE ALLE DATEIEN LISTEN", "de"),
+        ("Résumé du rapport", "fr"),
         ("Borra la carpeta vieja", "en"),
         ("Lista los archivos", "es"),
     ],
