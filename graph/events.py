@@ -64,8 +64,8 @@ def stamped(thread_id: str, event: Mapping[str, Any]) -> Any:
 
 
 def as_event(thread_id: str, written: Any) -> Any:
-    """What was written to the stream of a run as an event: one of ours as it is, what a tool wrote as `custom`."""
-    if isinstance(written, Mapping) and {"type", "seq", "thread_id"} <= written.keys():
+    """What was written to the stream of a run as an event: one of its own as it is, what a tool wrote as `custom`."""
+    if isinstance(written, Mapping) and {"type", "seq"} <= written.keys() and written.get("thread_id") == thread_id:
         return written
     try:
         data = to_jsonable_python(written, fallback=repr)

@@ -142,6 +142,26 @@ async def test_what_a_tool_writes_to_the_stream(written: Any, data: Any) -> None
     json.dumps(told)
 
 
+async def test_a_tool_that_passes_on_what_another_agent_tells() -> None:
+    """S01: the end of the run inside, as its wait for an answer, is not the end of the run around."""
+
+    async def ask_another() -> str:
+        """Ask another agent."""
+        write = get_stream_writer()
+        async with Agent(ScriptedModel(roles={"triage": [ask_user("Which?")]}), storage="memory:") as other:
+            async for event in other.stream("inside", thread_id="inside"):
+                write(event)
+        return "asked"
+
+    model = one_step([call("ask_another"), finish_step("x", "s1.1")], tools=["ask_another"])
+    agent = Agent(model, [ask_another], storage="memory:", effects={"ask_another": "read"}, settings=Settings(**FREE))
+    async with agent.stream("go", thread_id="around") as stream:
+        told = [dict(event) async for event in stream]
+    assert (stream.run and stream.run.status) == "completed"
+    assert {event["thread_id"] for event in told} == {"around"}
+    assert "waiting" in [event["data"]["type"] for event in told if event["type"] == "custom"]
+
+
 async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
     """S01: whoever goes on, `seq` grows: the cursor of one process is good in the next; turns are counted."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
