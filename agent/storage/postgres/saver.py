@@ -129,16 +129,17 @@ class SessionSaver(AsyncPostgresSaver):
 
     async def settled(self) -> None:
         """Commit what is held, at the end."""
-        await self.rounds.settled(self._commit)
+        await self.rounds.settled(self.said)
 
     async def say(self, parts: Sequence[Part] = (), waits: bool = False) -> None:
         """What is held and this, in one statement; or hold this too."""
         if waits:
-            self.rounds.hold(parts, self._commit)
+            self.rounds.hold(parts, self.said)
         else:
-            await self.rounds.commit(lambda held: self._commit([*held, *parts]))
+            await self.rounds.commit(lambda held: self.said([*held, *parts]))
 
-    async def _commit(self, parts: list[Part]) -> None:
+    async def said(self, parts: list[Part]) -> None:
+        """Say this in one statement."""
         if not parts:
             return
         async with self.lock:
@@ -161,10 +162,14 @@ class SessionStore(AsyncPostgresStore):
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        asked = list(ops)
-        if any(isinstance(op, PutOp) for op in asked):
-            await self.saver.say()  # an entry may name a checkpoint that is held
-        results = await super().abatch(asked)
+        asked, batch, saver = list(ops), super().abatch, self.saver
+
+        async def put(held: list[Part]) -> list[Result]:
+            await saver.said(held)  # an entry may name a checkpoint that is held
+            return await batch(asked)
+
+        puts = any(isinstance(op, PutOp) for op in asked)
+        results = await (saver.rounds.commit(put) if puts else batch(asked))
         self.saver.rounds.stored(asked)
         return results
 
