@@ -9,6 +9,7 @@ crash lost.
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -26,6 +27,8 @@ from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical, shor
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
 """Seconds that a call which changes something has to end after its run was cancelled."""
+READS, FRESH = 4, 0.5
+"""Times that the store is asked at most right before a write, and seconds in which its answer is one of now."""
 UNSURE = ("timeout", "cancelled", "unanswered")
 """Errors after which it is unknown what a tool did."""
 
@@ -91,12 +94,16 @@ class EffectLog:
         """Write down that the call is about to be made and, of a write, that there is one more than these `alike`.
 
         The last word is a read: a worker that was frozen here and lost its thread to another learns it before the call.
+        An answer that took long may have come before a freeze, so it is asked again.
         """
         more = effect.kind == "write" and effect.key not in alike
         listed = {_same(effect): {"keys": [*alike, effect.key]}} if more else {}
         await self.write({**listed, effect.key: _entry(self, effect, "intent")})
-        if effect.kind == "write" and not effect.keyed:
+        for _ in range(READS if effect.kind == "write" and not effect.keyed else 0):
+            asked = time.monotonic()
             await self.read(effect.key)
+            if time.monotonic() - asked < FRESH:
+                break
 
     async def unaccounted(self, alike: Sequence[str]) -> list[tuple[str, Json]]:
         """Those of these writes that no step has accounted for, those of this dispatch first.

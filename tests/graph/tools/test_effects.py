@@ -1,18 +1,20 @@
 """The ledger of effects, call by call: what is known is replayed, what is harmless repeated, the rest asked."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, build_graph
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, perform
-from donewhen.state.errors import ConfigError
+from donewhen.graph.tools.effects import FRESH, CallOutcome, Doubt, Effect, EffectLog, perform
+from donewhen.state.errors import ConfigError, StorageError
 from donewhen.testing import ScriptedModel
 
 
@@ -53,6 +55,31 @@ async def begun(ledger: EffectLog) -> None:
     """A call that was cut off."""
     with pytest.raises(Died):
         await perform(ledger, effect_of(send), World(dies=1).run)
+
+
+class Frozen(InMemoryStore):
+    """Once something is written, its next answer is there at once and read late; then the thread is another's."""
+
+    written = late = False
+
+    async def abatch(self, ops: Any) -> Any:
+        asked = list(ops)
+        if self.late:
+            raise StorageError("the connection is lost")
+        if self.written:
+            self.late, thawed = True, asyncio.Event()
+            asyncio.get_running_loop().call_later(1.2 * FRESH, thawed.set)
+            await thawed.wait()
+        self.written = self.written or any(isinstance(op, PutOp) for op in asked)
+        return await super().abatch(asked)
+
+
+async def test_an_answer_from_before_a_freeze_is_not_the_last_word_before_a_write() -> None:
+    """R04: a worker frozen between its question and the answer asks again, and learns that it lost its thread."""
+    world = World()
+    with pytest.raises(StorageError):
+        await perform(EffectLog(Frozen(), "t", "execute:0", "s1"), effect_of(send), world.run)
+    assert world.count == 0
 
 
 async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
