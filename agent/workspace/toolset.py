@@ -28,7 +28,7 @@ from donewhen.agent.workspace.files import (
 from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names
-from donewhen.graph.tools.threads import threaded
+from donewhen.graph.sync import threaded
 from donewhen.graph.tools.toolbox import EffectKind
 
 GIVEN = ["root", "programs", "stop"]

@@ -12,10 +12,10 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
+from donewhen.graph.sync import Ended, begun
 from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
 from donewhen.graph.tools.injection import with_injected
 from donewhen.graph.tools.rendering import capped, described, rendered
-from donewhen.graph.tools.threads import Ended, begun
 from donewhen.state.secrets import conceal
 
 GRACE = 0.5

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
 
+from donewhen.graph.sync import threaded
 from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.guarding import LIMIT
 from donewhen.graph.tools.rendering import rendered
-from donewhen.graph.tools.threads import threaded
 from donewhen.state.people.payloads import difference
 from donewhen.state.secrets import redact_json
 
