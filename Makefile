@@ -14,7 +14,7 @@ export GOAL DIR
 .DEFAULT_GOAL := help
 
 help: ## what there is
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .venv/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; try: make PYTHON=python3.12"; exit 1; }
@@ -52,7 +52,11 @@ test: .venv/ready-dev ## all tests, as CI runs them
 
 test-ui: .venv/ready-dev ## the page of `donewhen chat` in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -c 'import playwright' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group browser
+	@[ -d agent/page/libraries/node_modules ] || ! command -v npm >/dev/null || (cd agent/page/libraries && npm ci --ignore-scripts --no-audit --no-fund)
 	@$(BIN)/python -m pytest -m ui -rs tests/agent/page
+
+page-libraries: ## build the page's libraries from npm, in the versions that are pinned (Node 20 or newer)
+	@cd agent/page/libraries && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 fuzz: .venv/ready-dev ## budgets, limits and crash points by the thousand, at random (minutes)
 	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/people/test_budget_properties.py tests/graph/execute/test_execute_limits.py tests/state/test_ledger.py
@@ -108,4 +112,4 @@ scale: .venv/ready-dev ## workers killed, frozen, cut off, a database restarted,
 clean: ## remove what was built
 	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
 
-.PHONY: bench test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons clean
+.PHONY: bench page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons clean

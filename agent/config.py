@@ -29,7 +29,9 @@ class Config:
     model: str | None = None
     """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else None."""
     storage: str = "memory:"
-    """DONEWHEN_STORAGE; else a SQLite file in the user's state folder (XDG_STATE_HOME)."""
+    """DONEWHEN_STORAGE; else a SQLite file in `state`."""
+    state: Path = field(default_factory=lambda: _state_folder(None))
+    """The user's state folder (XDG_STATE_HOME), for what the command keeps from one start to the next."""
     api_key: str | None = field(default=None, repr=False)
     """OPENAI_API_KEY."""
     base_url: str | None = None
@@ -76,7 +78,9 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     named = (get("DONEWHEN_MODEL") or "").strip()
     return Config(
         model=named or (DEFAULT_MODEL if api_key or base_url else None),
-        storage=(get("DONEWHEN_STORAGE") or "").strip() or _default_storage(get("XDG_STATE_HOME")),
+        storage=(get("DONEWHEN_STORAGE") or "").strip()
+        or f"sqlite:///{_state_folder(get('XDG_STATE_HOME')) / 'runs.db'}",
+        state=_state_folder(get("XDG_STATE_HOME")),
         api_key=api_key,
         base_url=base_url,
         log=(get("DONEWHEN_LOG") or "").strip(),
@@ -95,12 +99,12 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
     )
 
 
-def _default_storage(state_home: str | None) -> str:
+def _state_folder(state_home: str | None) -> Path:
     if state_home and Path(state_home).is_absolute():
-        return f"sqlite:///{Path(state_home) / 'donewhen' / 'runs.db'}"
+        return Path(state_home) / "donewhen"
     from platformdirs import user_state_path
 
-    return f"sqlite:///{user_state_path('donewhen', appauthor=False) / 'runs.db'}"
+    return user_state_path("donewhen", appauthor=False)
 
 
 def read_profile(path: str | Path) -> dict[str, Any]:

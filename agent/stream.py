@@ -232,10 +232,8 @@ def terminal(run: Run) -> Json:
     if run.status == "waiting":
         return {"type": "waiting", "pending": list(run.pending), "problem": run.problem, "run": run.to_dict()}
     if run.outcome is None:
-        status, code, text = "running", "interrupted", run.problem or "Stopped; resume goes on from here."
-        if run.status == "cancelled":
-            status, code, text = "cancelled", "cancelled", "Cancelled before it was begun."
-        return {"type": "outcome", "status": status, "code": code, "text": text, "run": run.to_dict()}
+        text = run.problem or "Stopped; resume goes on from here."
+        return {"type": "outcome", "status": "running", "code": "interrupted", "text": text, "run": run.to_dict()}
     status, code, text = run.outcome["status"], run.outcome["code"], run.outcome["text"]
     return {"type": "outcome", "status": status, "code": code, "text": text, "run": run.to_dict()}
 

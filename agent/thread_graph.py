@@ -7,45 +7,26 @@ from typing import Any, Self, cast
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot, StateUpdate
 
+from donewhen.agent.held import Compiled, Held, hold, on_saver, write_end
 from donewhen.agent.resuming import answered, resume_command
 from donewhen.agent.run import known, run_of
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.direct import direct, lent
 from donewhen.agent.storage.storage import Worked
-from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.schedules import ended
+from donewhen.agent.work.engine import check_begun
 from donewhen.agent.work.submitting import with_queued
-from donewhen.agent.work.threads import note_thread, read_row, thread_settings
-from donewhen.graph.models.output import PRESENT, Form
+from donewhen.agent.work.threads import note_thread, settings_of_row
 from donewhen.graph.sync import opened, wait
 from donewhen.state.errors import StorageError
 from donewhen.state.settings import Settings
 from donewhen.state.settings.studio import without_blanks
 from donewhen.state.versions import migrated
 
-Compiled = CompiledStateGraph[Any, Settings, Any, Any]
-_PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 NESTED = "__pregel_read"
 """In the configuration of a graph that runs inside another one, whose checkpointer it uses."""
-
-
-def configured_for(thread_id: str, config: RunnableConfig | None, form: Form | None = None) -> RunnableConfig:
-    """The caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
-    given: RunnableConfig = config or {}
-    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
-    own = {"thread_id": thread_id, "__pregel_strict_resume": True, **({PRESENT: form} if form else {})}
-    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
-    return {**given, "configurable": {**kept, **own}, "metadata": metadata}
-
-
-def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
-    """The same graph with this checkpointer and store, as `compile` would have made it."""
-    return graph.copy({"checkpointer": saver, "store": store})
 
 
 async def seen(graph: Compiled, config: RunnableConfig) -> StateSnapshot:
@@ -73,7 +54,8 @@ async def found(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None
     It does so where a node's update was stored and no route after it, as a Ctrl-C can leave it.
     """
     snapshot = await graph.aget_state(config, subgraphs=True)
-    if snapshot.tasks or snapshot.values.get("outcome") or not snapshot.values.get("planning"):
+    values = snapshot.values
+    if snapshot.tasks or values.get("outcome") or not (values.get("planning") and values.get("goal")):
         return snapshot
     await graph.aupdate_state(config, {}, as_node="advance")
     return None
@@ -138,10 +120,12 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
     ) -> RunnableConfig:
         if (thread := self._thread(config)) is None:
             return await super().abulk_update_state(config, supersteps)
-        async with self.storage.session(thread) as session:
-            graph = on_saver(self.plain, *session)
-            migrated((await graph.aget_state(config)).values)
-            return await graph.abulk_update_state(config, supersteps)
+        async with hold(self.storage, self.plain, thread) as held:
+            migrated((await held.graph.aget_state(config)).values)
+            await note_thread(held.store, thread, held.row)
+            written = await held.graph.abulk_update_state(config, supersteps)
+            await self._end(held)
+            return written
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Sequence[Sequence[StateUpdate]]) -> RunnableConfig:
         return wait(self.abulk_update_state(config, supersteps))
@@ -157,36 +141,40 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
         self, thread: str, input: Any, config: RunnableConfig | None, options: Mapping[str, Any]
     ) -> AsyncIterator[tuple[Any, dict[str, Any], Worked]]:
         """Input and options as they may be given, and checkpointer and store to work on the thread with, alone."""
-        async with self.storage.session(thread) as session:
-            graph, store = on_saver(self.plain, *session), session[1]
+        async with hold(self.storage, self.plain, thread) as held:
             where = merge_configs(self.config, config)
-            snapshot = await graph.aget_state(where)
+            snapshot = await held.graph.aget_state(where)
             migrated(snapshot.values)
-            given, said = await _strict(thread, snapshot, input, where, store)
+            given, said = _strict(held, snapshot, input, where)
+            settings = self._settings(options.get("context"), held, snapshot)
+            await note_thread(held.store, thread, held.row, settings=settings, answered=said)
             if input is None and not where["configurable"].get("checkpoint_id"):
-                await found(graph, where)
-            settings = await self._settings(options.get("context"), thread, snapshot, store)
-            await note_thread(store, thread, settings=settings, answered=said)
-            yield given, {**options, "context": settings, "durability": options.get("durability") or "sync"}, session
-            run = run_of(thread, await graph.aget_state({"configurable": {"thread_id": thread}}))
-            await ended(store, run, goal=run.goal)
+                await found(held.graph, where)
+            chosen = {**options, "context": settings, "durability": options.get("durability") or "sync"}
+            yield given, chosen, (held.saver, held.store)
+            await self._end(held)
 
-    async def _settings(self, context: Any, thread: str, snapshot: StateSnapshot, store: ThreadStore) -> Settings:
+    async def _end(self, held: Held) -> None:
+        snapshot = await held.snapshot()
+        run = run_of(held.thread_id, snapshot)
+        await write_end(held.store, run, snapshot.values, goal=run.goal)
+
+    def _settings(self, context: Any, held: Held, snapshot: StateSnapshot) -> Settings:
         """What the caller gives; else what a run under way was started with; else the agent's."""
         if context is not None and (isinstance(context, Settings) or without_blanks(context)):
             return context if isinstance(context, Settings) else Settings.model_validate(context)
-        remembered = await thread_settings(store, thread) if snapshot.tasks else None
-        return remembered or self.settings
+        return (settings_of_row(held.row) if snapshot.tasks else None) or self.settings
 
 
-async def _strict(
-    thread: str, snapshot: StateSnapshot, input: Any, config: RunnableConfig, store: ThreadStore
+def _strict(
+    held: Held, snapshot: StateSnapshot, input: Any, config: RunnableConfig
 ) -> tuple[Any, dict[str, Any] | None]:
     """The input, with an answer as `Agent.resume` would take it, and what to remember of that."""
     if not isinstance(input, Command) or input.resume is None or config["configurable"].get("checkpoint_id"):
         return input, None if input is None else {}
-    run = run_of(thread, known(thread, snapshot))
-    shown, row = config["configurable"]["thread_id"], await read_row(store, thread) or {}
+    run = run_of(held.thread_id, known(held.thread_id, snapshot))
+    shown, row = config["configurable"]["thread_id"], held.row
+    check_begun(held.thread_id, row, snapshot.values)
     answer = with_queued(run, row, input.resume, shown)
     given = resume_command(run, answer, shown, row.get("answered") or {})
     return replace(input, resume=given.resume), answered(run, answer)

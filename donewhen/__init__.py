@@ -3,8 +3,17 @@
 import gc
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+for _folder in ("agent", "graph", "prompts", "state"):
+    if find_spec(f"donewhen.{_folder}") is None:
+        raise ImportError(
+            f"donewhen/{_folder} is no folder: this copy was made without its symbolic links (a zip, or git with "
+            "core.symlinks=false). Install from PyPI or from a clone with links: "
+            "git config core.symlinks true && git checkout -- donewhen"
+        )
 
 if TYPE_CHECKING:
     from donewhen.agent.a2a.remote import RemoteAgent

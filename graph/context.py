@@ -80,11 +80,11 @@ class Deps:
 def settled(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
     """The runtime with the settings of the run over those of the graph, as its context.
 
-    A graph around this one may have a context of its own, of any kind; a dict of settings, and of nothing else, counts.
+    A graph around this one may have a context of its own, of any kind; only an instance of Settings is ours. LangGraph
+    makes one of the dict that a run of this graph itself is given.
     """
-    given = runtime.context
-    ours = given.keys() <= Settings.model_fields.keys() if isinstance(given, Mapping) else isinstance(given, Settings)
-    settings = merged(deps.settings, given if ours else None)
+    given = runtime.context if isinstance(runtime.context, Settings) else None
+    settings = merged(deps.settings, given)
     return runtime if settings is runtime.context else runtime.override(context=settings)
 
 

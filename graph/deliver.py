@@ -11,7 +11,7 @@ from donewhen.graph.calls.delivery import NO_DATA, Delivery
 from donewhen.graph.calls.invoking import Site
 from donewhen.graph.calls.proving import Inquiry, decide, have_judged, seen_by
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, judged, now
+from donewhen.graph.events import emit, judged, now, thread_of
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import delivery_brief, profile_text
 from donewhen.graph.models.forms import from_text
@@ -20,12 +20,15 @@ from donewhen.graph.models.reading import Decision, read
 from donewhen.graph.models.transcript import kept, respond
 from donewhen.graph.people.pauses import closing
 from donewhen.graph.people.tasks import checklist, closed
+from donewhen.graph.tools.effects import unknown_writes
+from donewhen.graph.tools.place import Place
 from donewhen.prompts import instructions
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
 from donewhen.state.proof.claims import read_claims
+from donewhen.state.proof.journal import call_key, made
 from donewhen.state.proof.outcome import criteria_rows, reached, receipt, status_of, summary, unproven
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.reading.decisions import DELIVER, control_tools
@@ -50,7 +53,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return {}
     settings, ending = settings_of(runtime), state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _ended(state.get("steps") or {}, ending)
-    values: Json = {**state, "steps": steps, "plan": _worked_on(state.get("plan"), code)}
+    values: Json = {**state, "steps": steps, "plan": _worked_on(state, code)}
+    values["unknown"] = await _unknown(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds)
     form = form_of(state.get("output_schema"), config)
@@ -62,6 +66,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         status = "partial" if status == "completed" and not proven else status
         status = "completed" if code == "finished_early" and proven else status
     reason = ending["reason"]
+    if code == "answered" and status == "partial":
+        reason = "the plan that was approved was not carried out"
     if delivery.flaw and status == "completed":
         status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
     row = delivery.draft["output"] or await delivery.row()
@@ -87,9 +93,21 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     }
 
 
-def _worked_on(plan: Json | None, code: str) -> Json | None:
-    """The plan as far as it was this request's work: of one that was scheduled, nothing."""
-    return {**plan, "steps": [], "done_when": []} if plan and code == "scheduled" else plan
+def ended_bare(state: RunState, settings: Settings, reason: str) -> RunState:
+    """Return the update that cancels a run of which no whole receipt can be made: without its plan and its steps."""
+    values = {key: value for key, value in state.items() if key not in ("plan", "steps", "approval", "pending")}
+    final = receipt(values, settings, "cancelled", "cancelled")
+    text = _by_code(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
+    outcome = {"status": "cancelled", "code": "cancelled", "text": text, "reason": reason, "receipt": final}
+    return {"messages": [AIMessage(text)], "outcome": outcome, "pending": None}
+
+
+def _worked_on(state: RunState, code: str) -> Json | None:
+    """The plan as far as it was this request's work: not one that is scheduled, nor one that an answer forestalled."""
+    plan = state.get("plan")
+    if plan and code == "scheduled":
+        return {**plan, "steps": [], "done_when": []}
+    return None if code == "answered" and not state.get("approval") else plan
 
 
 def _ended(records: Json, ending: Json) -> Json:
@@ -103,6 +121,20 @@ def _ended(records: Json, ending: Json) -> Json:
         else record
         for id, record in records.items()
     }
+
+
+async def _unknown(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
+    """Return the writes that were begun and of which nobody knows the outcome, if a step was cut off."""
+    cut_off = [
+        record
+        for record in (state.get("steps") or {}).values()
+        if record.get("started") and record.get("status") not in ("done", "failed")
+    ]
+    if runtime.store is None or not cut_off:
+        return []
+    journal = [entry for entry in state.get("journal") or () if made(entry) and not entry["ok"]]
+    failed = {(entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in journal}
+    return await unknown_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), failed)
 
 
 def _as_step(values: Json, settings: Settings) -> Step:
@@ -125,7 +157,7 @@ async def _text(delivery: Delivery) -> str:
     draft, ending, site = delivery.draft, delivery.ending, delivery.site
     language, done = delivery.language, [row for row in draft["steps"] if row["status"] == "done"]
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending, language)) if part)
-    if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed":
+    if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed" and not draft["criteria"]:
         result = done[0]["result"]
         if not delivery.take({}, result):
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")

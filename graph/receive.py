@@ -13,7 +13,7 @@ from langgraph.types import Overwrite
 from donewhen.graph.calls.attached import attach, attachment_problem, blocks_of
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import at_turn, emit, mode_chosen, thread_of
-from donewhen.graph.executors.executor import missing
+from donewhen.graph.executors.executor import missing, unenforceable
 from donewhen.graph.models.briefs import conversation
 from donewhen.graph.models.cost import unpriced
 from donewhen.graph.models.output import schema_form
@@ -51,6 +51,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         return _going_on(state, goal, runtime)
     update = _fresh(state, settings, goal[:GOAL_CHARS], messages)
     problem = goal_problem(goal) or missing(settings.executor, deps.executors) or _form_problem(settings)
+    problem = problem or unenforceable(settings.profile, deps.executors)
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := unpriced(deps, settings):
@@ -72,6 +73,14 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
         update["modes"] = Overwrite([dict(row)])
         return {**update, **_whole(goal, settings, deps)}
     return update
+
+
+def received_to_end(state: RunState, settings: Settings, request: Sequence[AnyMessage], code: str, reason: str) -> Json:
+    """Return the update by which a request is received and ends at once: nothing is done or asked for it."""
+    messages = [*(state.get("messages") or ()), *request]
+    goal = whole(messages[-1].text.strip())[:GOAL_CHARS]
+    update = _fresh(state, settings, goal, messages)
+    return {**update, "messages": [*request, *update["messages"]], "ending": {"code": code, "reason": reason}}
 
 
 async def _background(goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:

@@ -139,7 +139,6 @@ class Planning(PlanningStored, total=False):
     brief: Json
     asked: list[Json]
     """What the user answered in this run."""
-    kept_steps: dict[str, Json]
     begun: dict[str, str]
     """Steps that were begun and are not finished, id → content."""
     allowance: Amounts

@@ -26,6 +26,8 @@ class Pause(TypedDict, total=False):
     """Answers to choose from; [] where anything may be said."""
     step: str | None
     """The step that asks; None: planning, or the run."""
+    purpose: str
+    """question: what the step is for, where another step asks in the same words."""
     tool_call_id: str
     """Of the tool call that stands for the pause in the conversation."""
     asked_at: str
@@ -61,6 +63,8 @@ class Pause(TypedDict, total=False):
     """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
     relayed: bool
     """question, tool: an executor that works by itself asks."""
+    unreached: str
+    """question, tool: why the last answer could not be brought to that executor."""
     exhausted: str | list[str]
     """budget: the key or keys of the ledger that are used up."""
     suggested: dict[str, float]

@@ -1,7 +1,8 @@
 """Agents elsewhere as executors, over the A2A protocol. Needs the extra `a2a`: pip install 'donewhen[a2a]'.
 
-What is sent is written down before it is sent. After a crash the task is found again: by its id, or by the message's
-id among the tasks of the conversation; only what never arrived is sent again, under the same id.
+What is sent is written down before it is sent. After a crash, and after the line was cut, the task is looked for: by
+its id, or by the message's id among the tasks of the conversation; only what never arrived is sent again, under the
+same id.
 """
 
 import asyncio
@@ -19,7 +20,6 @@ from langchain_core.messages import AIMessage
 from donewhen.agent.a2a.remote_tasks import (
     absorb,
     asks_in,
-    found_task,
     holds,
     last_words,
     state_of,
@@ -28,8 +28,9 @@ from donewhen.agent.a2a.remote_tasks import (
     text_of,
 )
 from donewhen.graph.executors.executor import Card, Executor
-from donewhen.graph.executors.leg import Leg, Report
+from donewhen.graph.executors.leg import Leg, Report, Unfinished
 from donewhen.graph.tools.call import NotTheTools
+from donewhen.graph.tools.certain import is_certain
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import Json
@@ -44,6 +45,8 @@ NAMESPACE = ("donewhen", "remote")
 SCHEME = "a2a:"
 SILENCE = 300.0
 """Seconds without a word after which a connection is given up; the task is then asked for."""
+FIRST_WAIT, LONGEST_WAIT = 0.2, 5.0
+"""Seconds between two tries to reach an agent."""
 UNDER_WAY = ("SUBMITTED", "WORKING", "UNSPECIFIED")
 LANGGRAPH = "https://langchain.com/a2a/"
 """How the extensions of LangGraph's servers begin."""
@@ -63,6 +66,8 @@ class RemoteAgent:
     `url`: of the agent, with or without `a2a:` before it; its card is at `/.well-known/agent-card.json` below it.
     `headers`: sent with every request, for instance `{"Authorization": "Bearer …"}`, and only to the host of `url`.
     `refresh`: seconds after which the card is fetched anew. `poll`: seconds between two looks at a task that works.
+    `patience`: seconds for which an agent that cannot be reached is tried again, if it may be at work, or has to be
+    given an answer.
     Raises ConfigError for a URL that is none, ImportError without the extra.
     """
 
@@ -70,6 +75,7 @@ class RemoteAgent:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     refresh: float = 300.0
     poll: float = 1.0
+    patience: float = 60.0
     _known: "AgentCard | None" = field(default=None, init=False, repr=False)
     _fetched: float = field(default=0.0, init=False, repr=False)
 
@@ -97,22 +103,52 @@ class RemoteAgent:
         return Card(": ".join(filter(None, (named, described))), skills)
 
     async def work(self, leg: Leg) -> Report:
-        """Send the brief or the answer, unless that was done, and follow the task until it ends or asks."""
+        """Send the brief or the answer, unless that was done, and follow the task until it ends or asks.
+
+        Raises Unfinished where the agent may be at work and cannot be reached, or does not know the task any more.
+        """
         said: list[str] = []
-        try:
-            async with self._http() as http:
-                client = await self._client(http)
-                task = await self._begun(client, leg) or await self._sent(client, leg, said)
-                if isinstance(task, str):
-                    return Report(task, said=[AIMessage(task)])
-                while state_of(task) in UNDER_WAY:
-                    await asyncio.sleep(self.poll)
-                    task = await self._looked_at(client, task.id)
-        except ConfigError as error:
-            return Report(failed=str(error))
-        except _errors() as error:
-            return Report(failed=self._refusal(error))
-        return self._report(task, said)
+        line = _Line(self.patience)
+        while True:
+            try:
+                async with self._http() as http:
+                    client = await self._client(http)
+                    task = await self._begun(client, leg, line) or await self._sent(client, leg, line, said)
+                    if isinstance(task, str):
+                        return Report(task, said=[AIMessage(task)])
+                    while state_of(task) in UNDER_WAY:
+                        await asyncio.sleep(self.poll)
+                        task = await self._looked_at(client, task.id)
+                        line.held()
+                    return self._report(task, said)
+            except ConfigError as error:
+                return Report(failed=str(error))
+            except _errors() as error:
+                why, refused = self._refusal(error), isinstance(error, _refusals())
+            sent = await self._note(leg, line) is not None
+            if not sent and (refused or not leg.answers):
+                return Report(failed=why)
+            if not await line.again():
+                if leg.answers:
+                    return Report(unreached=why)
+                raise Unfinished(why)
+
+    async def lookup(self, leg: Leg) -> Report | None:
+        """Return what became of a leg from before; None if it never arrived or ended without success.
+
+        Raises whatever there is to say where that is unknown.
+        """
+        line = _Line(0)
+        if await self._note(leg, line) is None:
+            return None
+        async with self._http() as http:
+            task = await self._begun(await self._client(http), leg, line)
+        if task is None:
+            return None
+        if state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
+            raise Unfinished(f"The agent at {self.url} is still at work on it.")
+        report = self._report(task, ())
+        return None if report.failed else report
 
     # What is known of it ----------------------------------------------------------------------------------------
 
@@ -158,38 +194,58 @@ class RemoteAgent:
 
     # A leg -------------------------------------------------------------------------------------------------------
 
-    async def _begun(self, client: "Client", leg: Leg) -> "Task | None":
+    async def _begun(self, client: "Client", leg: Leg, line: "_Line") -> "Task | None":
         """The task that has this leg's message already; None if it was never sent, or never arrived."""
-        note = await self._note(leg)
+        note = await self._note(leg, line)
         if note is None:
             return None
-        if note["answered"]:
-            return await self._looked_at(client, note["task"])
-        if note["task"]:
-            found = await found_task(client, note["task"])
-            tasks = [found] if found else []
-        else:
-            tasks = await tasks_of(client, self._context(leg))
+        task = await self._task_of(client, leg, note)
+        if task is None and line.cut is not None:  # the message may still be on its way
+            await asyncio.sleep(self.poll)
+            task = await self._task_of(client, leg, note)
+        return task
+
+    async def _task_of(self, client: "Client", leg: Leg, note: Json) -> "Task | None":
+        """The task that got the message, if any. Raises Unfinished where the agent does not say."""
+        from a2a.types import TaskNotFoundError
+
+        try:
+            if note["answered"]:
+                return await self._looked_at(client, note["task"])
+            if note["task"]:
+                tasks = [await task_of(client, note["task"])]
+            else:
+                listed = await tasks_of(client, note.get("context") or self._context(leg))
+                if listed is None:
+                    raise Unfinished(
+                        f"The agent at {self.url} lists no tasks, so nobody knows whether it got this one."
+                    )
+                tasks = listed
+        except TaskNotFoundError as error:
+            raise Unfinished(f"The agent at {self.url} does not know the task any more: {error}") from None
         return next((task for task in tasks if holds(task, _message_id(leg.key))), None)
 
-    async def _sent(self, client: "Client", leg: Leg, said: list[str]) -> "Task | str":
+    async def _sent(self, client: "Client", leg: Leg, line: "_Line", said: list[str]) -> "Task | str":
         """Send the message and listen while the agent speaks: the task as it stands then, or a plain answer."""
         from a2a.types import SendMessageRequest, Task
 
         message = self._message(leg)
-        await self._remember(leg, {"task": message.task_id, "answered": False})
         task, arrived = Task(id=message.task_id, context_id=message.context_id), False
+        note = {"task": message.task_id, "answered": False, "context": message.context_id}
+        await self._remember(leg, line, note)
         try:
             async for event in client.send_message(SendMessageRequest(message=message)):
+                line.held()
                 if event.WhichOneof("payload") == "message":
                     return text_of(event.message.parts)
                 absorb(task, event, leg, said)
                 if task.id and not arrived:
                     arrived = True
-                    await self._remember(leg, {"task": task.id, "answered": True})
-        except _errors():
-            if not arrived:
-                raise
+                    await self._remember(leg, line, {**note, "task": task.id, "answered": True})
+        except _errors() as error:
+            if not arrived and is_certain(error, _refusals()):
+                await self._remember(leg, line, None)
+            raise
         if not task.id:
             return "(the agent said nothing)"
         return task if state_of(task) not in UNDER_WAY else await task_of(client, task.id)
@@ -213,18 +269,23 @@ class RemoteAgent:
         """The conversation: the same for all steps that go on with one another."""
         return str(uuid5(NAMESPACE_URL, "\n".join((self.url, leg.thread_id, leg.name, leg.conversation))))
 
-    async def _note(self, leg: Leg) -> Json | None:
-        try:
-            item = await leg.store.aget((*NAMESPACE, label(leg.thread_id)), leg.key) if leg.store else None
-        except Exception as error:
-            raise NotTheTools(error) from error
-        return dict(item.value) if item else None
+    async def _note(self, leg: Leg, line: "_Line") -> Json | None:
+        if line.note is None and leg.store is not None:
+            try:
+                item = await leg.store.aget((*NAMESPACE, label(leg.thread_id)), leg.key)
+            except Exception as error:
+                raise NotTheTools(error) from error
+            line.note = dict(item.value) if item else None
+        return line.note
 
-    async def _remember(self, leg: Leg, note: Json) -> None:
-        """Durable before this returns."""
+    async def _remember(self, leg: Leg, line: "_Line", note: Json | None) -> None:
+        """Durable before this returns; None: nothing was sent."""
+        line.note, place = note, (*NAMESPACE, label(leg.thread_id))
         try:
-            if leg.store:
-                await leg.store.aput((*NAMESPACE, label(leg.thread_id)), leg.key, note, index=False)
+            if leg.store and note is None:
+                await leg.store.adelete(place, leg.key)
+            elif leg.store and note is not None:
+                await leg.store.aput(place, leg.key, note, index=False)
         except Exception as error:
             raise NotTheTools(error) from error
 
@@ -259,6 +320,30 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
+@dataclass
+class _Line:
+    """How long an agent could not be reached, and what is written down of the leg."""
+
+    patience: float
+    cut: float | None = None
+    """Since when."""
+    wait: float = FIRST_WAIT
+    note: Json | None = None
+
+    def held(self) -> None:
+        """The agent answers."""
+        self.cut, self.wait = None, FIRST_WAIT
+
+    async def again(self) -> bool:
+        """Wait before another try; False if it is too long already."""
+        self.cut = time.monotonic() if self.cut is None else self.cut
+        if time.monotonic() - self.cut >= self.patience:
+            return False
+        await asyncio.sleep(self.wait)
+        self.wait = min(2 * self.wait, LONGEST_WAIT)
+        return True
+
+
 def _errors() -> tuple[type[Exception], ...]:
     """What goes wrong between two machines."""
     import httpx
@@ -266,6 +351,23 @@ def _errors() -> tuple[type[Exception], ...]:
     from google.protobuf.json_format import ParseError
 
     return (httpx.HTTPError, A2AError, ParseError, ValueError)
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    """With which an agent says that it does not take a message."""
+    from a2a.utils import errors
+
+    return (
+        errors.TaskNotFoundError,
+        errors.UnsupportedOperationError,
+        errors.ContentTypeNotSupportedError,
+        errors.InvalidParamsError,
+        errors.InvalidRequestError,
+        errors.MethodNotFoundError,
+        errors.JSONParseError,
+        errors.ExtensionSupportRequiredError,
+        errors.VersionNotSupportedError,
+    )
 
 
 def _message_id(key: str) -> str:

@@ -38,15 +38,15 @@ async def found_task(client: "Client", id: str) -> "Task | None":
     return None
 
 
-async def tasks_of(client: "Client", context: str) -> "list[Task]":
-    """The tasks of a conversation; none where the agent does not list them."""
+async def tasks_of(client: "Client", context: str) -> "list[Task] | None":
+    """The tasks of a conversation; None where the agent does not list them."""
     from a2a.types import ListTasksRequest
-    from a2a.utils.errors import A2AError
+    from a2a.utils.errors import MethodNotFoundError, UnsupportedOperationError
 
     try:
         listed = await client.list_tasks(ListTasksRequest(context_id=context, page_size=MOST_TASKS))
-    except A2AError:
-        return []
+    except (MethodNotFoundError, UnsupportedOperationError):
+        return None
     return [task for row in listed.tasks if (task := await found_task(client, row.id))]
 
 

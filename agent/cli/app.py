@@ -7,6 +7,7 @@ import typer
 
 from donewhen.agent.cli.background import add_commands
 from donewhen.agent.cli.flags import (
+    Approvals,
     AsJson,
     Confirm,
     Detach,
@@ -204,7 +205,9 @@ def chat(
     dir: Annotated[Path, typer.Option("--dir", "-d", help="The folder the tools may touch.")] = Path("."),
     model: Annotated[str | None, typer.Option(help="provider:model, or demo. [default: DONEWHEN_MODEL]")] = None,
     storage: StorageUrl = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of 127.0.0.1; 0 takes a free one.")] = 0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Of 127.0.0.1. [default: the folder's last, or free]")
+    ] = 0,
     browser: Annotated[bool, typer.Option(help="Open the page in the browser.")] = True,
     limit: Annotated[
         list[str] | None, typer.Option(metavar="KEY=AMOUNT", help="What a run may spend; repeat for more.")
@@ -213,13 +216,17 @@ def chat(
         list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
+    confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,
+    approvals: Annotated[
+        Approvals | None, typer.Option(help="Which calls that change something ask you, beside the plan.")
+    ] = None,
 ) -> None:
     """Open a page of its own on this machine; Ctrl-C ends it, what was done is kept."""
 
     def command(archive: "Archive") -> int:
-        settings = {"limits": limit or []}
+        settings = {"limits": limit or [], "confirm": confirm, "approvals": approvals, "when_busy": "next_round"}
         request = options.RunOptions("", dir, model, None, allow_command or [], False, settings, mcp=mcp)
-        return session.serve_page(archive, request, port=port, browser=browser)
+        return session.serve_page(archive, request, port=port or 0, browser=browser)
 
     at(storage, False, command)
 

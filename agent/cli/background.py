@@ -44,11 +44,13 @@ def status(storage: StorageUrl = None, json: AsJson = False) -> None:
 
 def pending(
     owner: Annotated[str | None, typer.Option(help="Of this owner's threads only.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many at once.")] = 1000,
+    cursor: Annotated[str | None, typer.Option(help="Only what comes after it; given where there are more.")] = None,
     storage: StorageUrl = None,
     json: AsJson = False,
 ) -> None:
-    """List the open questions of all threads, asked longest ago first."""
-    at(storage, json, lambda archive: jobs.show_pending(archive, owner))
+    """List the open questions of all threads, asked longest ago first, page by page."""
+    at(storage, json, lambda archive: jobs.show_pending(archive, owner, limit, cursor))
 
 
 def watch(

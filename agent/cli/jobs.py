@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from json import dumps
+from shlex import quote
 from typing import Any
 
 from donewhen.agent.agent import Agent
@@ -21,7 +22,7 @@ from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.schedules import ScheduleInfo
-from donewhen.agent.work.threads import ThreadInfo
+from donewhen.agent.work.threads import Page, ThreadInfo
 from donewhen.agent.work.worker import Worker
 from donewhen.state.errors import ConfigError
 from donewhen.state.plan.text import moments_text
@@ -105,15 +106,20 @@ def show_status(archive: Archive) -> Exit:
     return Exit.COMPLETED
 
 
-def show_pending(archive: Archive, owner: str | None) -> Exit:
-    """Open questions over all threads, with the thread to answer in."""
-    rows = archive.look(lambda agent: agent.pending(owner=owner)) or []
+def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | None) -> Exit:
+    """Open questions over all threads, with the thread to answer in; where there are more, how to see them."""
+    rows = archive.look(lambda agent: agent.pending(owner=owner, limit=limit, cursor=cursor)) or Page()
     lines = []
     for row in rows:
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
-    return archive.told({"pending": rows}, lines, "Nothing waits for anybody.")
+    ended = archive.told({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
+    if rows.cursor and not archive.json:
+        given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": archive.named}
+        words = [f"{option} {quote(value)}" for option, value in given.items() if value]
+        print(f"More questions wait: donewhen pending {' '.join(words)}", file=sys.stderr)
+    return ended
 
 
 def watch_thread(archive: Archive, thread: str, cursor: str | None) -> Exit:

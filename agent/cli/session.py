@@ -141,10 +141,12 @@ def _left(
 
 def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: bool) -> int:
     """Serve the page until somebody ends it."""
-    from donewhen.agent.page.serving import serve
+    from donewhen.agent.page.serving import Address, serve
 
-    config = archive.config
-    choices, terminal = chosen(request, config, unattended=False), open_terminal(plain=config.plain)
+    choices = chosen(request, archive.config, unattended=False)
+    address = Address.read(archive.config.state / "pages", choices.dir)
+    tokens = {**archive.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
+    config, terminal = replace(archive.config, tokens=tokens), open_terminal(plain=archive.config.plain)
     _say_demo(terminal, choices, config)
 
     async def opened(stack: AsyncExitStack) -> Agent:
@@ -154,7 +156,7 @@ def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: boo
         terminal.line(link, whole=True)
 
     with suppress(KeyboardInterrupt):
-        asyncio.run(serve(opened, asdict(choices), port=port, browser=browser, say=say))
+        asyncio.run(serve(opened, asdict(choices), address, port=port, browser=browser, say=say))
     return 0
 
 

@@ -192,8 +192,9 @@ async def _storage(archive: Archive) -> Finding:
             if not os.access(folder, os.W_OK | os.X_OK):
                 return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")
             return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
-        await storage.healthy()
-        return Finding("storage", "ok", storage.url_for_display + (", encrypted" if config.key else ""))
+        note = await storage.healthy()
+        text = storage.url_for_display + (", encrypted" if config.key else "")
+        return Finding("storage", "note", f"{text}: {note}") if note else Finding("storage", "ok", text)
     except DoneWhenError as error:
         return Finding("storage", "broken", str(error))
 

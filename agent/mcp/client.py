@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -23,9 +24,24 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 5.0
 """Time a server has to stop before its task is cancelled; the SDK kills the process then."""
+END_SECONDS = 1.0
+"""Time in which a session that was cut says with what error it ended."""
+SESSION_OVER = 32600
+"""The SDK's code for a session that a remote server does not know any more: it was started again."""
 SLOW_SECONDS = 2.0
 """After which people are told that a server has not started yet."""
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class ServerLost(Exception):
+    """A server, or the line to it, ended while it worked on a call: nobody knows what it did.
+
+    Unless the error it comes from says that the call never left.
+    """
+
+
+class _NotSent(Exception):
+    """The session was over before the call could be sent."""
 
 
 class McpServers:
@@ -102,11 +118,14 @@ class _Server:
         self._ready = asyncio.Event()
         self._stop = asyncio.Event()
         self._problem = ""
+        self._fault: BaseException | None = None
+        """With what the session ended."""
+        self._under_way: list[_Call] = []
 
     async def start(self, seconds: float) -> str:
         """Wait until the server answers; what went wrong, or "" if nothing did."""
         self._seconds = seconds
-        self._ready, self._stop, self._problem = asyncio.Event(), asyncio.Event(), ""
+        self._ready, self._stop, self._problem, self._fault = asyncio.Event(), asyncio.Event(), "", None
         self._owner = asyncio.create_task(self._own(), name=f"mcp {self.name}")
         waiting = asyncio.create_task(self._ready.wait())
         either, patience = {waiting, self._owner}, min(SLOW_SECONDS, seconds)
@@ -153,7 +172,7 @@ class _Server:
                     self._ready.set()
                     await self._stop.wait()
             except BaseException as error:  # a task's end must not take the run along
-                self._problem = redact((self._problem or described(error, 500)) + errors.said())
+                self._problem, self._fault = redact((self._problem or described(error, 500)) + errors.said()), error
             finally:
                 self._session = None
 
@@ -169,17 +188,16 @@ class _Server:
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        import anyio
-
+        """Call the tool, in another session if this one ended while nobody used it, during a pause say."""
         for _ in range(2):
             try:
                 return await self._called(name, arguments)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError):
-                self._lost = True  # it ended while nobody used it, during a pause say: nothing was sent
+            except _NotSent:
+                self._lost = True
         raise ToolException(self._gone())
 
     async def _called(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        """Raises anyio's errors where the session was closed before the call could be sent."""
+        import anyio
         from mcp import McpError
         from mcp.types import CONNECTION_CLOSED
 
@@ -189,22 +207,53 @@ class _Server:
         session, owner = self._session, self._owner
         if session is None or owner is None or owner.done():
             raise ToolException(self._gone())
-        call = asyncio.create_task(session.call_tool(name, arguments))
+        call = _Call(asyncio.create_task(_sent(session, name, arguments)))
+        self._begin(call)
         try:
-            await asyncio.wait({call, owner}, return_when=asyncio.FIRST_COMPLETED)
-            if not call.done():
-                raise ToolException(self._gone())
-            return _answer(call.result())
+            await asyncio.wait({call.task, owner}, return_when=asyncio.FIRST_COMPLETED)
+            if call.task.done():
+                return _answer(call.task.result())
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            raise _NotSent from error
         except McpError as error:
-            closed = error.error.code == CONNECTION_CLOSED
-            raise ToolException(self._gone() if closed else error.error.message) from error
+            if error.error.code == SESSION_OVER:
+                raise _NotSent from error
+            if error.error.code != CONNECTION_CLOSED:
+                raise ToolException(error.error.message) from error
         finally:
-            call.cancel()
+            self._under_way.remove(call)
+            call.task.cancel()
+        if "command" not in self._connection:
+            await asyncio.wait({owner}, timeout=END_SECONDS)
+        raise ServerLost(self._gone()) from (self._fault if call.alone else None)
+
+    def _begin(self, call: "_Call") -> None:
+        """Calls at the same time share the session: the error that ends it may be another's."""
+        for other in self._under_way:
+            call.alone = other.alone = False
+        self._under_way.append(call)
 
     def _gone(self) -> str:
         self._lost = True
         why = f" ({self._problem})" if self._problem else ""
-        return f"the MCP server {self.name!r} is not there any more{why}; its tools cannot be used"
+        return f"the MCP server {self.name!r} is not there any more{why}"
+
+
+@dataclass(eq=False)
+class _Call:
+    """A call under way."""
+
+    task: "asyncio.Task[CallToolResult]"
+    alone: bool = True
+    """Whether no other call was under way at the same time."""
+
+
+async def _sent(session: "ClientSession", name: str, arguments: dict[str, Any]) -> "CallToolResult":
+    """Call the tool and take what it answers: `session.call_tool` refuses an answer that does not fit its schema."""
+    from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest
+
+    request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
+    return await session.send_request(ClientRequest(request), CallToolResult)
 
 
 @asynccontextmanager

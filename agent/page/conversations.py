@@ -4,16 +4,20 @@ A page that opens a thread, or opens it again, is told all of it from the first 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langgraph.store.base import BaseStore
 
 from donewhen.agent.agent import Agent
+from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
-from donewhen.state.errors import DoneWhenError, ThreadBusy, UnknownThread
+from donewhen.graph.calls.observing import stored_text
+from donewhen.graph.tools.effects import label
+from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.people.payloads import (
     options,
@@ -27,6 +31,15 @@ from donewhen.state.records import Pause
 
 CALL_CHARS = 300
 """Of what a call returned; the page asks for the whole."""
+LOOK = 3.0
+"""Seconds between two looks whether another process went on with a thread that is open here."""
+SEARCHED = 5000
+"""Threads, the latest first, that a search looks at."""
+TITLE_CHARS = 200
+DEMO_GOALS = ("List the files in this folder", "Count the Python files", "Search for TODO")
+"""Examples of what the demo model can do in any folder; any other model is given those of the person's language."""
+_TITLES = ("donewhen", "title")
+"""Where the names stand that a person gave to threads here; deleting a thread deletes its name."""
 
 
 @dataclass
@@ -36,6 +49,10 @@ class Conversation:
     events: list[Json] = field(default_factory=list)
     stream: RunStream | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    elsewhere: bool = False
+    """Another process works on it; what happens is read off its checkpoints."""
+    updated: str | None = None
+    """When the thread changed last, as it was seen at rest here; another moment says that it went on elsewhere."""
 
     def tell(self, event: Mapping[str, Any]) -> None:
         """Add an event and wake whoever follows."""
@@ -45,25 +62,91 @@ class Conversation:
 
 
 class Conversations:
-    """All threads of an agent, for pages."""
+    """All threads of an agent, for pages. `metadata` is that of threads begun here; its `dir` takes dropped files."""
 
     def __init__(self, agent: Agent, metadata: Json) -> None:
         self._agent, self._metadata = agent, metadata
         self._open: dict[str, Conversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def threads(self) -> list[Json]:
-        """All threads, the latest first; one at work here says so."""
-        rows = [info.to_dict() for info in await self._agent.threads()]
-        return [{**row, "at_work": self._at_work(row["thread_id"])} for row in rows]
+    @property
+    def folder(self) -> str | None:
+        """The folder in which the tools work; None where the agent has none."""
+        return self._metadata.get("dir")
+
+    def about(self) -> Json:
+        """What a person should know before they ask: where it works, with which model, what it has, when it asks."""
+        toolbox, settings = self._agent.executors.toolbox, self._agent.settings
+        tools = [
+            {"name": name, "about": toolbox.one_line(name), "writes": toolbox.effect(name) != "read"}
+            for name in toolbox
+            if not toolbox.checks(name)
+        ]
+        return {
+            "folder": self.folder,
+            "model": self._metadata.get("model"),
+            "examples": DEMO_GOALS if self._metadata.get("model") == DEMO else (),
+            "tools": tools,
+            "confirm": settings.confirm,
+            "approvals": settings.approvals,
+            "hears": settings.when_busy != "refuse",
+        }
+
+    async def threads(self, search: str = "", limit: int = 100) -> Json:
+        """`threads`, the latest first, that have the words of `search`; `more`: whether there are others still.
+
+        One at work, here or elsewhere, says so; `title` is the name that a person gave it.
+        """
+        words = search.casefold().split()
+        found = await self._agent.threads(SEARCHED if words else limit + 1)
+        async with self._agent.storage.reader() as (_, store):
+            titles = await _titles(store)
+        rows = [{**info.to_dict(), "title": titles.get(label(info.thread_id), "")} for info in found]
+        rows = [row for row in rows if _has(f"{row['title']} {row['goal']} {row['thread_id']}", words)]
+        here = {row["thread_id"] for row in rows[:limit] if self._at_work(row["thread_id"])}
+        elsewhere = [row["thread_id"] for row in rows[:limit] if row["status"] == "running"]
+        at_work = here | {*elsewhere} - {*await self._agent.storage.unheld(elsewhere)}
+        shown = [{**row, "at_work": row["thread_id"] in at_work} for row in rows[:limit]]
+        return {"threads": shown, "more": len(rows) > limit}
+
+    async def rename(self, thread_id: str, title: str) -> None:
+        """Give a thread a name; "" takes it away. Raises UnknownThread."""
+        await self._agent.info(thread_id)
+        namespace, said = (*_TITLES, label(thread_id)), " ".join(title.split())[:TITLE_CHARS]
+        async with self._agent.storage.unlocked() as (_, store):
+            if said:
+                await store.aput(namespace, "title", {"text": said}, index=False)
+            else:
+                await store.adelete(namespace, "title")
+
+    async def delete(self, thread_id: str) -> None:
+        """Forget a thread and all that is kept of it. Raises UnknownThread, and ThreadBusy while it is at work."""
+        await self._agent.info(thread_id)
+        await self._agent.delete(thread_id)
+        if gone := self._open.pop(thread_id, None):
+            gone.tell({"type": "gone"})
 
     async def start(self, goal: str, thread_id: str | None) -> str:
         """A request, on a new thread or as the next one on this. Raises what keeps it from starting."""
         before = await self._picture(thread_id) if thread_id else None
         stream = self._agent.stream(goal, thread_id=thread_id, metadata=self._metadata, on_leave="continue")
-        said = [{**before, "run": None, "journal": []}] if before else []
+        said = [{**before, "run": None, "journal": [], "said": []}] if before else []
         await self._begin(stream, Conversation(said))
         return stream.thread_id
+
+    async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
+        """The plan that waits as `id`, edited in place, as the text in which it can be edited on.
+
+        Raises StaleAnswer where it does not wait, and DoneWhenError where `edited` is no plan.
+        """
+        pauses = _pending((await self._conversation(thread_id)).events)
+        pause: Any = next((each for each in pauses if each["id"] == id and each["kind"] == "plan"), None)
+        if pause is None:
+            raise StaleAnswer(f"no plan waits as {id!r}")
+        try:
+            return {"text": _editable(cast(Pause, {**pause, "draft": None, **edited}))}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            raise DoneWhenError("this is no plan") from None
 
     async def answer(self, thread_id: str, id: str, value: Any) -> None:
         """Answer the question `id`. Raises StaleAnswer for one that does not wait."""
@@ -77,22 +160,39 @@ class Conversations:
         said = {"type": "answered", "question": "", "text": steer} if steer else None
         await self._begin(self._agent.stream_resume(thread_id, steer=steer, on_leave="continue"), conversation, said)
 
+    async def tell(self, thread_id: str, text: str) -> None:
+        """Say something to a thread at work. Raises ResumeError where nothing works on it, ThreadBusy if it refuses."""
+        conversation = await self._conversation(thread_id)
+        await self._agent.tell(thread_id, text)
+        conversation.tell({"type": "told", "text": text.strip()})
+
     def stop(self, thread_id: str) -> None:
-        """Ask the thread to stop at its next clean point."""
-        if (conversation := self._open.get(thread_id)) and conversation.stream:
+        """Ask the thread to stop at its next clean point. Raises ThreadBusy where another process works on it."""
+        conversation = self._open.get(thread_id)
+        if conversation and conversation.elsewhere:
+            raise ThreadBusy("another process works on this conversation: stop it there")
+        if conversation and conversation.stream:
             conversation.stream.drain()
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
-        """All events of the thread's request and those to come, numbered; another request begins with 1 again."""
+        """All events of the thread's request and those to come, numbered.
+
+        They begin with 1 again at another request, and where the thread went on in another process.
+        """
         conversation, number = await self._conversation(thread_id), 0
         while True:
-            if self._open[thread_id] is not conversation:
-                conversation, number = self._open[thread_id], 0
+            if (now := self._open.get(thread_id, conversation)) is not conversation:
+                conversation, number = now, 0
             if number == len(conversation.events):
-                await conversation.changed.wait()
+                try:
+                    await asyncio.wait_for(conversation.changed.wait(), LOOK)
+                except TimeoutError:
+                    await self._look(thread_id, conversation)
                 continue
             number += 1
             yield number, conversation.events[number - 1]
+            if conversation.events[number - 1]["type"] == "gone":
+                return
 
     async def observation(self, thread_id: str, id: str) -> Json:
         """What a call returned, whole. Raises UnknownThread where there is no such observation."""
@@ -101,7 +201,10 @@ class Conversations:
         for values in (state.values, *below):
             for entry in values.get("journal") or ():
                 if entry.get("id") == id:
-                    return {key: entry.get(key) for key in ("id", "step", "tool", "arguments", "ok", "text", "at")}
+                    kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "text", "at")}
+                    async with self._agent.storage.reader() as (_, store):
+                        text = await stored_text(store, thread_id, state.values, id) if entry.get("stored") else None
+                    return {**kept, **_arguments(entry), "text": entry.get("text") if text is None else text}
         raise UnknownThread(f"there is no observation {id!r} on thread {thread_id!r}")
 
     async def aclose(self) -> None:
@@ -116,9 +219,57 @@ class Conversations:
     async def _conversation(self, thread_id: str) -> Conversation:
         """The thread as it is followed here; one that is not yet begins with a picture of it as it stands."""
         if thread_id not in self._open:
-            picture = await self._picture(thread_id)
-            self._open.setdefault(thread_id, Conversation([picture]))
+            found = await self._taken_up(thread_id)
+            self._open.setdefault(thread_id, found)
         return self._open[thread_id]
+
+    async def _taken_up(self, thread_id: str) -> Conversation:
+        """A thread that is not followed here; where another process works on it, with what happens from now on."""
+        updated = (await self._agent.info(thread_id)).updated
+        picture = await self._picture(thread_id)
+        if picture["run"]["status"] != "running" or await self._agent.storage.unheld([thread_id]):
+            return Conversation([picture], updated=updated)
+        conversation = Conversation([{**picture, "run": None, "journal": [], "said": []}], elsewhere=True)
+        self._spawn(self._watch(thread_id, conversation), thread_id)
+        return conversation
+
+    async def _watch(self, thread_id: str, conversation: Conversation) -> None:
+        """Tell what another process does, until the thread rests or nobody works on it any more."""
+        events = self._agent.watch(thread_id)
+        coming = asyncio.ensure_future(anext(events))
+        try:
+            while conversation.elsewhere:
+                if (await asyncio.wait({coming}, timeout=LOOK))[0]:
+                    event, _ = coming.result()
+                    conversation.elsewhere = event["type"] not in ("waiting", "outcome")
+                    conversation.tell(told(event))
+                    if conversation.elsewhere:
+                        coming = asyncio.ensure_future(anext(events))
+                elif await self._agent.storage.unheld([thread_id]):
+                    conversation.elsewhere = False
+                    await self._take_up_again(thread_id, conversation)
+        finally:
+            coming.cancel()
+            conversation.elsewhere = False
+
+    async def _look(self, thread_id: str, conversation: Conversation) -> None:
+        """Take up anew what went on in another process since it came to rest here."""
+        if conversation.stream or conversation.elsewhere or self._open.get(thread_id) is not conversation:
+            return
+        try:
+            updated = (await self._agent.info(thread_id)).updated
+        except UnknownThread:
+            self._open.pop(thread_id, None)
+            conversation.tell({"type": "gone"})
+            return
+        if conversation.updated not in (None, updated):
+            await self._take_up_again(thread_id, conversation)
+
+    async def _take_up_again(self, thread_id: str, conversation: Conversation) -> None:
+        now = await self._taken_up(thread_id)
+        if self._open.get(thread_id) is conversation and conversation.stream is None:
+            self._open[thread_id] = now
+            conversation.changed.set()
 
     async def _begin(self, stream: RunStream, conversation: Conversation, said: Json | None = None) -> None:
         """Start the stream and go on with it; what keeps it from starting is raised and changes nothing.
@@ -129,14 +280,17 @@ class Conversations:
             raise ThreadBusy(f"thread {stream.thread_id} is at work")
         first = await anext(stream)
         old = self._open.get(stream.thread_id)
-        conversation.stream = stream
+        conversation.stream, conversation.updated = stream, None
         self._open[stream.thread_id] = conversation
         if said:
             conversation.tell(said)
         conversation.tell(told(first))
         if old is not None and old is not conversation:
             old.changed.set()
-        task = asyncio.create_task(self._carry(stream, conversation), name=f"page {stream.thread_id}")
+        self._spawn(self._carry(stream, conversation), stream.thread_id)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], thread_id: str) -> None:
+        task = asyncio.create_task(work, name=f"page {thread_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -147,6 +301,8 @@ class Conversations:
                     if event["type"] in ("waiting", "outcome", "error"):
                         conversation.stream = None
                     conversation.tell(told(event))
+            with suppress(DoneWhenError):
+                conversation.updated = (await self._agent.info(stream.thread_id)).updated
         finally:
             conversation.stream = None
 
@@ -154,14 +310,31 @@ class Conversations:
         """A thread as it stands, as one event: the conversation, the run, and what it observed."""
         run = await self._agent.get(thread_id)
         values = (await self._agent.graph.aget_state(_config(thread_id))).values
-        shown = run.to_dict()
+        shown, journal = run.to_dict(), values.get("journal") or ()
         return {
             "type": "picture",
             "thread_id": thread_id,
             "messages": [_message(message) for message in values.get("messages") or () if _spoken(message)],
             "run": {**shown, "pending": [asked(pause) for pause in run.pending]},
-            "journal": [observed(entry) for entry in values.get("journal") or () if entry.get("tool")],
+            "journal": [observed(entry) for entry in journal if entry.get("tool")],
+            "said": [_heard(entry) for entry in journal if entry.get("source") == "user"],
         }
+
+
+async def _titles(store: BaseStore) -> dict[str, str]:
+    """The names of threads, by label."""
+    return {item.namespace[-1]: str(item.value["text"]) for item in await store.asearch(_TITLES, limit=SEARCHED)}
+
+
+def _has(text: str, words: list[str]) -> bool:
+    folded = text.casefold()
+    return all(word in folded for word in words)
+
+
+def _heard(entry: Mapping[str, Any]) -> Json:
+    """What a person said in the request: the answer to a question, or of their own accord."""
+    question = (entry.get("arguments") or {}).get("question") or ""
+    return {"question": str(question), "text": str(entry.get("text") or "")}
 
 
 def _config(thread_id: str) -> Any:
@@ -178,11 +351,16 @@ def _message(message: BaseMessage) -> Json:
     return {"by": "user" if isinstance(message, HumanMessage) else "agent", "text": str(message.text)}
 
 
+def _pending(events: list[Json]) -> list[Json]:
+    """What was asked last."""
+    waiting = next((event for event in reversed(events) if event["type"] in ("waiting", "picture")), {})
+    return list(waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ())
+
+
 def _said(events: list[Json], id: str, value: Any) -> Json | None:
     """What a person said at a pause, in their words; None for a button without words."""
-    waiting = next((event for event in reversed(events) if event["type"] in ("waiting", "picture")), {})
-    pauses = waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ()
-    question = next((str(pause["question"]) for pause in pauses if pause["id"] == id and pause["kind"] != "plan"), "")
+    asked = [pause for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
+    question = str(asked[0]["question"]) if asked else ""
     text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
     return {"type": "answered", "question": question, "text": text} if text else None
 
@@ -206,12 +384,17 @@ def asked(pause: Pause) -> Json:
     """A pause with its words: the question, the options, the plan as text, a call's arguments."""
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
-        more["text"] = pause.get("draft") or shown_plan(pause)
+        more["text"] = _editable(pause)
     if pause.get("suggested"):
         more["hint"] = question_text(pause).rpartition("\n\n")[2]  # what “extend” alone means
     if pause["kind"] in ("tool", "effect"):
         more |= _arguments(pause)
     return {**pause, **more}
+
+
+def _editable(pause: Pause) -> str:
+    """The plan as text to be edited: what was sent before and not taken, else the plan as it is proposed."""
+    return str(pause.get("draft") or shown_plan(pause))
 
 
 def _arguments(call: Mapping[str, Any]) -> Json:

@@ -1,10 +1,20 @@
-"""Serving the page from the command: a free port of this machine, a link with a token, until Ctrl-C."""
+"""Serving the page from the command: on this machine only, at a link with a token, until Ctrl-C.
 
+Port and token of a folder are kept, readable by this user only: after a restart the tabs that are open go on.
+"""
+
+import contextlib
+import json
+import os
 import secrets
 import socket
 import webbrowser
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 from donewhen.agent.agent import Agent
 from donewhen.state.errors import ConfigError
@@ -13,17 +23,19 @@ from donewhen.state.graph_state import Json
 HOST = "127.0.0.1"
 LEAVE = 1
 """Seconds that pages have to hang up when the server ends."""
+TOKEN_BYTES = 24
 
 
 async def serve(
     open_agent: Callable[[AsyncExitStack], Awaitable[Agent]],
     metadata: Json,
+    known: "Address",
     *,
     port: int,
     browser: bool,
     say: Callable[[str], None],
 ) -> None:
-    """Serve pages of the agent; `say` is told the link. Port 0 takes a free one. Raises ConfigError."""
+    """Serve pages of the agent; port 0 takes the one that is known. `say` is told the link. Raises ConfigError."""
     try:
         import uvicorn
 
@@ -35,20 +47,56 @@ async def serve(
     async with AsyncExitStack() as stack:
         agent = await open_agent(stack)
         agent.models("triage")  # a missing key or a wrong name is said before a page is opened
-        listening = listen(port)
-        address, token = f"{HOST}:{listening.getsockname()[1]}", secrets.token_urlsafe(24)
+        listening = listen(port or known.port, or_free=not port)
+        address = f"{HOST}:{listening.getsockname()[1]}"
         hosts = frozenset([address, address.replace(HOST, "localhost")])
-        link = f"http://{address}/#token={token}"
+        if port or not known.port:  # another page of this folder may be at the port that is kept
+            known.write(listening.getsockname()[1])
+        link = f"http://{address}/#token={known.token}"
         say(link)
         if browser:
             webbrowser.open(link)
-        app = page(Conversations(agent, metadata), token, hosts)
+        app = page(Conversations(agent, metadata), known.token, hosts)
         config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=LEAVE, ws="none")
         await uvicorn.Server(config).serve(sockets=[listening])
 
 
-def listen(port: int) -> socket.socket:
-    """A socket on this port of 127.0.0.1; 0 takes a free one. Raises ConfigError."""
+@dataclass(frozen=True)
+class Address:
+    """Where the page of a folder is found: its port, 0 for none yet, and its token."""
+
+    path: Path
+    port: int
+    token: str
+
+    @classmethod
+    def read(cls, kept: Path, folder: str) -> "Address":
+        """Read what is kept of a folder; a new token where nothing is, or where others could have read it."""
+        path = kept / f"{sha256(folder.encode()).hexdigest()[:24]}.json"
+        known: Any = {}
+        with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+            mode = os.fstat(file.fileno())
+            if mode.st_uid == os.getuid() and not mode.st_mode & 0o077:
+                known = json.load(file)
+        port, token = (known.get("port"), known.get("token")) if isinstance(known, dict) else (0, "")
+        if not isinstance(port, int) or not isinstance(token, str) or len(token) < TOKEN_BYTES:
+            port, token = 0, secrets.token_urlsafe(TOKEN_BYTES)
+        return cls(path, port, token)
+
+    def write(self, port: int) -> None:
+        """Keep the token and this port. Where nothing can be kept, tabs have to be opened anew after a restart."""
+        text = json.dumps({"port": port, "token": self.token})
+        written = self.path.with_suffix(f".{secrets.token_hex(4)}")
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(written, self.path)
+
+
+def listen(port: int, *, or_free: bool = False) -> socket.socket:
+    """A socket on this port of 127.0.0.1; 0, or one that is taken where `or_free`, takes a free one. ConfigError."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -56,5 +104,7 @@ def listen(port: int) -> socket.socket:
         listening.listen()  # whoever comes before the server is ready waits
     except OSError as error:
         listening.close()
+        if or_free and port:
+            return listen(0)
         raise ConfigError(f"port {port} cannot be used: {error.strerror}") from None
     return listening

@@ -7,6 +7,7 @@ host are answered, so no foreign name can be pointed at it.
 import asyncio
 import json
 import secrets
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -20,15 +21,20 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from donewhen.agent.page.conversations import Conversations
-from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen.agent.page.dropping import keep_file
+from donewhen.state.errors import DoneWhenError, ResumeError, UnknownThread
 from donewhen.state.language.scripts import spoken
 from donewhen.state.language.texts import catalogue
 
-SCRIPTS = ("page.js", "view.js", "rows.js", "forms.js", "draw.js")
+SCRIPTS = (
+    "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "answer.js",
+    "markdown.js", "draw.js", "reader.js", "libraries.js",
+)  # fmt: skip
 STATIC = {"page.html": "text/html", "page.css": "text/css", **dict.fromkeys(SCRIPTS, "text/javascript")}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types page",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
@@ -37,6 +43,12 @@ HEARTBEAT = 15.0
 """Seconds after which a quiet stream says that it is there, so that one whose page has gone ends."""
 MOST = 1_000_000
 """Bytes of a request's body."""
+DEEPEST = 60
+"""Brackets that stand inside of each other in a request's body; an edited plan has some ten."""
+LISTED, MOST_LISTED = 50, 2000
+"""Threads in the list: where the page does not say, and at most."""
+MOST_OF_FILE = 500_000_000
+"""Bytes of a file that is dropped."""
 Numbered = tuple[int, dict[str, Any]]
 PageHandler = Callable[[Conversations, str, Request], Awaitable[Any]]
 """(all conversations, the thread of the path, the request) → what is answered: a response, or something in JSON"""
@@ -48,11 +60,17 @@ def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Sta
         Route("/", static("page.html")),
         *(Route(f"/{name}", static(name)) for name in STATIC),
         Route("/api/words", words),
+        Route("/api/about", answered(_about)),
+        Route("/api/files", answered(_drop), methods=["POST"]),
         Route("/api/threads", answered(_threads)),
         Route("/api/threads", answered(_start), methods=["POST"]),
+        Route("/api/threads/{thread}", answered(_delete), methods=["DELETE"]),
+        Route("/api/threads/{thread}/title", answered(_rename), methods=["POST"]),
         Route("/api/threads/{thread}/events", answered(_events)),
         Route("/api/threads/{thread}/answer", answered(_answer), methods=["POST"]),
+        Route("/api/threads/{thread}/plan-text", answered(_plan_text), methods=["POST"]),
         Route("/api/threads/{thread}/go-on", answered(_go_on), methods=["POST"]),
+        Route("/api/threads/{thread}/tell", answered(_tell), methods=["POST"]),
         Route("/api/threads/{thread}/stop", answered(_stop), methods=["POST"]),
         Route("/api/threads/{thread}/observations/{observation}", answered(_observation)),
     ]
@@ -109,8 +127,7 @@ def answered(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
             said = await handler(request.app.state.conversations, request.path_params.get("thread", ""), request)
             return said if isinstance(said, Response) else JSONResponse(said, headers=HEADERS)
         except DoneWhenError as error:
-            conflict = isinstance(error, StaleAnswer | ThreadBusy | ThreadWaiting)
-            code = 404 if isinstance(error, UnknownThread) else 409 if conflict else 400
+            code = 404 if isinstance(error, UnknownThread) else 409 if isinstance(error, ResumeError) else 400
             why = {"kind": type(error).__name__, "text": str(error)}
             return JSONResponse({"error": why}, code, headers=HEADERS)
 
@@ -135,15 +152,32 @@ async def _body(request: Request) -> dict[str, Any]:
             raise DoneWhenError("this is more than a page sends")
     try:
         value = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
-    if not isinstance(value, dict):
-        raise DoneWhenError("the body must be a JSON object")
+    if not isinstance(value, dict) or _deep(value):
+        raise DoneWhenError(f"the body must be a JSON object, nested at most {DEEPEST} times")
     return value
 
 
+def _deep(value: Any) -> bool:
+    """Tell whether there are more than `DEEPEST` lists and objects inside of each other."""
+    level = [value]
+    for _ in range(DEEPEST):
+        parts = [each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in parts for inner in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
+
+
+async def _about(conversations: Conversations, _: str, request: Request) -> Any:
+    return conversations.about()
+
+
 async def _threads(conversations: Conversations, _: str, request: Request) -> Any:
-    return await conversations.threads()
+    limit = request.query_params.get("limit", "")
+    shown = min(int(limit), MOST_LISTED) if limit.isdecimal() and limit.isascii() else LISTED
+    return await conversations.threads(request.query_params.get("search", ""), shown)
 
 
 async def _start(conversations: Conversations, _: str, request: Request) -> Any:
@@ -157,9 +191,44 @@ async def _answer(conversations: Conversations, thread: str, request: Request) -
     return {}
 
 
+async def _plan_text(conversations: Conversations, thread: str, request: Request) -> Any:
+    body = await _body(request)
+    edited = {key: body.get(key) for key in ("plan", "limits")}
+    return await conversations.plan_text(thread, str(body.get("id") or ""), edited)
+
+
 async def _go_on(conversations: Conversations, thread: str, request: Request) -> Any:
     await conversations.go_on(thread, str((await _body(request)).get("steer") or "").strip())
     return {}
+
+
+async def _tell(conversations: Conversations, thread: str, request: Request) -> Any:
+    await conversations.tell(thread, str((await _body(request)).get("text") or ""))
+    return {}
+
+
+async def _rename(conversations: Conversations, thread: str, request: Request) -> Any:
+    await conversations.rename(thread, str((await _body(request)).get("title") or ""))
+    return {}
+
+
+async def _delete(conversations: Conversations, thread: str, _: Request) -> Any:
+    await conversations.delete(thread)
+    return {}
+
+
+async def _drop(conversations: Conversations, _: str, request: Request) -> Any:
+    """Keep the body as a file of the folder; the name that it got."""
+    if conversations.folder is None:
+        raise DoneWhenError("there is no folder to put files into")
+    with tempfile.TemporaryFile() as content:
+        async for chunk in request.stream():
+            if content.tell() + len(chunk) > MOST_OF_FILE:
+                raise DoneWhenError(f"a file may have at most {MOST_OF_FILE // 1_000_000} MB")
+            content.write(chunk)
+        content.seek(0)
+        name = await asyncio.to_thread(keep_file, conversations.folder, request.query_params.get("name", ""), content)
+    return {"name": name}
 
 
 async def _stop(conversations: Conversations, thread: str, _: Request) -> Any:
@@ -188,4 +257,7 @@ async def _lines(first: Numbered, events: AsyncIterator[Numbered]) -> AsyncItera
                 yield "\n"
         finally:
             coming.cancel()
-        number, event = coming.result()
+        try:
+            number, event = coming.result()
+        except StopAsyncIteration:  # the thread was deleted
+            return

@@ -4,8 +4,8 @@ The graph works with the workspace tools on DONEWHEN_DIR (default: the current f
 (`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own
 folder below DONEWHEN_DIR. Without, the server is for one person on one machine: it answers programs, and pages of this
 machine and of LangGraph Studio. What DONEWHEN_SETTINGS names, a JSON file of settings, no client can widen; nor can one
-lower `confirm` and `approvals`, nor get around them by writing the state. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are
-as for every agent.
+lower `confirm` and `approvals`, nor get around them by writing the state. More care, and less to spend, anybody may ask
+for. DONEWHEN_PROFILE and DONEWHEN_EXECUTORS are as for every agent.
 """
 
 from donewhen.agent.server.access import auth

@@ -11,15 +11,12 @@ from uuid import UUID, uuid5
 from langgraph.graph import END
 from langgraph_sdk import Auth
 
-from donewhen.agent.server.graphs import served
+from donewhen.agent.server.graphs import served, settings_for
 from donewhen.state.errors import ConfigError
-from donewhen.state.settings.merging import confined, merged, read_settings
+from donewhen.state.settings import Settings
 
-_pinned = merged(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
 _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
-_BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
-"""How keys begin that the server itself puts beside settings."""
 _SYSTEM = str(uuid5(UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8"), "agent"))
 """The assistant that the server makes of our graph; everybody's to use."""
 auth = Auth()
@@ -94,8 +91,8 @@ def _owned(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str, str]
 
 @_on(auth.on.threads.create_run)
 async def kept_to_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """A run has the operator's settings, and of what its client asks for only what stays within them."""
-    _confine(value.get("kwargs") or {})
+    """Take a run whose settings can be; what of them it gets, its graph decides."""
+    _check_settings(_check_run(value.get("kwargs") or {}))
     return _owned(ctx, value)
 
 
@@ -108,36 +105,51 @@ async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) ->
 
 
 @_on(auth.on.crons.create)
+@_on(auth.on.crons.update)
 async def kept_to_settings_later(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Likewise what runs by the clock."""
-    _confine(value.get("payload") or {})
+    """Likewise what runs by the clock. Settings alone are stored of it, and in one place: the server would read there
+    whose run it is, and refuses a run that has settings in two."""
+    payload = value.get("payload") or {}
+    given = any(payload.get(place) for place in ("config", "context"))  # a change of the schedule alone has neither
+    asked = _check_run(payload)
+    if given:
+        kept = _check_settings(asked).model_dump(mode="json", exclude_unset=True)
+        payload.pop("context", None)  # in place, as below: the server goes on with its own
+        payload["config"] = payload.get("config") or {}
+        payload["config"]["configurable"] = {
+            **{name: asked[name] for name in ("cron_id",) if name in asked},
+            **{name: kept[name] for name in asked if name in kept},
+        }
     return _owned(ctx, value)
 
 
-def _confine(kwargs: dict[str, Any]) -> None:
-    """Overwrite, in place, where settings can come from; an assistant's are put together with these, and give way."""
-    command = kwargs.get("command") or {}
+def _check_run(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return what a run asks for in the two places where it may. Refuses, in words, what no run may have."""
+    command = payload.get("command") or {}
     if command.get("update") or command.get("goto") not in (None, [], END, [END]):
         raise Auth.exceptions.HTTPException(status_code=403, detail="a command may only resume a run, or end it")
-    config = kwargs.setdefault("config", {})
+    config = payload.get("config") or {}
     config.pop("recursion_limit", None)  # pages send 100, the rounds of half a step; budgets are what ends our runs
-    configurable = config.setdefault("configurable", {})
-    asked = {**configurable, **(kwargs.get("context") or {})}
-    asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
+    return {**(config.get("configurable") or {}), **(payload.get("context") or {})}
+
+
+def _check_settings(asked: Mapping[str, Any]) -> Settings:
+    """Return the settings that somebody gets who asks for these; refuses those that cannot be."""
     try:
-        kept, refused = confined(_pinned, asked, models=not (served.tokens or served.settings))
+        kept, refused = settings_for(asked)
     except ConfigError as error:
         raise Auth.exceptions.HTTPException(status_code=422, detail=str(error)) from None
     if refused:
         _log.warning("settings that a client asked for and does not get: %s", ", ".join(sorted(refused)))
-    kwargs["context"] = kept
-    configurable.update(kept)
+    return kept
 
 
 @_on(auth.on.assistants.create)
 @_on(auth.on.assistants.update)
 async def own_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """An assistant is its maker's; none can pass for the server's."""
+    config = value.get("config") or {}
+    _check_settings({**(config.get("configurable") or {}), **(value.get("context") or {})})
     owner = _owned(ctx, value)
     value["metadata"]["created_by"] = ctx.user.identity
     return owner

@@ -1,6 +1,6 @@
 """The graph of the server, for every user one that works in their folder, and where a run of it goes on from."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
@@ -15,25 +15,52 @@ from donewhen.agent.a2a.remote import connected
 from donewhen.agent.config import DEMO, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.models import ModelSource, Prices
-from donewhen.agent.workspace import workspace_tools
+from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
 from donewhen.graph.build import build_graph
-from donewhen.graph.executors.executor import Executors
+from donewhen.graph.executors.executor import Executors, unenforceable, unlike
+from donewhen.state.errors import ConfigError
+from donewhen.state.settings import Settings
+from donewhen.state.settings.merging import confined, merged, read_settings
 
 served = read_config()
 set_up(served.log)
+pinned = merged(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
+"""What no client can widen."""
+_BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
+"""How keys begin that the server itself puts beside settings."""
 _models = ModelSource(served.model or DEMO, config=served)
 
 
+def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
+    """Return the operator's settings with what a client asks for within them, and the names of what it does not get.
+
+    Raises ConfigError for values that cannot be.
+    """
+    asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
+    kept, refused = confined(pinned, asked, models=not (served.tokens or served.settings))
+    if problem := unenforceable(kept.profile, _named):
+        raise ConfigError(f"settings: {problem}")
+    return kept, refused
+
+
 class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """The graph as pages drive it: the checkpoint they name is where they last looked, not always where to go on from.
+    """The graph as pages drive it. Its settings stay within the operator's, wherever a run has its own from.
+
+    The checkpoint that pages name is where they last looked, not always where to go on from.
 
     After Stop, and in a second tab, a page still names the pause it showed before. Taken as time travel, as LangGraph
     takes it, the run would begin once more from there. So an answer is for where the thread is, and so is what is
     typed after Stop; an answer to what is not asked any more is refused. Other runs from a checkpoint travel in time.
+
+    `values` are the thread's alone: agent-chat-ui asks for the streams of subgraphs too, and draws whatever values come
+    last as the thread's, so those of a step at work would take the conversation away.
     """
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> AsyncIterator[Any]:
         where = merge_configs(self.config, config)
+        given = options.get("context")
+        asked = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given or {}
+        options["context"], _ = settings_for({**(where.get("configurable") or {}), **asked})
         if isinstance(input, Command) and isinstance(input.resume, dict) and set(input.resume) == {"messages"}:
             input = (
                 input.resume
@@ -43,7 +70,8 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         parts = super().astream(input, where, **options)
         async with aclosing(cast(Any, parts)):
             async for part in parts:
-                yield part
+                if not _of_subgraph(part, "values"):
+                    yield part
 
     async def _up_to_date(self, input: Any, seen: RunnableConfig) -> tuple[Any, RunnableConfig]:
         """The input, and from where it runs: the end of the thread, or the checkpoint that the page has `seen`."""
@@ -60,16 +88,26 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         return input, end
 
 
+def _of_subgraph(part: Any, mode: str) -> bool:
+    """Tell whether a part is a subgraph's, as (namespace, mode, data). Parts of the event protocol are mappings."""
+    return isinstance(part, tuple) and len(part) == 3 and bool(part[0]) and part[1] == mode
+
+
 def _asked(snapshot: StateSnapshot) -> str:
     """The id of the pause that a thread stands at; "" at none."""
     return next((str(each.value.get("id")) for each in snapshot.interrupts if isinstance(each.value, dict)), "")
 
 
+def _executors_in(folder: Path | None) -> Executors:
+    tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
+    elsewhere = [*WORKSPACE_TOOLS, *unlike(served.profile.get("forbidden_tools") or (), tools)]
+    return Executors(served.executors, tools=tools, connect=connected, elsewhere=elsewhere)
+
+
 def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     """The graph whose tools work in `folder`; None: one without tools, to be looked at."""
-    tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
+    executors = _executors_in(folder)
     prices, secrets = Prices(served.prices).cost, served.secrets
-    executors = Executors(served.executors, tools=tools, connect=connected)
     graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
     return ServedGraph(**vars(graph))
 
@@ -81,6 +119,9 @@ def _graph_of(user: str | None) -> CompiledStateGraph[Any, Any, Any, Any]:
     return _graph_in(folder)
 
 
+_named = _executors_in(Path(served.folder))
+"""Tools and executors by their names, which are those of every user."""
+settings_for({})  # what an operator pins that cannot be enforced starts nothing
 _of_users = {user: _graph_of(user) for user in served.tokens}
 _of_nobody = _graph_in(None) if served.tokens else _graph_of(None)
 

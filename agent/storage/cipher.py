@@ -1,14 +1,8 @@
-"""How values become bytes and values again: never as code, and, with a key, sealed and bound to their place.
-
-Every database is marked with the version and the key that it was written with.
-"""
+"""How values become bytes and values again: never as code, and, with a key, sealed and bound to their place."""
 
 import base64
-import functools
 import json
 import os
-from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 import ormsgpack
@@ -23,12 +17,6 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from donewhen.state.errors import ConfigError, StorageError
 
-STORAGE_VERSION = 1
-"""Raised whenever older versions of this project could no longer read what is written."""
-TABLES = "2"
-"""Raised whenever there is a table or an index more to be made, in databases that are there too."""
-version_of = functools.cache(version)
-"""Of an installed package; looking it up takes a millisecond."""
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
 
@@ -99,6 +87,12 @@ class Cipher:
         self._key = key
         self._serde = StrictSerializer()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cipher) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
     def seal(self, value: Any, *place: Any) -> bytes:
         """`value` as bytes that nobody can read or change without the key."""
         kind, data = self._serde.dumps_typed(value)
@@ -137,35 +131,3 @@ class Cipher:
 
 def _name(place: tuple[Any, ...]) -> bytes:
     return json.dumps(place, sort_keys=True, separators=(",", ":")).encode()
-
-
-def missing_marks(
-    found: Mapping[str, str], *, library: str, cipher: Cipher | None, used: bool, name: str
-) -> dict[str, str]:
-    """The marks to write before the database can be used; empty when it is set up.
-
-    `library` is the version of the saver that creates the tables, `used` whether any run is stored. Raises
-    StorageError when the database is of a newer version, or when it and the key do not go together.
-    """
-    version = found.get("version", "0")
-    if not version.isdecimal() or int(version) > STORAGE_VERSION:
-        raise StorageError(
-            f"{name} has storage version {version}, this DoneWhen knows {STORAGE_VERSION}: upgrade donewhen"
-        )
-    wanted = {"version": str(STORAGE_VERSION), "library": library, "tables": TABLES}
-    if token := found.get("key"):
-        _check_key(token, cipher, name)
-    elif cipher is not None:
-        if used:
-            raise StorageError(f"{name} holds runs that are not encrypted: leave out the key, or use a new database")
-        wanted["key"] = cipher.seal_text("donewhen", "key")
-    return {mark: value for mark, value in wanted.items() if found.get(mark) != value}
-
-
-def _check_key(token: str, cipher: Cipher | None, name: str) -> None:
-    if cipher is None:
-        raise StorageError(f"{name} is encrypted: its storage key is needed")
-    try:
-        cipher.unseal_text(token, "key")
-    except StorageError as error:
-        raise StorageError(f"{name} is encrypted with another storage key") from error

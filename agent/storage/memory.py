@@ -107,8 +107,11 @@ class MemoryDatabase:
             await self._store.rows("DELETE FROM donewhen_threads WHERE thread_id = ?", [thread_id])
         return [each for each in thread_ids if each in self._held]
 
-    async def check(self) -> None:
+    async def aclose(self) -> None:
         return
+
+    async def check(self) -> str:
+        return ""
 
     def fault(self, error: BaseException) -> StorageError | None:
         return None

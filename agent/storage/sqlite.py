@@ -12,13 +12,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.marks import migration, missing_marks, version_of
 from donewhen.agent.storage.rounds import surely
 from donewhen.agent.storage.sqlite_file import SqliteFile, shared
 from donewhen.agent.storage.sqlite_saver import FileSaver, FileSession, FileStore
 from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, locks, unique_version
 from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting
-from donewhen.agent.storage.thread_table import BACKFILL, TABLE
+from donewhen.agent.storage.thread_table import MIGRATIONS, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 
 APPLICATION_ID = 0x446E5768
@@ -114,12 +115,12 @@ class SqliteDatabase:
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
         async with AsyncExitStack() as stack:
             self._prepare_place()
+            file = await self._ready(stack)
             if thread_id is not None:
                 lock = FileLock(self._locks, thread_id)
                 if not self._take(lock):
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
-            file = await self._ready(stack)
             session = FileSession(file, not writes)
             stack.push_async_callback(session.settled)
             yield FileSaver(session, self.next_version), FileStore(session)
@@ -135,15 +136,18 @@ class SqliteDatabase:
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         async with AsyncExitStack() as stack:
             self._prepare_place()
+            file = await self._ready(stack)
             locks = {thread_id: FileLock(self._locks, thread_id) for thread_id in thread_ids}
             free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
             for thread_id in free:
                 stack.callback(locks[thread_id].release)
-            file = await self._ready(stack)
             await file.call(lambda file: _delete(file.connection, free))
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 
-    async def check(self) -> None:
+    async def aclose(self) -> None:
+        return
+
+    async def check(self) -> str:
         async with AsyncExitStack() as stack:
             self._prepare_place()
             file = await self._ready(stack)
@@ -154,6 +158,7 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is damaged ({answer}): restore a copy")
             note = "INSERT OR REPLACE INTO donewhen_meta VALUES ('checked', datetime('now'))"
             await file.call(lambda file: file.connection.execute(note))
+            return ""
 
     def fault(self, error: BaseException) -> StorageError | None:
         return sqlite_fault(error, self.display)
@@ -219,21 +224,22 @@ class SqliteDatabase:
 
     def _write_marks(self, file: SqliteFile) -> None:
         connection = file.connection
-        connection.say("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.say("PRAGMA auto_vacuum = INCREMENTAL")  # first: it counts only while there is no table
+        connection.say(f"PRAGMA application_id = {APPLICATION_ID}")  # whoever is killed while tables are made
         connection.say("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
         try:
             file.saver.setup()
             file.store.setup()
+            for statements in migration(_found_marks(connection), MIGRATIONS):
+                for statement in ("BEGIN IMMEDIATE", *statements, "COMMIT"):
+                    connection.say(statement)
             for statement in TABLE:
                 connection.say(statement)
-            if not _number(connection, "SELECT EXISTS (SELECT 1 FROM donewhen_threads)"):
-                connection.say(BACKFILL)
             connection.say("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
             marks = self._missing_marks(file)
             for mark in marks.items():
                 connection.execute("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", mark)
             if "version" in marks:
-                connection.say(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.say(f"PRAGMA user_version = {int(marks['version'])}")
         finally:
             connection.say("PRAGMA synchronous = FULL")
@@ -241,20 +247,29 @@ class SqliteDatabase:
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
         connection = file.connection
         owner = _number(connection, "PRAGMA application_id")
-        if owner not in (0, APPLICATION_ID):
-            raise StorageError(f"{self.display} is the database of another application")
-        tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
-        found = {"version": str(_number(connection, "PRAGMA user_version"))}
-        if "donewhen_meta" in tables:
-            found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall()) | found
+        tables = _tables(connection)
+        if owner != APPLICATION_ID and (owner or tables):
+            holds = f", with tables such as {', '.join(map(repr, tables[:3]))}" if tables else ""
+            raise StorageError(f"{self.display} is the database of another application{holds}: name another file")
         used = "checkpoints" in tables and bool(_number(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
-            found,
+            _found_marks(connection),
             library=version_of("langgraph-checkpoint-sqlite"),
             cipher=self._cipher,
             used=used,
             name=self.display,
         )
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+
+
+def _found_marks(connection: sqlite3.Connection) -> dict[str, str]:
+    found = dict[str, str]()
+    if "donewhen_meta" in _tables(connection):
+        found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
+    return found | {"version": str(_number(connection, "PRAGMA user_version"))}
 
 
 def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:

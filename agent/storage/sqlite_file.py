@@ -174,7 +174,9 @@ class SqliteFile:
             self.connection.close()
 
     def _give_back(self) -> None:
-        """To the disk, if much of the file is free, and nobody else is writing."""
+        """To the disk, if much of the file is free, and nobody else is writing; never in a file that is not ours."""
+        if not self.fit:
+            return
         names = ("freelist_count", "page_count")
         free, pages = (self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         if free > pages * MOST_FREE:

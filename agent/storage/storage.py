@@ -146,8 +146,12 @@ class Database(Protocol):
         """Delete threads, all that belongs to them in one transaction; gives those that somebody works on instead."""
         ...
 
-    async def check(self) -> None:
-        """Read what is there and write something small; any error says what is wrong."""
+    async def aclose(self) -> None:
+        """Close what is kept open for the next session in this event loop."""
+        ...
+
+    async def check(self) -> str:
+        """Read what is there and write something small; any error says what is wrong. Return what is worth knowing."""
         ...
 
     def fault(self, error: BaseException) -> StorageError | None:
@@ -176,8 +180,8 @@ def counted_version(current: Any) -> Any:
 class Storage:
     """Checkpointer and store of every thread in one database.
 
-    Connections belong to a session, so one object serves any number of event loops, one after the other or in
-    several OS threads. A database error that leaves a session or a reader is a StorageError.
+    One object serves any number of event loops, one after the other or in several OS threads; connections are kept
+    for each of them. A database error that leaves a session or a reader is a StorageError.
     """
 
     def __init__(self, database: Database, cipher: Cipher | None = None) -> None:
@@ -238,10 +242,17 @@ class Storage:
         async with self._translated():
             return await self._database.unheld(thread_ids) if thread_ids else []
 
-    async def healthy(self) -> None:
-        """Return when the database can be read and written, else raise StorageError saying what is wrong."""
+    async def aclose(self) -> None:
+        """Close connections that are kept for the next session in this event loop; it can be used again."""
+        await self._database.aclose()
+
+    async def healthy(self) -> str:
+        """Return when the database can be read and written, else raise StorageError saying what is wrong.
+
+        The text returned says what is worth knowing about it, if anything.
+        """
         async with self._translated():
-            await self._database.check()
+            return await self._database.check()
 
     @property
     def at_once(self) -> int:

@@ -13,11 +13,12 @@ from donewhen.state.graph_state import Json
 
 Execute = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Carries out one SQL statement, with `?` for its values, in a transaction of its own."""
-COLUMNS = ("status", "owner", "queue", "due", "updated")
+COLUMNS = ("status", "owner", "queue", "due", "updated", "asked")
 _SELECT = f"SELECT thread_id, {', '.join(COLUMNS)}, info FROM donewhen_threads"
 TABLE = (
     "CREATE TABLE IF NOT EXISTS donewhen_threads (thread_id TEXT PRIMARY KEY, status TEXT NOT NULL,"
-    " owner TEXT NOT NULL, queue TEXT NOT NULL, due TEXT NOT NULL, updated TEXT NOT NULL, info TEXT NOT NULL)",
+    " owner TEXT NOT NULL, queue TEXT NOT NULL, due TEXT NOT NULL, updated TEXT NOT NULL, info TEXT NOT NULL,"
+    " asked TEXT NOT NULL DEFAULT '')",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_updated ON donewhen_threads (updated, thread_id)",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_owner ON donewhen_threads (owner, updated, thread_id)",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_status ON donewhen_threads (status, updated, thread_id)",
@@ -25,6 +26,21 @@ TABLE = (
     "CREATE INDEX IF NOT EXISTS donewhen_threads_turns ON donewhen_threads (queue, owner, due, thread_id)"
     " WHERE status = 'queued'",
     "CREATE INDEX IF NOT EXISTS donewhen_threads_work ON donewhen_threads (queue, status, due)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_asked ON donewhen_threads (status, asked, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_asked_of ON donewhen_threads (owner, status, asked, thread_id)",
+    "CREATE INDEX IF NOT EXISTS donewhen_threads_undone ON donewhen_threads (status, due)",
+)
+MIGRATIONS = {2: ("ALTER TABLE donewhen_threads ADD COLUMN asked TEXT NOT NULL DEFAULT ''",)}
+"""By version of the tables what makes the next version of them. What waits in those of 2 is found by `undone`."""
+NEVER = "never"
+"""When something is due that is not due at all; it sorts after every moment."""
+_UNDONE = " UNION ALL ".join(
+    f"SELECT thread_id FROM donewhen_threads WHERE {where}"
+    for where in (
+        f"status = 'running' AND due < '{NEVER}'",
+        f"status = 'unknown' AND due < '{NEVER}'",
+        "status = 'waiting' AND asked = ''",
+    )
 )
 _QUEUED = "FROM donewhen_threads AS t WHERE t.queue = ? AND t.status = 'queued'"
 _FIRST = f"{_QUEUED} AND t.owner = owners.owner AND t.due <= ? ORDER BY t.due, t.thread_id LIMIT 1"
@@ -39,11 +55,6 @@ _OLDEST = (
     "SELECT due, thread_id, owner FROM donewhen_threads WHERE queue = ? AND status = '{}' AND due <= ?"
     " ORDER BY due LIMIT ?"
 )
-BACKFILL = (
-    "INSERT INTO donewhen_threads SELECT DISTINCT thread_id, 'unknown', '', '', '', '', '' FROM checkpoints"
-    " WHERE checkpoint_ns = '' AND NOT EXISTS (SELECT 1 FROM donewhen_threads)"
-)
-"""Threads of databases that had no such table; it reads all of them, so it is said only where the table is empty."""
 
 
 class ThreadTable:
@@ -62,7 +73,7 @@ class ThreadTable:
         """Write what is known of a thread; the columns are taken from `info`."""
         change = ", ".join(f"{name} = excluded.{name}" for name in (*COLUMNS, "info"))
         await self.execute(
-            f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?)"
+            f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
             f" ON CONFLICT (thread_id) DO UPDATE SET {change}",
             [thread_id, *_columns(info), self._sealed(thread_id, info)],
         )
@@ -93,6 +104,28 @@ class ThreadTable:
         values = [value for _, each in wanted for value in each]
         rows = await self.execute(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
         return [self._read(row) for row in rows]
+
+    async def waiting(
+        self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None
+    ) -> list[tuple[str, Json]]:
+        """Return threads that wait, the one whose oldest question was asked first first; `after`: `(asked, thread)`."""
+        where, values = ["status = 'waiting'"], list[Any]()
+        if owner is not None:
+            where, values = [*where, "owner = ?"], [owner]
+        if after is not None:
+            where, values = [*where, "(asked, thread_id) > (?, ?)"], [*values, *after]
+        rows = await self.execute(
+            f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY asked, thread_id LIMIT ?", [*values, limit]
+        )
+        return [self._read(row) for row in rows]
+
+    async def undone(self, limit: int) -> list[str]:
+        """Return threads whose rows may not say how they stand: somebody works on them, has died, or is outdated.
+
+        Not those that were looked at since: they are due never.
+        """
+        rows = await self.execute(f"{_UNDONE} LIMIT ?", [limit])
+        return [row[0] for row in rows]
 
     async def line(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
         """(due, thread, owner) of what a queue's workers have to do by now: each owner's first, then the oldest.

@@ -5,20 +5,23 @@ who does it. A request may be delivered any number of times; it is carried out o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
+from langgraph.types import StateSnapshot
 
-from donewhen.agent.run import Run
+from donewhen.agent.run import Run, ThreadId, known, run_of
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.threads import note_thread, now_text
+from donewhen.agent.work.threads import note_thread, now_text, to_do
+from donewhen.graph.models.output import Form
 from donewhen.graph.receive import GIVEN, goal_problem
 from donewhen.graph.tools.effects import label
-from donewhen.state.errors import GoalError
+from donewhen.state.errors import GoalError, StaleAnswer
 from donewhen.state.graph_state import Json
+from donewhen.state.ledger import allowed
 from donewhen.state.settings import Settings
 
 GoalInput = str | Sequence[Any]
@@ -26,8 +29,6 @@ GoalInput = str | Sequence[Any]
 OPEN = ("queued", "running", "waiting")
 QUEUE = "agents"
 """Of agents that say nothing else; the command has its own."""
-TRIES = 5
-"""Times that a run is taken up after it was cut off or an error, before it is left to a person."""
 
 
 def requested(goal: GoalInput) -> list[AnyMessage]:
@@ -83,6 +84,36 @@ def not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
     if "messages" not in (request := row.get("request") or {}):
         return False
     return messages_of(request)[-1].id not in {message.id for message in values.get("messages") or ()}
+
+
+def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raise StaleAnswer where another request is to begin: nothing of the one before is asked any more."""
+    if not_begun(row, values):
+        stands = "it is queued" if row.get("status") == "queued" else "its request has not begun"
+        raise StaleAnswer(f"thread {thread_id} waits for no answer: {stands}")
+
+
+def run_at(
+    thread_id: str,
+    row: Json,
+    snapshot: StateSnapshot,
+    settings: Settings | None = None,
+    form: Form | None = None,
+) -> Run:
+    """Return the run of a thread as its caller sees it, by its row and its state.
+
+    Where another request is written down and not begun, the one before is over: nothing of it is asked any more.
+    Raises UnknownThread, and StorageError for a version of the state unknown here.
+    """
+    goal, status = str(row.get("goal") or ""), "queued" if row.get("status") == "queued" else "running"
+    if not_begun(row, snapshot.values):
+        limits = allowed(settings.limits, None) if settings else {}
+        run = Run(ThreadId.of(thread_id, ()), status, goal, limits=limits)  # type: ignore[arg-type]
+    else:
+        run = run_of(thread_id, known(thread_id, snapshot), settings, form)
+        if to_do(row):
+            run = replace(run, status=status)  # type: ignore[arg-type]
+    return replace(run, problem=run.problem or str(row.get("problem") or ""))
 
 
 async def queue_up(

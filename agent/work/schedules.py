@@ -16,8 +16,8 @@ from langchain_core.messages import HumanMessage
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.engine import OPEN, QUEUE, Start, queue_up, with_left
-from donewhen.agent.work.threads import note_end, read_row
+from donewhen.agent.work.engine import OPEN, QUEUE, Start, queue_up
+from donewhen.agent.work.threads import read_row
 from donewhen.state.errors import ScheduleError, ThreadBusy
 from donewhen.state.graph_state import Json
 from donewhen.state.plan.plan import revision
@@ -66,17 +66,8 @@ class ScheduleInfo:
         return {**vars(self)}
 
 
-async def ended(store: ThreadStore, run: Run, **change: Any) -> Run:
-    """Write down how a leg of a run ended; first the schedule, if it ended with one. Gives the run as it stands."""
-    await _keep(store, run)
-    if (answered := await with_left(store, run)) is not run:
-        return answered
-    await note_end(store, run, **change)
-    return await with_left(store, run)
-
-
-async def _keep(store: ThreadStore, run: Run) -> None:
-    """Keep the schedule as it was approved; again and again the same."""
+async def keep_schedule(store: ThreadStore, run: Run) -> None:
+    """Keep the schedule that a run ended with, if it did, as it was approved; again and again the same."""
     receipt, plan = run.receipt, run.plan
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
         return

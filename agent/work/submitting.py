@@ -10,7 +10,7 @@ from donewhen.agent.resuming import by_id, resume_command
 from donewhen.agent.run import Run, known, run_of
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import Worked
-from donewhen.agent.work.engine import leave, left_on, queue_up, take_back, with_left
+from donewhen.agent.work.engine import check_begun, leave, left_on, queue_up, take_back, with_left
 from donewhen.agent.work.threads import read_row
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.state.errors import StaleAnswer, ThreadBusy
@@ -67,6 +67,7 @@ def with_queued(run: Run, row: Json, answer: Any, shown: str | Run) -> Any:
 async def _asked(session: Worked, state: State, thread_id: str, *, alone: bool) -> tuple[Run, Json]:
     """The run with what is still to be answered, and the thread's row; `running`: somebody works on it, or is to."""
     row, snapshot = await read_row(session[1], thread_id) or {}, await state(session, thread_id)
+    check_begun(thread_id, row, snapshot.values)
     run = run_of(thread_id, snapshot)
     at_work = bool(snapshot.created_at) and run.status == "running"
     if at_work:

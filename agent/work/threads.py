@@ -1,6 +1,7 @@
 """What is known of threads beside their checkpoints: whose they are, how they stand, what they were started with."""
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,9 +12,10 @@ from weakref import WeakKeyDictionary
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.thread_table import NEVER
 from donewhen.graph.people.answering import BY_POLICY
 from donewhen.graph.tools.effects import label
-from donewhen.state.errors import UnknownThread
+from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import Json
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
@@ -24,12 +26,16 @@ CANCEL_POLL = 1.0
 
 GOAL_CHARS = 500
 QUESTION_CHARS = 300
-NEVER = "never"
-"""Sorts after every moment."""
 BEGUN = ""
 """Sorts before every moment: a run that was begun is due before any that was not."""
 
 ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
+UNKNOWN = "unknown"
+"""The status of a thread that an older version left, until somebody looks at it."""
+TRIES = 5
+"""Times that a run is taken up after it was cut off or an error, before it is left to a person."""
+AT_ONCE = 1000
+"""Threads that are looked up at once."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ async def read_row(store: ThreadStore, thread_id: str) -> Json | None:
 async def note_thread(store: ThreadStore, thread_id: str, known: Json | None = None, **change: Any) -> None:
     """Write down what changed about a thread: goal, status (running, where none is said), metadata, settings …
 
+    `running` is written before anything of its checkpoints changes, any other status when all that follows is done.
     `known`: its row, where that was read already; {} if there is none.
     """
     before = (await read_row(store, thread_id) if known is None else known) or {"created": now_text()}
@@ -83,22 +90,39 @@ async def note_thread(store: ThreadStore, thread_id: str, known: Json | None = N
     if "goal" in given:
         given["goal"] = given["goal"].strip()[:GOAL_CHARS]
     if isinstance(given.get("settings"), Settings):
-        given["settings"] = given["settings"].model_dump(mode="json")
-    row = {"goal": "", "metadata": {}, **before, "status": "running", "pending": [], "problem": "", **given}
-    row["updated"] = now_text()
-    if row["status"] == "running":
-        row["due"] = row["updated"]
-    await store.threads.put(thread_id, row)
+        given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
+    now = now_text()
+    fresh = {"status": "running", "due": now, "updated": now, "asked": "", "pending": [], "problem": ""}
+    await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given})
 
 
-async def note_end(store: ThreadStore, run: Run, **change: Any) -> None:
+async def note_end(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
     """Write down how a run stands at the end of a leg, what it asks, and when a worker has to look at it again."""
-    row = await read_row(store, run.thread_id) or {}
-    asked = [_asked(pause) for pause in run.pending]
-    stands: Json = {"status": run.status, "due": _overdue(asked, row.get("settings")), "request": {}}
+    pending = [_asked(pause) for pause in run.pending]
+    stands: Json = {"status": run.status, "due": _overdue(pending, settings_of_row(row)), "request": {}}
+    if run.status == "waiting":
+        stands["asked"] = min([str(pause["asked_at"]) for pause in pending if pause["asked_at"]], default=now_text())
     if run.status == "running" and row.get("queue"):  # it was asked to stop, maybe before it had begun; others go on
         stands = {"status": "queued", "due": BEGUN}
-    await note_thread(store, run.thread_id, row, pending=asked, tries=0, **stands, **change)
+    await note_thread(store, run.thread_id, row, pending=pending, tries=0, **stands, **change)
+
+
+async def note_cut_off(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
+    """Write down that whoever worked on a run is gone: it is for the next worker, but not for ever, or for a person."""
+    stands: Json = {"due": NEVER}
+    if row.get("queue"):
+        stands = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
+        if stands["tries"] > TRIES:
+            stands |= {"status": "running", "due": NEVER, "queue": "", "problem": f"its worker died {TRIES} times"}
+    await note_thread(store, thread_id, row, **stands, **change)
+
+
+def left_undone(row: Json) -> bool:
+    """Return whether a row does not say how its thread stands: whoever held it was cut off, or it is outdated."""
+    status = row.get("status", UNKNOWN)
+    if status == "waiting":
+        return not row.get("asked")
+    return status in ("running", UNKNOWN) and row.get("due") != NEVER
 
 
 async def put_back(store: ThreadStore, thread_id: str) -> bool:
@@ -114,15 +138,14 @@ def to_do(row: Json) -> bool:
     return row.get("status") == "queued" or bool(row.get("request") and row.get("problem"))
 
 
-def _overdue(asked: Sequence[Json], settings: Any) -> str:
+def _overdue(asked: Sequence[Json], settings: Settings | None) -> str:
     """When the settings answer what is asked, if nobody does by then."""
     since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
     if not since:
         return NEVER
-    known = stored_settings(settings) if settings else Settings()
-    if known.on_question == "wait" or known.question_seconds is None:
+    if settings is None or settings.on_question == "wait" or settings.question_seconds is None:
         return NEVER
-    until = datetime.fromisoformat(min(since)) + timedelta(seconds=known.question_seconds)
+    until = datetime.fromisoformat(min(since)) + timedelta(seconds=settings.question_seconds)
     return until.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
@@ -190,18 +213,52 @@ def info_of(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
     )
 
 
-async def thread_info(store: ThreadStore, thread_id: str) -> ThreadInfo:
-    """What is known of one thread. Raises UnknownThread."""
-    row = await read_row(store, thread_id)
-    if row is None:
-        raise UnknownThread(f"there is no thread {thread_id!r}")
-    return info_of(thread_id, row)
-
-
 async def thread_settings(store: ThreadStore, thread_id: str) -> Settings | None:
     """The settings with which the thread's request was started, or resumed last; None where none are remembered."""
-    found = (await read_row(store, thread_id) or {}).get("settings")
-    return None if found is None else stored_settings(found)
+    return settings_of_row(await read_row(store, thread_id) or {})
+
+
+def settings_of_row(row: Mapping[str, Any]) -> Settings | None:
+    """Return the settings of a thread's request, what nobody set left unset; None where none are remembered."""
+    return None if row.get("settings") is None else stored_settings(row["settings"])
+
+
+class Page(list[Json]):
+    """Rows, and the `cursor` with which the next ones are asked for; None: there are no more."""
+
+    cursor: str | None = None
+
+
+async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None) -> Page:
+    """Return at most so many open questions, but all of a thread; the thread that was asked longest ago comes first.
+
+    Raises ConfigError for a cursor that is none, and a limit below 1.
+    """
+    if limit < 1:
+        raise ConfigError(f"pending gives at least one question at once, not {limit}")
+    page, after, most = Page(), _read_cursor(cursor), min(limit + 1, AT_ONCE)
+    while True:
+        found = await store.threads.waiting(most, owner=owner, after=after)
+        for thread_id, row in found:
+            if page and len(page) + len(row["pending"]) > limit:
+                page.cursor = json.dumps(after)
+                break
+            about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
+            page += [{**about, **pause} for pause in row["pending"]]
+            after = (str(row["asked"]), thread_id)
+        if page.cursor or len(found) < most:
+            page.sort(key=lambda each: str(each["asked_at"] or ""))
+            return page
+
+
+def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
+    try:
+        asked, thread_id = json.loads(cursor) if cursor else ("", "")
+    except (ValueError, TypeError):
+        asked = thread_id = None
+    if not isinstance(asked, str) or not isinstance(thread_id, str):
+        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of open questions: give the one that came with a page")
+    return (asked, thread_id) if cursor else None
 
 
 async def list_threads(

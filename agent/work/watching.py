@@ -45,7 +45,7 @@ async def watched(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIt
             yield stamped(run.thread_id, event), json.dumps(seen, separators=(",", ":"))
             if event["type"] == "outcome":
                 return
-        if run.outcome is None and (run.status == "cancelled" or (run.status == "running" and run.problem)):
+        if run.outcome is None and run.status == "running" and run.problem:
             yield stamped(run.thread_id, dict(terminal(run))), json.dumps(seen, separators=(",", ":"))
             return
         await asyncio.sleep(poll)

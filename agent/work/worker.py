@@ -23,9 +23,20 @@ from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.storage import Hear, deaf
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.engine import OPEN, TRIES
+from donewhen.agent.storage.thread_table import NEVER
+from donewhen.agent.work.engine import OPEN
 from donewhen.agent.work.schedules import Schedules
-from donewhen.agent.work.threads import BEGUN, ENDED, ThreadInfo, info_of, note_thread, now_text, read_row
+from donewhen.agent.work.threads import (
+    BEGUN,
+    ENDED,
+    TRIES,
+    ThreadInfo,
+    info_of,
+    note_cut_off,
+    note_thread,
+    now_text,
+    read_row,
+)
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 
@@ -235,13 +246,8 @@ class Worker:
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
                     row = await read_row(store, thread_id) or {}
-                    tries = int(row.get("tries") or 0) + 1
-                    if row.get("status") != "running" or row.get("queue") != self._queue:
-                        continue
-                    left: Json = {"status": "queued", "due": BEGUN}
-                    if tries > TRIES:
-                        left = {"queue": "", "problem": f"its worker died {TRIES} times"}
-                    await note_thread(store, thread_id, tries=tries, **left)
+                    if row.get("status") == "running" and row.get("queue") == self._queue:
+                        await note_cut_off(store, thread_id, row)
 
     async def _take(self, thread_id: str, row: Json) -> None:
         try:
@@ -275,7 +281,9 @@ class Worker:
             tries = int(row.get("tries") or 0) + 1
             known = not isinstance(error, StorageError) and isinstance(error, DoneWhenError)
             due = (datetime.now(UTC) + timedelta(seconds=2**tries)).isoformat(timespec="milliseconds")
-            follows: Json = {"queue": ""} if known or tries >= TRIES else {"status": "queued", "due": due}
+            follows: Json = {"status": "queued", "due": due}
+            if known or tries >= TRIES:
+                follows = {"queue": "", "due": NEVER}
             await note_thread(
                 store, thread_id, tries=tries, problem=f"{type(error).__name__}: {error}"[:500], **follows
             )

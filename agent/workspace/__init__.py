@@ -6,6 +6,12 @@ if TYPE_CHECKING:
     from donewhen.agent.workspace.toolset import workspace_tools
 
 __all__ = ["workspace_tools"]
+WORKSPACE_TOOLS = (
+    *("list_files", "find_text", "read_file", "describe_data", "query_data", "file_exists", "file_contains"),
+    *("matches_schema", "calculate", "write_file", "append_file", "edit_file", "delete_file", "copy_file", "move_file"),
+    "run_command",
+)
+"""The names of all of them, for those who forbid one without having it."""
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,16 @@ from donewhen.graph.events import thread_of
 from donewhen.graph.models.metering import Meter
 from donewhen.graph.models.voice import aside
 from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
-from donewhen.graph.tools.effects import CallOutcome, Doubt, Effect, EffectLog, effect_key, perform, short_of
+from donewhen.graph.tools.effects import (
+    CallOutcome,
+    Effect,
+    EffectLog,
+    UnknownEffect,
+    effect_key,
+    perform,
+    short_of,
+)
+from donewhen.graph.tools.place import Place
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Planning, Step
 from donewhen.state.ledger import Amounts, add, less
@@ -42,8 +51,8 @@ class Site:
     spent: Amounts = field(default_factory=dict)
     meters: list[Meter] = field(default_factory=list)
     """Of the calls that are being made."""
-    claims: list[str] = field(default_factory=list)
-    """Of the writes that were made here and whose outcome is known."""
+    wrote: list[str] = field(default_factory=list)
+    """Short keys of the writes that were made here and whose outcome is known."""
 
     def left(self) -> Amounts:
         """What the step may still spend, less what it spent here."""
@@ -55,13 +64,13 @@ class Site:
 
 async def invoke(
     site: Site, tool: BaseTool, call: FrozenCall, kind: EffectKind, observation: str
-) -> CallOutcome | Doubt:
-    """Make the call, or replay it if it was made before a crash. A Doubt: only a person can say whether to make it."""
+) -> CallOutcome | UnknownEffect:
+    """Make the call, or replay it if it was made before a crash. Of an UnknownEffect a person must say whether to."""
     state, thread, store = site.state, thread_of(site.runtime), site.runtime.store
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
-    key = effect_key(
-        thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0), call["name"], call["args"]
-    )
+    place = Place.of(site.config, depth=2)
+    where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0))
+    key = effect_key(place.scope, *where, tool=call["name"], arguments=call["args"])
     meter = Meter(site.left, site.deps.prices)
     tagged = aside(site.config, meter)
 
@@ -74,13 +83,14 @@ async def invoke(
         return CallOutcome(result, meter.spent)
 
     site.meters.append(meter)
-    effect = Effect(key, tool, call["args"], kind, call.get("known"), call.get("attempt", ""))
-    claims = {*state.get("claimed", ()), *record.get("wrote", ()), *state.get("wrote", ()), *site.claims}
-    outcome = await perform(EffectLog(store, thread, branch_of(site.config), id, claims), effect, run)
-    if isinstance(outcome, Doubt):
+    said, handoff = (call.get("known"), call.get("attempt", "")), bool(call.get("delegated"))
+    effect = Effect(key, tool, call["args"], kind, *said, handoff)
+    own = {*record.get("wrote", ()), *state.get("wrote", ()), *site.wrote}
+    outcome = await perform(EffectLog(store, thread, place, id, state.get("claimed", ()), own, turn), effect, run)
+    if isinstance(outcome, UnknownEffect):
         return outcome
-    if outcome.claim:
-        site.claims.append(outcome.claim)
+    if outcome.key:
+        site.wrote.append(outcome.key)
     if outcome.whole or not (text := await kept_text(site.runtime, state, observation)):
         return outcome
     # The same id may hold another text: that of another branch of the thread's history.
@@ -108,10 +118,3 @@ async def _called(site: Site, tool: BaseTool, call: FrozenCall, config: Runnable
         return CallResult(
             False, "The tool wanted to take over the graph, which tools cannot do here.", 0.0, error="command"
         )
-
-
-def branch_of(config: RunnableConfig) -> str:
-    """Names this dispatch of steps: a crash re-enters it, a fork of the thread's history makes another."""
-    configurable = config.get("configurable") or {}
-    outside = str(configurable.get("checkpoint_ns", "")).split("|")[:-2]
-    return str((configurable.get("checkpoint_map") or {}).get("|".join(outside), ""))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import now, thread_of
@@ -33,14 +34,19 @@ async def keep_text(runtime: Runtime[Settings], state: Step, id: str, text: str)
 
 async def kept_text(runtime: Runtime[Settings], state: Step, id: str) -> str | None:
     """The whole text of an observation, of this request or an earlier one, as it was put into the store, or None."""
-    place, named = (*NAMESPACE, label(thread_of(runtime))), _of_request(state, id)
+    return None if runtime.store is None else await stored_text(runtime.store, thread_of(runtime), state, id)
+
+
+async def stored_text(store: BaseStore, thread_id: str, state: Mapping[str, Any], id: str) -> str | None:
+    """Read the whole text of an observation of a thread; None where all of it stands in the journal."""
+    named = _of_request(state, id)
     for key in (f"{state.get('fence', '')}:{named}", named):  # as it is kept now, and as it was by older versions
-        if runtime.store is not None and (item := await runtime.store.aget(place, key)):
+        if item := await store.aget((*NAMESPACE, label(thread_id)), key):
             return str(item.value["text"])
     return None
 
 
-def _of_request(state: Step, id: str) -> str:
+def _of_request(state: Mapping[str, Any], id: str) -> str:
     return id if ":" in id else f"{state.get('turn', 1)}:{id}"
 
 
@@ -67,7 +73,7 @@ def noted(
 ) -> Json:
     """The observation of a call of this step. `effect` is None for a call that was not made."""
     id = state["step"]["id"]
-    return observation(
+    entry = observation(
         f"{id}.{number}",
         id,
         state["record"]["rounds"],
@@ -81,6 +87,7 @@ def noted(
         at=now(),
         targets=targets,
     )
+    return {**entry, "unknown": True} if result.unknown and effect == "write" else entry
 
 
 @dataclass(frozen=True)

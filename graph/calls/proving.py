@@ -10,12 +10,12 @@ from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
 from donewhen.graph.models.transcript import index_of, unshown
 from donewhen.graph.models.window import shown_chars
-from donewhen.graph.tools.effects import UNSURE, CallOutcome
+from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.proof.claims import Verdict, enough, level_of
-from donewhen.state.proof.evidence import WRITES, Seen, excerpt, ground, succeeded, to_read_again, wrote
+from donewhen.state.proof.evidence import WRITES, Seen, excerpt, ground, to_read_again, wrote
 from donewhen.state.proof.expect import meets
 from donewhen.state.proof.facts import unconfirmed
 from donewhen.state.proof.journal import canonical, digest, observation
@@ -30,7 +30,7 @@ FORM_CORRECTIONS = 2
 SOURCE_CHARS = 2_000_000
 """Of observations that the facts of a result are looked up in."""
 UNJUDGED = "not judged, because something else is missing"
-UNDECIDED = (*UNSURE, "refused", "interrupt", "command")
+UNDECIDED = ("refused", "interrupt", "command")
 """Errors of the call that say nothing about the criterion."""
 
 
@@ -93,7 +93,7 @@ async def seen_by(site: Site, claim: StepClaim, claims: dict[int, Json]) -> Seen
         step["id"],
         str(claim["arguments"].get("result", "")),
         writes_text=granted == [] or not tools,
-        undeclared=granted is None and not any(e["source"] == "tool" and succeeded(e) for e in own),
+        undeclared=granted is None and not any(e["source"] == "tool" and e["ok"] for e in own),
         must_write=bool(changing) and not any(map(wrote, entries if granted is None else own)),
         recalled=state["record"].get("recalled") or {},
     )
@@ -274,7 +274,7 @@ async def run_check(check: Json, site: Site, number: int) -> CheckResult:
     entry = noted(state, number, call, result, "read", toolbox.targets(name, arguments), "check")
     entry = await keep(site.runtime, state, entry)
     observed(site.runtime, entry)
-    if not result.ok and (result.error in UNDECIDED or check["expect"] != "ok"):
+    if not result.ok and (result.unknown or result.error in UNDECIDED or check["expect"] != "ok"):
         return CheckResult(entry, "unverified", f"the check {name} itself failed: {result.text[:200]!r}")
     met, said = meets(check["expect"], result.ok, result.text)
     return CheckResult(entry, "passed" if met else "failed", f"the check {name} decided: {said}")

@@ -21,7 +21,7 @@ from donewhen.graph.models.offering import FIND, found, offered_to_step
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import CallOutcome, Doubt, kept_of
+from donewhen.graph.tools.effects import CallOutcome, UnknownEffect, kept_of
 from donewhen.graph.tools.probing import differences
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
@@ -94,7 +94,7 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
             change := stop(calls[done:], site.state, site.left(), tools, settings)
         ):
             return _halted(work, calls[done:], await _with_diffs(change, first, work))
-        if isinstance(outcomes := await _made(group, work), Doubt):
+        if isinstance(outcomes := await _made(group, work), UnknownEffect):
             return _halted(work, calls[done:], unknown_effect(first, site.state, outcomes))
         if asking := _asking(first, outcomes[0]):
             site.spent = add(add(site.spent, asking.spent), {"active_seconds": asking.result.seconds})
@@ -129,8 +129,8 @@ def _group(calls: Sequence[FrozenCall], work: Work) -> Sequence[FrozenCall]:
     return calls[: max(len(keys), 1)]
 
 
-async def _made(group: Sequence[FrozenCall], work: Work) -> list[Outcome] | Doubt:
-    """What the calls came to. A Doubt is about the first of them."""
+async def _made(group: Sequence[FrozenCall], work: Work) -> list[Outcome] | UnknownEffect:
+    """What the calls came to. An UnknownEffect is about the first of them."""
     site, settings, id = work.site, settings_of(work.site.runtime), work.site.state["step"]["id"]
     if group[0]["name"] in LOOKUPS:
         return [await _looked_up(group[0], work)]
@@ -151,7 +151,7 @@ async def _made(group: Sequence[FrozenCall], work: Work) -> list[Outcome] | Doub
     outcomes = await asyncio.gather(*calls) if len(calls) > 1 else [await each for each in calls]
     site.meters.clear()
     for (place, _), outcome in zip(running, outcomes, strict=True):
-        if isinstance(outcome, Doubt):
+        if isinstance(outcome, UnknownEffect):
             return outcome
         made[place] = outcome
     return made
@@ -185,7 +185,7 @@ async def _looked_up(call: FrozenCall, work: Work) -> Piece:
     return Piece(str(came["text"]))
 
 
-async def _invoked(call: FrozenCall, place: int, work: Work) -> CallOutcome | Doubt:
+async def _invoked(call: FrozenCall, place: int, work: Work) -> CallOutcome | UnknownEffect:
     tool = work.tools.get(call["name"])
     assert tool is not None, call["name"]
     observation = f"{work.site.state['step']['id']}.{work.number + 1 + place}"
@@ -266,7 +266,7 @@ def _update(work: Work) -> Step:
     site = work.site
     charged(site.runtime, site.state["step"]["id"], site.spent)
     made: Step = {"journal": work.entries, "transcript": work.results, "spent": site.spent, "files": work.files}
-    return {**made, "wrote": site.claims} if site.claims else made
+    return {**made, "wrote": site.wrote} if site.wrote else made
 
 
 def _finished(work: Work) -> Step:
@@ -289,5 +289,5 @@ def _halted(work: Work, rest: Sequence[FrozenCall], change: StepRecord) -> Step:
         _say(call, f"Not run: {change['reason']}", work)
     update, site = _update(work), work.site
     kept: StepRecord = {"calls": list(rest), **change, "held": work.held, "observed": work.number, **work.learned()}
-    left = leave(site.state, site.runtime, kept, work.results, site.spent, site.claims)
+    left = leave(site.state, site.runtime, kept, work.results, site.spent, site.wrote)
     return {**update, **left}

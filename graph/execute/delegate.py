@@ -27,7 +27,7 @@ from donewhen.graph.execute.gates import relayed
 from donewhen.graph.execute.leaving import leave
 from donewhen.graph.executors import nested
 from donewhen.graph.executors.executor import Executor, missing
-from donewhen.graph.executors.leg import Leg, Report, transcript
+from donewhen.graph.executors.leg import Leg, Report, Unfinished, transcript
 from donewhen.graph.executors.relay import asks_of, open_ask, resumes
 from donewhen.graph.models.metering import meter_of
 from donewhen.graph.models.voice import Voice
@@ -53,7 +53,7 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
     seconds = executor.seconds or left_of(state).get("active_seconds")
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
     leg = replace(_leg(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ())
-    worker = ExecutorTools(executor, leg, calls[0].get("position", 0))
+    worker = ExecutorTools(executor, leg, calls[0])
     update = await carry_out(Site(now, runtime, config, deps, seconds), worker)
     whole = executor.passthrough and not state["step"].get("done_when")
     return await _handed_on(now, update, runtime) if whole else update
@@ -101,8 +101,7 @@ class ExecutorTools:
 
     executor: Executor
     leg: Leg
-    position: int
-    """Of the leg: how often it asked before."""
+    call: FrozenCall
 
     def get(self, name: str) -> BaseTool | None:
         """The executor as a tool of one argument, `brief`."""
@@ -111,18 +110,36 @@ class ExecutorTools:
             key = str((config.get("metadata") or {}).get(EFFECT, ""))
             return await self._work(replace(self.leg, brief=brief, key=key, first=self.leg.first or key), config)
 
+        async def probe(arguments: Mapping[str, Any], idempotency_key: str) -> Any:
+            found = await self._lookup(idempotency_key, str(arguments.get("conversation", "")))
+            return found.output if found else False
+
         return StructuredTool.from_function(
             coroutine=work,
             name=name,
             description=self.executor.description or name,
             response_format="content_and_artifact",
+            metadata={"keyed": self._finds, "probe": probe, "about": {"conversation": self.leg.conversation}},
         )
 
     def effect(self, name: str) -> EffectKind:
-        """`idempotent` for an executor that finds again what it began; else `write`: a repetition could do it twice."""
+        """Unknown means write."""
+        return "write"
+
+    @property
+    def _finds(self) -> bool:
+        """Whether it finds again by its key what it began."""
         executor = self.executor
-        finds = executor.remote or (executor.graph and nested.remembers(executor.graph, self.leg.saver))
-        return "idempotent" if finds else "write"
+        return bool(executor.remote or (executor.graph and nested.remembers(executor.graph, self.leg.saver)))
+
+    async def _lookup(self, key: str, conversation: str) -> Report | None:
+        """What became of a leg that was handed over before; None if it did not happen. Raises if that is unknown."""
+        leg = replace(self.leg, key=key, first=key, conversation=conversation, config=_apart({}))
+        if self.executor.graph is not None:
+            return await nested.lookup(self.executor.graph, leg)
+        if self.executor.remote is not None:
+            return await self.executor.remote.lookup(leg)
+        raise Unfinished("Nothing is kept of what it did.")
 
     def outside(self, name: str) -> bool:
         """The approved plan names the executor; what it may reach is said where it is configured."""
@@ -134,23 +151,20 @@ class ExecutorTools:
 
     async def _work(self, leg: Leg, config: RunnableConfig) -> tuple[Any, Json]:
         """Apart from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
-        # By `run_id` LangGraph would take a new brief in the same run of a server for going on with the one before.
-        metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != "run_id"}
-        apart: RunnableConfig = {
-            "callbacks": config.get("callbacks"),
-            "tags": config.get("tags") or [],
-            "metadata": metadata,
-            "configurable": {},
-        }
+        apart = _apart(config)
         with set_config_context(apart) as context:
             report = await asyncio.create_task(self._report(replace(leg, config=apart)), context=context)
         if meter := meter_of(apart):
             meter.reported(report.said)
         if report.failed:
             raise ToolException(report.failed)
+        position = self.call.get("position", 0)
+        if report.unreached:  # the same leg again, so that an answer that had arrived is found
+            again = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
+            return "It asks.", {"asks": again, "answers": [], "first": leg.first, "position": position}
         if report.asks:
-            asks: Json = {"asks": asks_of(report.asks), "answers": []}
-            return "It asks.", {**asks, "first": leg.first, "position": self.position + 1}
+            asks = {"asks": asks_of(report.asks), "answers": [], "first": leg.first, "position": position + 1}
+            return "It asks.", asks
         return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
 
     async def _report(self, leg: Leg) -> Report:
@@ -165,3 +179,10 @@ class ExecutorTools:
         said = await found if inspect.isawaitable(found) else found
         messages = [said] if isinstance(said, AIMessage) else []
         return Report(nested.said_by(said, messages), said=messages)
+
+
+def _apart(config: RunnableConfig) -> RunnableConfig:
+    """The callbacks of a run: by its `run_id` LangGraph would take a new brief for going on with the last one."""
+    metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != "run_id"}
+    callbacks, tags = config.get("callbacks"), config.get("tags") or []
+    return {"callbacks": callbacks, "tags": tags, "metadata": metadata, "configurable": {}}

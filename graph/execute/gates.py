@@ -8,7 +8,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen.graph.executors.relay import open_ask
 from donewhen.graph.people.pauses import pause
-from donewhen.graph.tools.effects import Doubt
+from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.graph_state import Json, Step
@@ -122,21 +122,30 @@ def relayed(call: FrozenCall, state: Step) -> StepRecord:
         position = 100 * call.get("position", 0) + len(call.get("answers") or ())
         its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
         question = f"{call['name']}: {_may(ask['tool'], state)} {ask['question']}".strip()
+        question = _once_more(call, question, state)
         waits: Pause = {**ask, **_pause("tool", its, state, question, options=ask["options"], relayed=True)}
         return {"status": "waiting", "waiting": waits, "calls": [call]}
     name, options = f"{transcript_key(id, record)}.q{number}", ask["options"]
-    waits = {**ask, **pause("question", name, ask["question"], step=id, options=options, relayed=True)}
+    question = _once_more(call, ask["question"], state)
+    waits = {**ask, **pause("question", name, question, step=id, options=options, relayed=True)}
     return {"status": "waiting", "waiting": waits, "calls": [call], "questions": number}
 
 
-def unknown_effect(call: FrozenCall, state: Step, doubt: Doubt) -> StepRecord:
+def _once_more(call: FrozenCall, question: str, state: Step) -> str:
+    """The question, and why it is asked again if the answer could not be brought to who asked."""
+    ask = open_ask(call)
+    if not ask or not (why := ask.get("unreached")):
+        return question
+    return f"{question}\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
+
+
+def unknown_effect(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:
     """The record's change for a write whose like may have happened, or happened where nobody accounts for it."""
-    language = state.get("language", "en")
+    language, about = state.get("language", "en"), conceal_json(unknown.arguments or call["args"])
     happened, not_happened, _ = shown_options(language, "effect")
-    shown = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})"
-    said = {"call": shown, "step": doubt.step or "?", "happened": happened, "not_happened": not_happened}
-    question, options = say(language, "call", "made" if doubt.done else "unsure", **said), shown_options("en", "effect")
-    waiting = _pause("effect", call, state, question, options=options, attempt=doubt.attempt)
+    said = {"call": f"{call['name']}({canonical(about)[:500]})", "step": unknown.step or "?"}
+    question = say(language, "call", unknown.why, **said, happened=happened, not_happened=not_happened)
+    waiting = _pause("effect", call, state, question, options=shown_options("en", "effect"), attempt=unknown.attempt)
     return {"status": "waiting", "waiting": {**waiting, "arguments": conceal_json(call["args"])}}
 
 

@@ -1,6 +1,6 @@
 """Who may work on a step. An executor is a profile with a model and tools, or an agent that works by itself."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -12,7 +12,8 @@ from donewhen.graph.executors.leg import Leg, Report
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.state.reading.decisions import NAMES
-from donewhen.state.values import near
+from donewhen.state.settings import Profile
+from donewhen.state.values import near, similar
 
 NAME_CHARS = 100
 
@@ -33,7 +34,16 @@ class Remote(Protocol):
         """What it says of itself, perhaps remembered; None while it cannot be reached."""
 
     async def work(self, leg: Leg) -> Report:
-        """Work until it is done or asks. The same leg again finds what was begun, and is not sent twice."""
+        """Work until it is done or asks. The same leg again finds what was begun, and is not sent twice.
+
+        Raises Unfinished where it began, or may have, and cannot be followed to its end.
+        """
+
+    async def lookup(self, leg: Leg) -> Report | None:
+        """Return what became of a leg from before, by its key; None if it never arrived or ended without success.
+
+        Raises whatever there is to say where that is unknown.
+        """
 
 
 @dataclass(frozen=True)
@@ -98,8 +108,11 @@ class Executors(MutableMapping[str, Executor]):
         tools: Sequence[BaseTool] = (),
         effects: Mapping[str, EffectKind] | None = None,
         connect: Connect | None = None,
+        elsewhere: Iterable[str] = (),
     ) -> None:
         self._common, self._connect = tuple(tools), connect
+        self.elsewhere = frozenset(elsewhere)
+        """Names of tools that a profile may forbid, though there are none of them here."""
         self._effects: dict[str, EffectKind] = {**(effects or {})}
         self._all: dict[str, Executor] = {}
         self._take({name: self._made(name, one) for name, one in (given or {}).items()}, self._effects)
@@ -140,7 +153,8 @@ class Executors(MutableMapping[str, Executor]):
 
     def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
         """The same executors, and more tools for all that have none of their own. Raises ToolError for a name twice."""
-        made = Executors(tools=[*self._common, *tools], effects=self._effects, connect=self._connect)
+        more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere}
+        made = Executors(tools=[*self._common, *tools], **more)
         made._change(self._all)
         return made
 
@@ -188,3 +202,21 @@ def missing(name: str | None, executors: Executors) -> str | None:
     if name in executors:
         return f"The executor {name!r} is disabled."
     return f"There is no executor {name!r}{near(name, executors.active)}"
+
+
+def unenforceable(profile: Profile, executors: Executors) -> str | None:
+    """Return which hard constraint of a profile names nothing, in words; None if each can be enforced."""
+    known = {*executors.toolbox.names, *executors.elsewhere}
+    for name in profile.forbidden_tools:
+        if name not in known:
+            return f"profile.forbidden_tools names tools exactly: there is no tool {name!r}{near(name, known)}"
+    for path in profile.allowed_paths:
+        if "*" in path:
+            return f"profile.allowed_paths names files and folders, not patterns: {path!r}"
+    return None
+
+
+def unlike(names: Iterable[str], tools: Iterable[BaseTool]) -> list[str]:
+    """Return those of the names that no tool has, and that are no slip of the pen for one of these."""
+    there = [tool.name for tool in tools]
+    return [name for name in names if not similar(name, there)]

@@ -60,7 +60,13 @@ class Report:
     said: Sequence[BaseMessage] = ()
     """What it said since the brief."""
     failed: str = ""
-    """Why it failed, in words."""
+    """Why it failed, in words: it said so, or the work never reached it."""
+    unreached: str = ""
+    """Why the answers of a later leg could not be brought to it: they are asked for again."""
+
+
+class Unfinished(Exception):
+    """An agent began to work, and nobody knows what it has done: the line to it was lost, or it broke off."""
 
 
 def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:

@@ -3,9 +3,9 @@
 A leg that a crash cut off goes on from its last checkpoint; one that was finished is not made again.
 """
 
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -17,12 +17,15 @@ from langgraph.checkpoint.base import (
     CheckpointTuple,
 )
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphBubbleUp
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Command
+from langgraph.types import Command, StateSnapshot
 from pydantic import ValidationError
 
-from donewhen.graph.executors.leg import Leg, Report
+from donewhen.graph.executors.leg import Leg, Report, Unfinished
 from donewhen.graph.tools.call import NotTheTools
+from donewhen.graph.tools.place import WITHIN
+from donewhen.graph.tools.rendering import described
 
 LEG = "donewhen_leg"
 """In the metadata of a sub-agent's checkpoints: the leg that made them."""
@@ -37,29 +40,80 @@ def remembers(graph: Runnable[Any, Any], saver: BaseCheckpointSaver[Any] | None)
 
 
 async def work(graph: Runnable[Any, Any], leg: Leg) -> Report:
-    """Run the graph on the brief, or on with the answers, until it ends or asks."""
+    """Run the graph on the brief, or on with the answers, until it ends or asks.
+
+    Raises Unfinished if it failed when it had done something already.
+    """
     if not isinstance(graph, CompiledStateGraph):
         output = await graph.ainvoke({"messages": [leg.message]}, _config(leg))
         return _report(output, leg)
+    return await _in_corner(graph, leg, _worked)
+
+
+async def lookup(graph: Runnable[Any, Any], leg: Leg) -> Report | None:
+    """Return what became of a leg from before, None if it never began. Raises Unfinished if it is not at its end."""
+    if not isinstance(graph, CompiledStateGraph):
+        raise Unfinished("Nothing is kept of what it did.")
+    return await _in_corner(graph, leg, _found)
+
+
+Found = TypeVar("Found", bound=Report | None)
+
+
+async def _in_corner(
+    graph: CompiledStateGraph[Any, Any, Any, Any],
+    leg: Leg,
+    does: Callable[[CompiledStateGraph[Any, Any, Any, Any], RunnableConfig, Leg], Coroutine[Any, Any, Found]],
+) -> Found:
     apart = _apart(graph, leg)
     config = _config(leg, corner=isinstance(apart.checkpointer, Corner))
     if isinstance(apart.checkpointer, Corner):
-        return await apart.checkpointer.held(_worked(apart, config, leg))
-    return await _worked(apart, config, leg)
+        return await apart.checkpointer.held(does(apart, config, leg))
+    return await does(apart, config, leg)
 
 
 async def _worked(apart: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, leg: Leg) -> Report:
-    options: dict[str, Any] = {}
-    given: Any = {"messages": [leg.message]}
-    if apart.checkpointer:
-        options = {"durability": "sync"}
-        given = Command(resume=dict(leg.answers)) if leg.answers else given
-        before = await apart.aget_state(config)
-        begun = (before.metadata or {}).get(LEG) == leg.key
-        if begun and (before.interrupts or (not before.next and (before.metadata or {}).get("source") == "loop")):
-            return _report({**before.values, "__interrupt__": before.interrupts}, leg)
-        given = None if begun and before.next else given
-    return _report(await apart.ainvoke(given, config, **options), leg)
+    if not apart.checkpointer:
+        return _report(await apart.ainvoke({"messages": [leg.message]}, config), leg)
+    given: Any = Command(resume=dict(leg.answers)) if leg.answers else {"messages": [leg.message]}
+    before = await apart.aget_state(config)
+    begun = _leg_of(before) == leg.key
+    if begun and _is_over(before):
+        return _report({**before.values, "__interrupt__": before.interrupts}, leg)
+    try:
+        output = await apart.ainvoke(None if begun and before.next else given, config, durability="sync")
+    except GraphBubbleUp:
+        raise
+    except Exception as error:
+        if leg.answers or begun or await _has_worked(apart, config, leg):
+            raise Unfinished(described(error)) from None
+        raise
+    return _report(output, leg)
+
+
+async def _found(apart: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, leg: Leg) -> Report | None:
+    if not apart.checkpointer:
+        raise Unfinished("Nothing is kept of what it did.")
+    async for last in apart.aget_state_history(config, filter={LEG: leg.key}, limit=1):
+        if last.interrupts or not _is_over(last):
+            raise Unfinished("It is not at its end.")
+        return _report(last.values, leg)
+    return None
+
+
+async def _has_worked(apart: CompiledStateGraph[Any, Any, Any, Any], config: RunnableConfig, leg: Leg) -> bool:
+    """Return whether a node of the graph has ended since the leg began, whose first two checkpoints are its input."""
+    states = [state async for state in apart.aget_state_history(config, filter={LEG: leg.key}, limit=3)]
+    return len(states) > 2 or any(task.result for state in states[:-1] for task in state.tasks)
+
+
+def _leg_of(state: StateSnapshot) -> Any:
+    return (state.metadata or {}).get(LEG)
+
+
+def _is_over(state: StateSnapshot) -> bool:
+    """Return whether the graph asks, or is at its end."""
+    return bool(state.interrupts) or (not state.next and (state.metadata or {}).get("source") == "loop")
 
 
 def _apart(graph: CompiledStateGraph[Any, Any, Any, Any], leg: Leg) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -75,7 +129,8 @@ def _config(leg: Leg, *, corner: bool = False) -> RunnableConfig:
     """In a corner of the run's own thread; with a checkpointer of its own, a thread of its own."""
     metadata = {**(leg.config.get("metadata") or {}), LEG: leg.key}
     thread = leg.thread_id if corner else "/".join(filter(None, (leg.thread_id, leg.name, leg.conversation)))
-    return {**leg.config, "metadata": metadata, "configurable": {"thread_id": thread}}
+    within = "/".join(filter(None, (leg.name, leg.conversation)))
+    return {**leg.config, "metadata": metadata, "configurable": {"thread_id": thread, WITHIN: within}}
 
 
 def _report(output: Any, leg: Leg) -> Report:
@@ -118,7 +173,7 @@ class Corner(BaseCheckpointSaver[Any]):
         self._namespace = namespace
         self._fault: Exception | None = None
 
-    async def held(self, work: Coroutine[Any, Any, Report]) -> Report:
+    async def held(self, work: Coroutine[Any, Any, Found]) -> Found:
         """What the work comes to; where the run's own storage failed in it, that is an error of the run."""
         try:
             return await work

@@ -32,10 +32,12 @@ EXECUTORS = (
 )
 BESIDE = "Beside yours there are, for steps:"
 NOTES = {
-    "finished": "The `<finished>` steps stay as they are: leave them out, give new steps other ids, and name theirs in "
-    "`depends_on` where their results are needed. Only where one of them no longer holds, as when the user corrects an "
-    "answer that it rests on, does a new step take its place and name it in `replaces`; what was built on it is then "
-    "done again by itself, as it was planned.",
+    "approved_plan": "Submit only what changes in `<approved_plan>`: steps that you do not name stay as they are, and "
+    "so do the criteria of the goal. New steps take the place of those that failed. To change an open step, name its "
+    "`id` and what is new in it. A step in the place of others names them in `replaces`; where one that is done no "
+    "longer holds, as when the user corrects what it rests on, what was built on it is then done again by itself. "
+    "What should go stands in `drop`.",
+    "edited": "The user edited this plan: what it says is what they want.",
     "failure": "Find another way than the one that failed, or ask, or decline.",
     "feedback": "Change in the plan what the user says under `<feedback>`, and keep the rest.",
     "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
@@ -107,7 +109,7 @@ def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], off
         *_background(facts, fence),
         section("goal", facts["goal"]),
         section("seen", facts.get("seen") or "", fence),
-        section("finished", _json(facts.get("finished")), fence),
+        section("approved_plan", _json(_sparse(facts.get("approved_plan"))), fence),
         section("failure", facts.get("failure") or "", fence),
         section("proposal", _json(_sparse(facts.get("proposal"))), fence),
         user_said([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
@@ -122,9 +124,10 @@ def _json(value: Any) -> str:
 
 
 def _sparse(value: Any) -> Any:
-    """Without what was not set: a proposal is read by a model, not by code."""
+    """Without what was not set, and criteria that are only a text as texts: it is read by a model, not by code."""
     if isinstance(value, Mapping):
-        return {k: _sparse(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
+        given = {k: _sparse(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
+        return given["text"] if list(given) == ["text"] else given
     return [_sparse(item) for item in value] if isinstance(value, list) else value
 
 

@@ -1,6 +1,5 @@
 """An answer on its way into the run: read for every pause it names, all of it or nothing, and what it changes. Pure."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from donewhen.graph.people.pauses import asked_again, closing, open_pauses, open
 from donewhen.state.graph_state import Json, RunState
 from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
 from donewhen.state.people.grammar import JUDGEMENT
-from donewhen.state.proof.questions import is_leave, same_question
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
@@ -50,20 +48,7 @@ def take(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Sett
     now = [one for one in taken if one[1].kind != "later"]
     if problems or not now:
         return asked_again(state, pending, "; ".join(problems), draft_of(answers.get(pending["id"])))
-    return _update(state, pending, [*now, *_same(now, pauses, answers)])
-
-
-def _same(taken: Sequence[Taken], pauses: Mapping[str, Pause], answers: Mapping[str, Any]) -> list[Taken]:
-    """The same question of another step has the same answer; a yes or no, which is leave for one thing, has not."""
-    questions = [pause for id, pause in pauses.items() if pause["kind"] == "question" and id not in answers]
-    return [
-        (other, answer, by)
-        for pause, answer, by in taken
-        for other in questions
-        if pause["kind"] == "question"
-        and not is_leave(answer.text)
-        and same_question(pause["question"], other["question"], pause["options"], other["options"])
-    ]
+    return _update(state, pending, now)
 
 
 def answered_by_policy(pending: Pause, settings: Settings) -> bool:

@@ -8,6 +8,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from donewhen.graph.executors.relay import decision
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.people.consent import decision_row
+from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import option_key
 from donewhen.state.ledger import add
@@ -125,8 +126,9 @@ def _budget(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str, 
     if answer.kind == "extend":
         return {"granted": answer.amounts}
     if answer.kind == "replan":
-        steps = {step: {"status": "exhausted", "reason": why, "handled": True}} if step else {}
-        planning = replanning(values, f"{why}; find a cheaper way", answer.text or None)
+        steps: Json = {step: {"status": "exhausted", "reason": why, "handled": True}} if step else {}
+        now = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
+        planning = replanning(now, f"{why}; find a cheaper way", answer.text or None)
         return {"planning": planning, "steps": steps, **_replans(pending)}
     return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
 

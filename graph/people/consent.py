@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from langgraph.types import Overwrite
@@ -19,10 +20,9 @@ from donewhen.state.ledger import allowed
 from donewhen.state.people.answers import Answer
 from donewhen.state.plan.plan import Rules, read_plan, revision
 from donewhen.state.plan.planning import begun, fresh_planning
-from donewhen.state.plan.reopening import joined
-from donewhen.state.plan.revisions import difference
+from donewhen.state.plan.revise import difference
 from donewhen.state.plan.schedule import upcoming
-from donewhen.state.plan.steps import fresh_records
+from donewhen.state.plan.steps import fresh_record, fresh_records
 from donewhen.state.plan.text import moments_text, schedule_text
 from donewhen.state.records import Pause
 from donewhen.state.secrets import redact_json
@@ -92,16 +92,19 @@ def propose(
     *,
     granted: Mapping[str, float] | None = None,
     ask: bool = False,
+    reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> Json:
     """What planning leaves behind: a pause that shows the plan whole, or the consent that makes none necessary.
 
     Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
     always is: only a person can say that the time is the one that was meant (P18). `ask`: something in it is for a
-    person to approve, whatever the policy. `granted` is what people added to the limits, or took from them.
+    person to approve, under every policy but `never`. `granted` is what people added to the limits, or took from
+    them; `reasons` has why steps and criteria go.
     """
-    changes = difference(approval["plan"], plan, language) if approval else None
+    changes = difference(approval["plan"], plan, language, reasons) if approval else None
     changed = changing(plan, deps, settings)
-    by = "policy" if not ask and _waived(plan, approval, settings, changed) else None
+    asks = ask and settings.confirm != "never"
+    by = "policy" if not asks and _waived(plan, approval, settings, changed) else None
     if approval and not changes:
         by = str(approval.get("by"))
     if by is not None:
@@ -157,14 +160,13 @@ def edited_plan(
     given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
     if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
         return f"finished steps stay in the plan as they are: {', '.join(touched)}"
-    if done:
-        edited["steps"] = [step for step in steps or () if not (isinstance(step, Mapping) and step.get("id") in done)]
     rules = plan_rules(deps, settings, finished, pending["plan"], begun(values))
-    plan = read_plan(edited, replace(rules, repeats=deps.repeats and not values.get("approval")))
-    whole = plan if isinstance(plan, list) else joined(plan, (values.get("approval") or {}).get("plan"), done)
-    if isinstance(whole, list):
-        return "the edited plan cannot be taken: " + "; ".join(whole)
-    return whole[0]
+    most = max(settings.max_steps, len(pending["plan"]["steps"]))
+    plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not values.get("approval")))
+    if isinstance(plan, list):
+        return "the edited plan cannot be taken: " + "; ".join(plan)
+    whole = {**plan, "steps": [done.get(step["id"], step) for step in plan["steps"]]}
+    return {**whole, "revision": revision(whole)}
 
 
 def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> Json:
@@ -199,7 +201,7 @@ def decide_plan(values: Mapping[str, Any], pending: Pause, answer: Answer, *, by
     if not answer.text:
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
-    known = {key: planning[key] for key in ("failure", "finished", "promoted", "tried") if planning.get(key)}
+    known = {key: planning[key] for key in ("failure", "failed", "finished", "promoted", "tried") if planning.get(key)}
     again = fresh_planning(
         planning["number"] + 1, feedback=answer.text, proposal=answer.plan or pending["plan"], **known
     )
@@ -245,13 +247,21 @@ def put_to_work(values: Mapping[str, Any], at: str) -> Json:
     approval, records = values.get("approval"), values.get("steps") or {}
     if not approval or approval.get("at_work"):
         return {}
-    plan, stale = approval["plan"], (values.get("planning") or {}).get("stale") or []
+    plan, change = approval["plan"], values.get("planning") or {}
+    stale = change.get("stale") or []
     steps = fresh_records(plan, records, approval.get("before"), stale)
     ids = {step["id"] for step in plan["steps"]}
-    over: Json = {"status": "skipped", "reason": "not in the plan any more", "waiting": None, "calls": []}
-    gone = {id: over for id, record in records.items() if id not in ids and record.get("status") in UNDER_WAY}
+    # A plan that was approved and never set to work, as after a kill, has left no records of its steps.
+    records = {**{step["id"]: fresh_record() for step in _steps(approval.get("before"))}, **records}
+    why: Json = change.get("dropped") or {}
+    over: Json = {"status": "skipped", "waiting": None, "calls": []}
+    gone = {
+        id: {**record, **over, "reason": why.get(id, "not in the plan any more")}
+        for id, record in records.items()
+        if id not in ids and record.get("status") in UNDER_WAY
+    }
     update: Json = {
-        "steps": merge_records({**steps, **gone}, _replaced(approval, records, stale)),
+        "steps": merge_records({**steps, **gone}, _replaced(approval, records, change)),
         "approval": {**approval, "before": None, "at_work": True},
     }
     if stale:
@@ -273,16 +283,29 @@ def _reopened(values: Mapping[str, Any], stale: Collection[str]) -> Json:
     return {"planning": {**values["planning"], "stale": []}, **({"claims": Overwrite(left)} if wrote else {})}
 
 
-def _replaced(approval: Mapping[str, Any], records: Mapping[str, Any], stale: Collection[str]) -> Json:
+def _replaced(approval: Mapping[str, Any], records: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
     """Steps of the plan before that are not in this one and not done, or done again: what they were, by what replaced.
 
     A failed step that is gone from the plan must not be gone from the receipt, nor one whose result holds no longer.
     """
-    plan, before = approval["plan"], approval.get("before") or {"steps": []}
-    ids, old = {step["id"] for step in plan["steps"]}, {step["id"]: step for step in before["steps"]}
-    instead = [step["id"] for step in plan["steps"] if old.get(step["id"]) != step]
+    plan, before = approval["plan"], _steps(approval.get("before"))
+    ids, old = {step["id"] for step in plan["steps"]}, {step["id"]: step for step in before}
+    instead, stale = change.get("instead") or {}, change.get("stale") or ()
     gone = [step for id, step in old.items() if id not in ids]
     left = [s for s in gone if records.get(s["id"], {}).get("status") != "done" or s["id"] in stale]
-    rows = {s["id"]: {"replaced": {"content": s["content"], "by": approval["by"], "instead": instead}} for s in left}
+    rows: Json = {
+        s["id"]: {
+            "replaced": {
+                "content": s["content"],
+                "by": approval["by"],
+                "instead": [id for id in instead.get(s["id"], ()) if id in ids],
+            }
+        }
+        for s in left
+    }
     over = {"status": "stale", "reason": "what it rests on no longer holds"}
     return {id: {**row, **over} if records.get(id, {}).get("status") == "done" else row for id, row in rows.items()}
+
+
+def _steps(plan: Mapping[str, Any] | None) -> Sequence[Json]:
+    return (plan or {}).get("steps") or ()

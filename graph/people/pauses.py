@@ -11,6 +11,7 @@ from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import RunState
 from donewhen.state.pattern import pattern
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
+from donewhen.state.proof.questions import same_question
 from donewhen.state.records import Pause, PauseKind
 
 _NAME = pattern(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
@@ -20,6 +21,7 @@ PAUSE_ID = pattern(
 )
 """What every id of a pause looks like: `s2.q1`; in the thread's third request `3:s2.q1`; asked once more `s2.q1~2`."""
 
+PURPOSE_CHARS = 200
 PUT_AWAY = "Put away for another request."
 
 
@@ -126,7 +128,22 @@ def named(values: Mapping[str, Any], pause: Pause) -> Pause:
     decided += [entry["arguments"].get("asked") for entry in values.get("journal") or () if entry["source"] == "user"]
     times = sum(_bare(id or "") == name for id in decided)
     id = (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")
-    return {**pause, "id": id, **spoken_in(values.get("language", "en"))}
+    return {**pause, "id": id, **_purpose(values, pause), **spoken_in(values.get("language", "en"))}
+
+
+def _purpose(values: Mapping[str, Any], pause: Pause) -> Pause:
+    """What the step is for, where another step asks or asked in the same words: people must see who asks (X26)."""
+    if pause.get("kind") != "question" or not pause.get("step"):
+        return {}
+    waiting = [row["waiting"] for row in (values.get("steps") or {}).values() if row.get("waiting")]
+    asked = [(each.get("step"), each.get("question")) for each in waiting]
+    answers = [entry for entry in values.get("journal") or () if entry["source"] == "user"]
+    asked += [(entry["step"], entry["arguments"].get("question")) for entry in answers]
+    if not any(id != pause["step"] and same_question(str(other or ""), pause["question"]) for id, other in asked):
+        return {}
+    steps = ((values.get("approval") or {}).get("plan") or {}).get("steps", ())
+    content = next((" ".join(str(step["content"]).split()) for step in steps if step["id"] == pause["step"]), "")
+    return {"purpose": content[:PURPOSE_CHARS]}
 
 
 def spoken_in(language: str) -> Pause:

@@ -10,13 +10,11 @@ from langgraph.store.base import BaseStore
 
 from donewhen.graph.context import settings_of
 from donewhen.graph.events import now, thread_of
-from donewhen.graph.tools.effects import label
+from donewhen.graph.tools.effects import label, read_all
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.journal import observation
 from donewhen.state.settings import Settings
 
-MOST = 50
-"""Messages of one request."""
 AT_WORK = (
     "The user says this while you work. Follow it from here on; where it makes the plan or finished work wrong, "
     "give_up with kind replan."
@@ -27,24 +25,35 @@ def _space(thread_id: str) -> tuple[str, ...]:
     return ("donewhen", "told", label(thread_id))
 
 
-async def tell(store: BaseStore, thread_id: str, text: str) -> None:
-    """Write down what the user says, in its order."""
-    said = {"text": text, "at": now("milliseconds")}
-    await store.aput(_space(thread_id), f"{time.time_ns():020}", said, index=False)
+async def tell(store: BaseStore, thread_id: str, text: str) -> str:
+    """Write down what the user says, in its order, and return its key."""
+    said, key = {"text": text, "at": now("milliseconds")}, f"{time.time_ns():020}"
+    await store.aput(_space(thread_id), key, said, index=False)
+    return key
+
+
+async def unheard(store: BaseStore, thread_id: str, heard: str) -> list[Json]:
+    """Return `{key, text, at}` of what was said after `heard`, in its order."""
+    items = await read_all(store, _space(thread_id))
+    rows = [{"key": item.key, **item.value} for item in items if item.key > heard]
+    return sorted(rows, key=lambda row: row["key"])
+
+
+async def take_back(store: BaseStore, thread_id: str, key: str) -> None:
+    """Forget one message: nobody is there to hear it."""
+    await store.adelete(_space(thread_id), key)
 
 
 async def told_since(runtime: Runtime[Settings], settings: Settings, heard: str) -> list[Json]:
     """`{key, text, at}` of what was said after `heard`, in its order; [] where the settings refuse it."""
     if runtime.store is None or settings.when_busy != "next_round":
         return []
-    items = await runtime.store.asearch(_space(thread_of(runtime)), limit=MOST)
-    rows = [{"key": item.key, **item.value} for item in items if item.key > heard]
-    return sorted(rows, key=lambda row: row["key"])
+    return await unheard(runtime.store, thread_of(runtime), heard)
 
 
 async def forget(store: BaseStore, thread_id: str) -> None:
     """A new request begins; what was said to the last one is its own."""
-    for item in await store.asearch(_space(thread_id), limit=MOST):
+    for item in await read_all(store, _space(thread_id)):
         await store.adelete(item.namespace, item.key)
 
 

@@ -23,7 +23,7 @@ from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.modes import PROMOTED, mode_row
-from donewhen.state.plan.reopening import joined, work_of
+from donewhen.state.plan.revise import work_of
 from donewhen.state.proof.evidence import Ground, Seen, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
@@ -124,9 +124,11 @@ def out_of_budget(turn: Turn, key: str) -> Planning:
 def planned(turn: Turn, message: AIMessage, decision: Decision, plan: Json) -> Planning:
     """A plan: on to the careful draft if the triage wants one, else to consent. Not one that failed already."""
     tried = () if turn.planning.get("feedback") else turn.planning.get("tried", ())
-    if work_of(plan, turn.state.get("kept_steps") or {}) in tried:
+    change: Json = plan.pop("change", {})
+    finished = [id for id in turn.planning.get("finished") or () if id not in change.get("stale", ())]
+    if work_of(plan, finished) in tried:
         return _repeated(turn, message, decision)
-    turn = turn.noting(corrections=0)
+    turn = turn.noting(corrections=0, **change)
     if turn.planning["phase"] == "triage" and plan["need_thinking"]:
         emit(turn.runtime, "note", text="This deserves a careful plan; thinking it through.")
         return {"planning": {**turn.planning, "phase": "draft", "proposal": plan, "sketched": True}}
@@ -147,16 +149,14 @@ def _repeated(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
 
 def _proposed(turn: Turn, plan: Json) -> Planning:
     state, planning, language = turn.state, turn.planning, _language(turn.state)
-    found = joined(plan, (state.get("approval") or {}).get("plan"), state.get("kept_steps") or {})
-    assert isinstance(found, tuple), found
-    whole, stale = found
-    count = len(whole["steps"])
+    count = len(plan["steps"])
     reason = planning.get("reason") or say(language, "mode", "enough" if count == 1 else "takes", number=count)
     modes = _mode(turn, "plan" if count > 1 or planning.get("promoted") else "step", reason)
-    emit(turn.runtime, "plan", plan=whole)
-    ask, granted = planning.get("promoted") == f"{PROMOTED}write", (state.get("account") or {}).get("granted")
-    update = propose(whole, state.get("approval"), turn.settings, turn.deps, language, granted=granted, ask=ask)
-    return {"planning": {**planning, "open": False, "stale": stale}, **modes, **update}  # type: ignore[typeddict-item]
+    emit(turn.runtime, "plan", plan=plan)
+    more: Json = {"granted": (state.get("account") or {}).get("granted"), "reasons": planning.get("dropped") or {}}
+    more["ask"] = planning.get("let_go") or planning.get("promoted") == f"{PROMOTED}write"
+    update = propose(plan, state.get("approval"), turn.settings, turn.deps, language, **more)
+    return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
 
 
 def _mode(turn: Turn, mode: Mode, reason: str) -> Planning:

@@ -30,12 +30,12 @@ from donewhen.state.language.scripts import other_script
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
-from donewhen.state.plan.reopening import joined
 from donewhen.state.proof.wording import announces
 from donewhen.state.reading.decisions import TRIAGE, control_tools, plan_tool
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
+KEEP = "name it in the `done_when` of a step that reaches it or of the plan, or in `drop` with why it goes"
 ECHO = "this repeats what you were given; decide by one call"
 
 
@@ -106,8 +106,8 @@ async def _question(turn: Turn, cards: Mapping[str, Card], voice: Voice) -> Ques
         *_running_out(state, settings),
     ]
     quick = role == "triage"
-    again = not quick or facts.get("finished")
-    used = {"executor": cards, "id": again, "replaces": again, "need_thinking": quick, "reason": False}
+    again = not quick or facts.get("approved_plan")
+    used = {"executor": cards, "id": again, "replaces": again, "drop": again, "need_thinking": quick, "reason": False}
     own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
     tools = [*control_tools(turn.legal, own | (form.tools if form else {})), *deps.toolbox.openai(turn.offer.bound)]
     return Question(
@@ -155,6 +155,8 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
     plan: Json = {}
     if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
         found = _read(turn, outcome.arguments)
+        if lost := _lost(turn, found):
+            found, turn = lost, turn.noting(lost_told=True)
         turn = turn.noting(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
         outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
     if isinstance(outcome, Decision) and _wrong_language(turn, plan or outcome.arguments):
@@ -192,17 +194,25 @@ def _is_whole(message: AIMessage, text: str) -> bool:
 
 
 def _read(turn: Turn, written: Json) -> Json | list[str]:
-    """The plan as it was written, or all that is wrong with it, also beside what is finished."""
-    state, settings = turn.state, turn.settings
+    """The plan as it was written, or all that is wrong with it; in a replan the approved one with what changes."""
+    state, settings, planning = turn.state, turn.settings, turn.planning
     before = (state.get("approval") or {}).get("plan")
-    rules = plan_rules(turn.deps, settings, state["brief"].get("finished"), before, state.get("begun"))
+    rules = plan_rules(turn.deps, settings, planning.get("finished"), before, state.get("begun"))
+    binding = settings.confirm == "never" and not planning.get("feedback")
+    rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
     found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)
     if isinstance(found, list):
         return found
     if extra := left_out(written):
         emit(turn.runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
-    whole = joined(found, before, state.get("kept_steps") or {})
-    return whole if isinstance(whole, list) else found
+    return found
+
+
+def _lost(turn: Turn, plan: Json | list[str]) -> list[str]:
+    """Criteria of the goal of which a new plan says nothing; the planner is told of them once."""
+    texts = plan.get("change", {}).get("came_back", []) if isinstance(plan, dict) else []
+    told = turn.planning.get("lost_told") or turn.planning["corrections"] + 1 >= turn.settings.max_corrections
+    return [] if told else [f"“{text[:200]}” was to be reached: {KEEP}" for text in texts]
 
 
 def _wrong_language(turn: Turn, said: Json) -> bool:

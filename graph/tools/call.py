@@ -13,7 +13,17 @@ from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
 from donewhen.graph.sync import Ended, begun
-from donewhen.graph.tools.guarding import LIMIT, Raised, characters, guarded, is_synchronous
+from donewhen.graph.tools.certain import nothing_happened
+from donewhen.graph.tools.guarding import (
+    LIMIT,
+    Body,
+    Raised,
+    at_work_now,
+    characters,
+    guarded,
+    is_synchronous,
+    is_watched,
+)
 from donewhen.graph.tools.injection import with_injected
 from donewhen.graph.tools.rendering import capped, described, rendered
 from donewhen.state.secrets import conceal
@@ -23,17 +33,6 @@ GRACE = 0.5
 
 ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
-
-_UNANSWERED = {
-    "TimeoutError", "ReadTimeout", "ReadError", "RemoteProtocolError", "ConnectionResetError", "ConnectionAbortedError",
-    "BrokenPipeError", "IncompleteRead", "IncompleteReadError", "ServerDisconnectedError", "BrokenResourceError",
-}  # fmt: skip
-_UNSENT = {
-    "ConnectError", "ConnectTimeout", "PoolTimeout", "ConnectionRefusedError", "NewConnectionError",
-    "ConnectTimeoutError", "ClientConnectorError", "ConnectionTimeoutError",
-}  # fmt: skip
-_MCP_UNANSWERED = (-32000, 408)
-"""The connection was closed; the time was up."""
 
 _running: set["asyncio.Future[Ended]"] = set()
 
@@ -58,8 +57,9 @@ class CallResult:
     artifact: Any = None
     """What the tool returned beside the content, as it is; not fit for a checkpoint."""
     error: str | None = None
-    """None if ok; else `timeout`, `cancelled`, `unanswered`, `refused`, `error` (said by the tool), or the exception's
-    type."""
+    """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
+    unknown: bool = False
+    """Whether the tool was at work, and nothing says for certain that it did nothing (X24)."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
@@ -113,22 +113,35 @@ async def _called(
     try:
         full = with_injected(tool, arguments, idempotency_key, call_id, config)
     except Exception as error:
-        return _failed(error, started, limit, "refused")
+        return CallResult(False, capped(str(error), limit), time.perf_counter() - started, error="refused")
     call = {"type": "tool_call", "id": call_id, "name": tool.name, "args": full}
-    in_thread = is_synchronous(tool)
-    ended = await _within(timeout, _begun(guarded(tool), call, config, limit, in_thread=in_thread))
+    in_thread, at_work = is_synchronous(tool), Body()
+    ended = await _within(timeout, _begun(guarded(tool), call, config, limit, at_work, in_thread=in_thread))
+    seconds = time.perf_counter() - started
     if ended is None:
-        return CallResult(False, _late(timeout, in_thread), time.perf_counter() - started, error="timeout")
+        return CallResult(False, _late(timeout, in_thread), seconds, error="timeout", unknown=True)
     raised = ended.error.error if isinstance(ended.error, Raised) else ended.error
     if isinstance(raised, GraphBubbleUp):
         raise raised
     if isinstance(raised, NotTheTools):
         raise raised.error
+    if raised is None:
+        return _read(ended.value, at_work, tool, seconds, limit)
+    unknown = _is_unknown(raised, at_work, tool)
     if isinstance(raised, asyncio.CancelledError):
-        return _failed(RuntimeError("the call was cancelled from within the tool"), started, limit, "cancelled")
-    if raised is not None:
-        return _failed(raised, started, limit)
-    return _read(ended.value, time.perf_counter() - started, limit)
+        text = "the call was cancelled from within the tool"
+        return CallResult(False, text, seconds, error="cancelled", unknown=unknown)
+    return CallResult(False, capped(described(raised), limit), seconds, error=type(raised).__name__, unknown=unknown)
+
+
+def _is_unknown(raised: BaseException, at_work: Body, tool: BaseTool) -> bool:
+    """Return whether the call may have had an effect although it raised.
+
+    A body that was entered and raised nothing had ended well: what failed is what LangChain made of its result.
+    """
+    if not is_watched(tool):
+        return not nothing_happened(raised, tool)
+    return at_work.entered and (at_work.error is None or not nothing_happened(at_work.error, tool))
 
 
 def _concealed(result: CallResult, secrets: Sequence[str]) -> CallResult:
@@ -154,16 +167,18 @@ async def _within(seconds: float | None, body: asyncio.Future[Ended]) -> Ended |
 
 
 def _begun(
-    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, *, in_thread: bool
+    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, at_work: Body, *, in_thread: bool
 ) -> asyncio.Future[Ended]:
     """The call under way: in a thread, or in a task of its own, so that nothing in it can end ours."""
 
     def invoked() -> Any:
         characters.set(limit)
+        at_work_now.set(at_work)
         return tool.invoke(call, config)
 
     async def awaited() -> Ended:
         characters.set(limit)
+        at_work_now.set(at_work)
         try:
             return Ended(await tool.ainvoke(call, config))
         except BaseException as error:  # a SystemExit that leaves a task ends the event loop
@@ -172,42 +187,20 @@ def _begun(
     return begun(invoked) if in_thread else asyncio.create_task(awaited())
 
 
-def _read(value: Any, seconds: float, limit: int) -> CallResult:
+def _read(value: Any, at_work: Body, tool: BaseTool, seconds: float, limit: int) -> CallResult:
     """The result of a call that ended: a message, or anything a tool class returns; a command is data here."""
     try:
         text = rendered(value, limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
-        return CallResult(False, described(error), seconds, error=type(error).__name__)
-    ok = not (isinstance(value, ToolMessage) and value.status == "error")
-    return CallResult(ok, text, seconds, getattr(value, "artifact", None), None if ok else "error")
+        return CallResult(False, described(error), seconds, error=type(error).__name__, unknown=True)
+    if not (isinstance(value, ToolMessage) and value.status == "error"):
+        return CallResult(True, text, seconds, getattr(value, "artifact", None))
+    # `handle_tool_error` makes a result of an error, which may have had any cause.
+    unknown = at_work.error is not None and not nothing_happened(at_work.error, tool)
+    return CallResult(False, text, seconds, value.artifact, "error", unknown)
 
 
 def _late(seconds: float | None, in_thread: bool) -> str:
-    text = f"no result after {seconds:g} seconds"
     if in_thread:
-        return f"{text}; the tool runs in a thread that cannot be stopped, so its effect may still happen"
-    return f"{text}; the call was cancelled, but part of its effect may have happened"
-
-
-def _failed(error: BaseException, started: float, limit: int, code: str | None = None) -> CallResult:
-    text, seconds = str(error) if code else described(error), time.perf_counter() - started
-    if code is None and unanswered(error):
-        text, code = f"{text}\nNo answer came, so its effect may have happened all the same", "unanswered"
-    return CallResult(False, capped(text, limit), seconds, error=code or type(error).__name__)
-
-
-def unanswered(error: BaseException | None) -> bool:
-    """Whether the tool had asked somebody who then did not answer: the time was up, or the connection was lost.
-
-    Told by the names of the errors, causes included, for whatever library a tool uses; for MCP by its codes.
-    """
-    for _ in range(20):  # as deep as libraries wrap them; a chain may be a circle
-        if error is None:
-            break
-        kinds, said = {kind.__name__ for kind in type(error).__mro__}, getattr(error, "error", None)
-        if kinds & _UNSENT:
-            return False
-        if kinds & _UNANSWERED or getattr(said, "code", None) in _MCP_UNANSWERED:
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+        return f"no result after {seconds:g} seconds; the tool runs in a thread that cannot be stopped"
+    return f"no result after {seconds:g} seconds; the call was cancelled"

@@ -2,9 +2,11 @@
 
 On re-entry a known outcome is replayed. The one rule for writes: a write whose like (tool and arguments) nobody can
 account for goes first to its idempotency key, the same one; else to the tool's probe; else to a person. Accounted for
-is what steps that are done have made, and what a step at work has made itself. Not so what was cut off or timed out,
-and what was made by an attempt that did not end `done`, in another branch of the thread's history, or in rounds that a
-crash lost.
+is what steps that are done have made, and what a step at work has made itself. Not so what began and gave no normal
+result, unless its error says for certain that nothing happened (`certain`); what a person said had happened; and what
+was made by an attempt that did not end `done`, in another branch of the thread's history, or in rounds that a crash
+lost. Work handed to an agent is never put in the same words twice, so every earlier handoff to that agent whose outcome
+is unknown counts as its like.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.injection import takes_key
+from donewhen.graph.tools.place import Place
 from donewhen.graph.tools.probing import ask_probe
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import Amounts
@@ -29,8 +32,15 @@ PATIENCE = 5.0
 """Seconds that a call which changes something has to end after its run was cancelled."""
 READS, FRESH = 4, 0.5
 """Times that the store is asked at most right before a write, and seconds in which its answer is one of now."""
-UNSURE = ("timeout", "cancelled", "unanswered")
-"""Errors after which it is unknown what a tool did."""
+NAMED_CHARS = 300
+"""Of each argument, as a call is named whose outcome is unknown."""
+PAGE = 500
+"""Items that a store is asked for at once."""
+IS_UNKNOWN = (
+    "It is unknown whether this took effect: it began, and no result came. Find that out before you do it again; the "
+    "same call once more asks the user."
+)
+CONFIRMED = "A person confirmed that this call took effect; its output was lost."
 
 
 @dataclass(frozen=True)
@@ -41,20 +51,22 @@ class CallOutcome:
     spent: Amounts = field(default_factory=dict)
     whole: bool = True
     """False if the text was replayed and only its head and tail were written down here."""
-    claim: str = ""
-    """Of a write whose outcome is known: what the run keeps to account for it."""
+    key: str = ""
+    """The short key of a write whose outcome is known: what the run keeps to account for it."""
 
 
 @dataclass(frozen=True)
-class Doubt:
+class UnknownEffect:
     """Why a call is not made before a person said something about it."""
 
     attempt: str
     """Which attempt of the call it is about; "it did not happen" is true of this one, and of no later one."""
-    done: bool
-    """Whether it was made; else it was cut off or timed out, and its outcome is unknown."""
+    why: Literal["unsure", "made", "confirmed"]
+    """Its outcome is unknown; it was made where nobody accounts for it; a person said that it happened."""
     step: str = ""
     """Which step made it."""
+    arguments: Mapping[str, Any] | None = None
+    """Of a handoff in other words than this one."""
 
 
 MakeCall = Callable[[str], Awaitable[CallOutcome]]
@@ -67,11 +79,15 @@ class EffectLog:
 
     store: BaseStore | None
     thread_id: str
-    branch: str = ""
-    """Where in the thread's history this is; the same on re-entry after a crash, another one after time travel."""
+    place: Place = field(default_factory=Place)
+    """Where in the thread and its history this is."""
     step: str = ""
-    claims: Collection[str] = ()
-    """Of the writes that are accounted for: those of all requests, of whichever step."""
+    settled: Collection[str] = ()
+    """Short keys of the writes that are accounted for: those of all requests, of whichever step."""
+    own: Collection[str] = ()
+    """Short keys of the writes that this attempt of the step made itself."""
+    turn: int = 0
+    """Which request of the thread it is."""
 
     @property
     def namespace(self) -> tuple[str, ...]:
@@ -97,7 +113,7 @@ class EffectLog:
         An answer that took long may have come before a freeze, so it is asked again.
         """
         more = effect.kind == "write" and effect.key not in alike
-        listed = {_same(effect): {"keys": [*alike, effect.key]}} if more else {}
+        listed = {effect.like: {"keys": [*alike, effect.key]}} if more else {}
         await self.write({**listed, effect.key: _entry(self, effect, "intent")})
         for _ in range(READS if effect.kind == "write" and not effect.keyed else 0):
             asked = time.monotonic()
@@ -105,19 +121,30 @@ class EffectLog:
             if time.monotonic() - asked < FRESH:
                 break
 
-    async def unaccounted(self, alike: Sequence[str]) -> list[tuple[str, Json]]:
-        """Those of these writes that no step has accounted for, those of this dispatch first.
+    async def unaccounted(self, alike: Sequence[str], effect: "Effect") -> list[tuple[str, Json]]:
+        """Return those of these writes that nobody has accounted for, those of this dispatch first."""
+        keys = [key for key in alike if short_key(key) not in self.settled]
+        entries = zip(keys, await self.read(*keys), strict=True)
+        found = [(key, entry) for key, entry in entries if entry and await self._is_unaccounted(key, entry, effect)]
+        return sorted(found, key=lambda each: not self.is_here(each[1]))
 
-        What another step of the same dispatch does at this moment is its own; and what failed for certain elsewhere
-        was not made.
-        """
-        found, keys = [], [key for key in alike if claim(key) not in self.claims]
-        for key, entry in zip(keys, await self.read(*keys), strict=True):
-            if entry is None or (entry["branch"] == self.branch and entry["step"] != self.step and not _unsure(entry)):
-                continue
-            if entry["branch"] == self.branch or entry["state"] != "done" or entry["result"]["ok"]:
-                found.append((key, entry))
-        return sorted(found, key=lambda each: each[1]["branch"] != self.branch)
+    async def _is_unaccounted(self, key: str, entry: Json, effect: "Effect") -> bool:
+        if short_key(key) in self.own:
+            return bool(entry.get("confirmed"))
+        if entry["state"] == "done" and effect.is_other(entry):
+            return False
+        if self.is_here(entry):  # what another step does at this moment is its own
+            return entry["state"] == "unsure" or bool(entry["step"] == self.step)
+        if entry["state"] == "unsure" or entry.get("scope", "") == self.place.scope:
+            return entry["state"] != "done" or bool(entry["result"]["ok"])  # else it failed for certain
+        its = str(entry.get("scope", "")).split("|"), list(entry.get("around", ()))
+        if entry["state"] == "intent":
+            return not self.place.is_beside(*its)
+        return bool(entry["result"]["ok"]) and not await self.place.follows(*its)
+
+    def is_here(self, entry: Json) -> bool:
+        """Return whether the call was made in this dispatch of steps."""
+        return bool(entry["branch"] == self.place.dispatch and entry.get("scope", "") == self.place.scope)
 
 
 @dataclass(frozen=True)
@@ -132,11 +159,27 @@ class Effect:
     """What a person said of an unknown outcome: happened | not_happened | skip."""
     attempt: str = ""
     """Of which attempt that was said."""
+    handoff: bool = False
+    """Whether work is handed to an agent, in words that are other ones each time."""
 
     @property
     def keyed(self) -> bool:
-        """Whether the tool takes the key: who calls it again with the same key gets the same effect, once."""
-        return takes_key(self.tool)
+        """Whether who calls again with the same key gets the same effect, once: the tool takes the key, or says so."""
+        return takes_key(self.tool) or bool((self.tool.metadata or {}).get("keyed"))
+
+    @property
+    def call(self) -> str:
+        """Names tool and arguments."""
+        return call_key(self.tool.name, self.arguments)
+
+    @property
+    def like(self) -> str:
+        """The key of the list of all writes that are this one's like."""
+        return f"like.{call_key(self.tool.name, {}) if self.handoff else self.call}"
+
+    def is_other(self, entry: Mapping[str, Any]) -> bool:
+        """Return whether an entry is of a handoff in other words."""
+        return self.handoff and entry.get("call") != self.call
 
 
 def label(thread_id: str) -> str:
@@ -144,112 +187,164 @@ def label(thread_id: str) -> str:
     return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
 
 
-def effect_key(
-    thread_id: str, turn: int, step: str, attempt: int, round: int, position: int, tool: str, arguments: Any
-) -> str:
-    """Names an effect by its content. `position` tells apart equal calls of one round."""
-    parts = canonical([thread_id, turn, step, attempt, round, position, tool, arguments])
+def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, arguments: Any) -> str:
+    """Return a key that names an effect by its content.
+
+    `place`: request, step, attempt and round, and the position among the calls of a round, as there may be equal ones.
+    """
+    within = [scope] if scope else []
+    parts = canonical([*within, thread_id, *place, tool, arguments])
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def claim(key: str) -> str:
-    """The key as the state of a run keeps it, short: there may be many."""
+def short_key(key: str) -> str:
+    """Return the key as the state of a run keeps it: there may be many."""
     return key[:16]
 
 
-def _same(effect: Effect) -> str:
-    """Under which key it stands which calls were of the same tool and arguments."""
-    return f"like.{call_key(effect.tool.name, effect.arguments)}"
+def _attempt(key: str, entry: Mapping[str, Any]) -> str:
+    return f"{short_key(key)}@{entry['branch']}"
 
 
-async def perform(ledger: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | Doubt:
-    """Make the call once; a Doubt says why only a person can decide whether it is made."""
+async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome | UnknownEffect:
+    """Make the call once; an UnknownEffect says why only a person can decide whether it is made."""
     if effect.kind == "read":
         return await run(effect.key)
-    (entry, same), again = await ledger.read(effect.key, _same(effect)), False
+    entry, same = await log.read(effect.key, effect.like)
     alike: list[str] = same["keys"] if same and effect.kind == "write" else []
-    if entry is None and (others := await ledger.unaccounted(alike)):
-        key, entry = others[0]
-        effect, again = replace(effect, key=key), True
-    return await _performed(ledger, effect, entry, alike, run, again=again)
+    if entry is not None:
+        return await _perform(log, effect, entry, alike, run)
+    for key, other in await log.unaccounted(alike, effect):
+        earlier = replace(effect, key=key)
+        if not effect.is_other(other):
+            return await _perform(log, earlier, other, alike, run, again=True)
+        if (outcome := await _settle(log, earlier, other)) is not None:
+            return outcome
+    return await _perform(log, effect, None, alike, run)
 
 
-async def _performed(
-    ledger: EffectLog, effect: Effect, entry: Json | None, alike: Sequence[str], run: MakeCall, *, again: bool
-) -> CallOutcome | Doubt:
-    """`alike`: all intended writes of the same tool and arguments; `again`: the entry is of another one of these."""
-    here = entry is not None and entry["branch"] == ledger.branch
-    if entry and entry["state"] != "intent" and here and not (again and _unsure(entry)):
-        return _replayed(effect, entry)
+async def _perform(
+    log: EffectLog, effect: Effect, entry: Json | None, alike: Sequence[str], run: MakeCall, *, again: bool = False
+) -> CallOutcome | UnknownEffect:
+    """Make the call, or account for it by its entry. `again`: that is the entry of an earlier call like it."""
+    if entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)):
+        return _replay(effect, entry)
+    if effect.known in ("happened", "skip"):
+        return await _as_said(log, effect, entry)
+    refuted = entry is not None and effect.known == "not_happened" and effect.attempt == _attempt(effect.key, entry)
+    if entry and effect.kind == "write" and not refuted and not effect.keyed:
+        probed = None if entry.get("confirmed") else await ask_probe(effect.tool, effect.arguments, effect.key)
+        if probed is None:
+            return UnknownEffect(_attempt(effect.key, entry), _why(entry), entry["step"])
+        if isinstance(probed, CallResult):
+            return await _end(log, effect, CallOutcome(probed))
+    await log.intend(effect, alike)
+    once_more = entry is not None and effect.keyed and not refuted
+    return await _end(log, effect, await _make(log, effect, run, once_more=once_more))
+
+
+async def _settle(log: EffectLog, effect: Effect, entry: Json) -> CallOutcome | UnknownEffect | None:
+    """Find out about an earlier handoff in other words; None if it did not happen."""
+    attempt = _attempt(effect.key, entry)
+    said = effect.known if effect.attempt == attempt else None
+    if said == "skip":
+        return await _as_said(log, effect, entry)
+    probed = None if said == "not_happened" else await ask_probe(effect.tool, entry.get("about") or {}, effect.key)
+    if said == "happened":
+        if isinstance(probed, CallResult):
+            return await _end(log, effect, CallOutcome(probed))
+        return await _as_said(log, effect, entry)
+    if said is None and probed is not False:
+        why: Literal["made", "unsure"] = "made" if probed else "unsure"
+        return UnknownEffect(attempt, why, entry["step"], entry["arguments"])
+    gone = "A person said that this did not happen." if said else "The agent never got it, or ended it without success."
+    await _write_end(log, effect, CallOutcome(CallResult(False, gone, 0.0, error="refuted")), entry)
+    return None
+
+
+async def _as_said(log: EffectLog, effect: Effect, entry: Json | None) -> CallOutcome:
+    """Return what a call comes to of which a person said that it happened, or that it is not to be made."""
     if effect.known == "skip":
         return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
-    if effect.known == "happened":
-        if entry and entry["state"] == "done":
-            return _replayed(effect, entry)
-        text = "A person confirmed that this call took effect before an interruption; its output was lost."
-        return await _ended(ledger, effect, CallOutcome(CallResult(True, text, 0.0)))
-    attempt = f"{claim(effect.key)}@{entry['branch']}" if entry else ""
-    refuted = effect.known == "not_happened" and effect.attempt == attempt
-    if entry and effect.kind == "write" and not refuted and not effect.keyed:
-        probed = await ask_probe(effect.tool, effect.arguments, effect.key)
-        if probed is None:
-            return Doubt(attempt, entry["state"] == "done", entry["step"])
-        if isinstance(probed, CallResult):
-            return await _ended(ledger, effect, CallOutcome(probed))
-    await ledger.intend(effect, alike)
-    doubted = entry is not None and effect.keyed and not refuted
-    outcome = await _uncut(ledger, effect, run, doubted=doubted)
-    if effect.kind == "write" and outcome.result.error in UNSURE:
-        probed = await ask_probe(effect.tool, effect.arguments, effect.key)
-        outcome = CallOutcome(probed, outcome.spent) if isinstance(probed, CallResult) else outcome
-    return await _ended(ledger, effect, outcome, doubted=doubted)
+    if entry and entry["state"] == "done":
+        return _replay(effect, entry)
+    return await _end(log, effect, CallOutcome(CallResult(True, CONFIRMED, 0.0)), confirmed=True)
 
 
-async def _uncut(ledger: EffectLog, effect: Effect, run: MakeCall, *, doubted: bool) -> CallOutcome:
-    """What the call comes to. Whoever cancels us waits a little for it, so that it is known whether it happened."""
+async def _make(log: EffectLog, effect: Effect, run: MakeCall, *, once_more: bool) -> CallOutcome:
+    """Make the call. Whoever cancels us waits a little for it, so that it is known whether it happened.
+
+    `once_more`: it was made before, with the same key; where it fails now, that one is as unknown as it was.
+    """
     call = asyncio.ensure_future(run(effect.key))
     try:
-        return await asyncio.shield(call)
+        return await _known(effect, await asyncio.shield(call), once_more=once_more)
     except asyncio.CancelledError:
         await asyncio.wait({call}, timeout=PATIENCE)
         if call.done() and not call.cancelled() and call.exception() is None:
-            await _ended(ledger, effect, call.result(), doubted=doubted)
+            await _end(log, effect, await _known(effect, call.result(), once_more=once_more))
         elif not call.done():
             call.cancel()
             await asyncio.wait({call}, timeout=PATIENCE)
         raise
 
 
-def _unsure(entry: Mapping[str, Any]) -> bool:
-    return bool(entry["state"] == "unsure")
+async def _known(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
+    """Return the outcome with what the probe says of an unknown one; the model reads which stays unknown."""
+    result = replace(outcome.result, unknown=not outcome.result.ok and (outcome.result.unknown or once_more))
+    if not result.unknown or effect.kind != "write":
+        return replace(outcome, result=result)
+    probed = None if effect.handoff else await ask_probe(effect.tool, effect.arguments, effect.key)
+    if isinstance(probed, CallResult):
+        return replace(outcome, result=probed)
+    if probed is False:
+        return replace(outcome, result=replace(result, unknown=False))
+    return replace(outcome, result=replace(result, text=f"{result.text}\n{IS_UNKNOWN}"))
 
 
-def _replayed(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
+def _is_open(entry: Mapping[str, Any]) -> bool:
+    """Return whether a person is asked before the same is done again in the same rounds."""
+    return entry["state"] == "unsure" or bool(entry.get("confirmed"))
+
+
+def _why(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:
+    if entry["state"] != "done":
+        return "unsure"
+    return "confirmed" if entry.get("confirmed") else "made"
+
+
+def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
     whole = stored.pop("length") == len(stored["text"])
-    return _accounted(effect, entry, CallOutcome(CallResult(**stored), dict(entry["spent"]), whole))
+    return _accounted(effect, CallOutcome(CallResult(**stored), dict(entry["spent"]), whole))
 
 
-def _accounted(effect: Effect, entry: Mapping[str, Any], outcome: CallOutcome) -> CallOutcome:
-    """With the claim of a write whose outcome is known."""
-    return outcome if effect.kind != "write" or _unsure(entry) else replace(outcome, claim=claim(effect.key))
+def _accounted(effect: Effect, outcome: CallOutcome) -> CallOutcome:
+    """Return the outcome of a write with its short key, if it is known."""
+    known = effect.kind == "write" and not outcome.result.unknown
+    return replace(outcome, key=short_key(effect.key)) if known else outcome
 
 
-async def _ended(ledger: EffectLog, effect: Effect, outcome: CallOutcome, *, doubted: bool = False) -> CallOutcome:
-    """`doubted`: the call was made before, with the same key; where it fails now, that one is as unknown as it was."""
-    result, length = outcome.result, len(outcome.result.text)
+async def _end(log: EffectLog, effect: Effect, outcome: CallOutcome, *, confirmed: bool = False) -> CallOutcome:
+    """Write down what the call came to. `confirmed`: a person said that it happened."""
+    entry = _entry(log, effect, "unsure" if outcome.result.unknown else "done")
+    await _write_end(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry)
+    return _accounted(effect, outcome)
+
+
+async def _write_end(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json) -> None:
+    result = outcome.result
     stored = {
         "ok": result.ok,
         "text": short_of(result.text),
-        "length": length,
+        "length": len(result.text),
         "seconds": result.seconds,
         "artifact": kept_of(result),
         "error": result.error,
+        "unknown": result.unknown,
     }
-    unsure = result.error in UNSURE or (doubted and not result.ok)
-    entry = _entry(ledger, effect, "unsure" if unsure else "done")
-    await ledger.write({effect.key: {**entry, "result": stored, "spent": outcome.spent}})
-    return _accounted(effect, entry, outcome)
+    state = "unsure" if result.unknown else "done"
+    await log.write({effect.key: {**entry, "state": state, "result": stored, "spent": outcome.spent}})
 
 
 def short_of(text: str) -> str:
@@ -257,8 +352,53 @@ def short_of(text: str) -> str:
     return str(shortened({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
 
 
-def _entry(ledger: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
-    return {"state": state, "tool": effect.tool.name, "branch": ledger.branch, "step": ledger.step}
+def _entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
+    entry: Json = {"state": state, "tool": effect.tool.name, "branch": log.place.dispatch, "step": log.step}
+    if log.place.scope:
+        entry |= {"scope": log.place.scope, "around": [*log.place.checkpoints]}
+    if effect.handoff:
+        entry["about"] = (effect.tool.metadata or {}).get("about") or {}
+    if effect.handoff or state != "done":
+        entry["call"] = effect.call
+    if state != "done":  # for whoever has to name it
+        arguments = {name: _brief(value) for name, value in effect.arguments.items()}
+        entry |= {"turn": log.turn, "kind": effect.kind, "arguments": arguments}
+    return entry
+
+
+def _brief(value: Any) -> Any:
+    text = value if isinstance(value, str) else canonical(value)
+    return value if len(text) <= NAMED_CHARS else f"{text[:NAMED_CHARS]} … ({len(text):,} characters)"
+
+
+async def unknown_writes(
+    store: BaseStore, thread_id: str, scope: str, turn: int, observed: Collection[tuple[str, str]]
+) -> list[Json]:
+    """Return `{step, tool, arguments, kind}` of the calls of a request that were begun and whose outcome nobody knows.
+
+    Not those without an answer that were `observed` as such: pairs of step and `call_key`. Long arguments are cut,
+    with a mark.
+    """
+    found: list[Json] = []
+    for state in ("intent", "unsure"):
+        for item in await read_all(store, (*NAMESPACE, label(thread_id)), filter={"state": state}):
+            entry = item.value
+            known = state == "unsure" and (entry["step"], entry.get("call")) in observed
+            if entry.get("turn") == turn and entry.get("scope", "") == scope and not known:
+                found.append({key: entry[key] for key in ("step", "tool", "arguments", "kind")})
+    return found
+
+
+async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any) -> list[Item]:
+    """Return all items of a namespace, however many there are, each once."""
+    found: dict[str, Item] = {}
+    offset, page = 0, [*await store.asearch(namespace, limit=PAGE, **options)]
+    while page:
+        found |= {item.key: item for item in page}
+        offset += len(page)
+        full = len(page) == PAGE
+        page = [*await store.asearch(namespace, limit=PAGE, offset=offset, **options)] if full else []
+    return [*found.values()]
 
 
 def kept_of(result: CallResult) -> dict[str, Any] | None:

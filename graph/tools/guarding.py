@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, get_type_hints
 
 from langchain_core.messages import ToolMessage
@@ -17,6 +18,19 @@ LIMIT = 1_000_000
 
 characters: ContextVar[int] = ContextVar("characters", default=LIMIT)
 """The limit of the call that is being made."""
+
+
+@dataclass
+class Body:
+    """What became of the body of the tool that is being called: LangChain turns some of its errors into results."""
+
+    entered: bool = False
+    error: BaseException | None = None
+    """What it raised."""
+
+
+at_work_now: ContextVar[Body | None] = ContextVar("at_work_now", default=None)
+"""Of the call that is being made."""
 
 
 class Raised(Exception):
@@ -44,6 +58,15 @@ def of_kind(kind: Any, tool: BaseTool) -> BaseTool:
     return twin
 
 
+def is_watched(tool: BaseTool) -> bool:
+    """Return whether nothing happens in a call before the guarded body is entered: the way to it is LangChain's own."""
+    kind: Any = type(tool)
+    ways = (kind.invoke, kind.ainvoke, kind.run, kind.arun)
+    if not all(way.__module__.startswith("langchain_core.") for way in ways):
+        return False
+    return guarded(tool) is not tool
+
+
 def is_synchronous(tool: BaseTool) -> bool:
     """Whether LangChain would run the tool in the loop's thread pool, where a few that hang block everything."""
     kind: Any = type(tool)
@@ -60,10 +83,15 @@ def _guarding(kind: Any) -> Any:
 
 @contextmanager
 def _harmless(_: BaseTool) -> Iterator[None]:
+    at_work = at_work_now.get() or Body()
+    at_work.entered = True
     try:
         yield
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise Raised(error) from error
+    except BaseException as error:
+        at_work.error = error
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise Raised(error) from error
+        raise
 
 
 def surrounded(

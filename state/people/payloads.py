@@ -205,9 +205,9 @@ def _escaped(unseen: re.Match[str]) -> str:
 
 
 def question_of(pending: Pause) -> str:
-    asked = str(pending.get("question") or "").strip()
+    asked, purpose = str(pending.get("question") or "").strip(), pending.get("purpose")
     if asked:
-        return asked
+        return f"{purpose} ({pending['step']}): {asked}" if purpose else asked
     tool = pending.get("tool") or pending.get("name")
     return say(language_of(pending), "ask", pending["kind"], tool=tool)
 

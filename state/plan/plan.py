@@ -11,10 +11,11 @@ from typing_extensions import TypedDict
 
 from donewhen.state.errors import validation_problems
 from donewhen.state.plan.order import in_order
+from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
 from donewhen.state.plan.rules import broken_rules, folded, only_executor, read_calls
 from donewhen.state.plan.schedule import Schedule
-from donewhen.state.plan.written import ignored, plan_fields
+from donewhen.state.plan.written import ignored, plan_fields, unwrapped
 from donewhen.state.proof.expect import Check
 from donewhen.state.values import flaw
 
@@ -86,7 +87,16 @@ class PlanStep(BaseModel):
     calls: Annotated[list[PlannedCall], Field(max_length=32)] | None = Field(
         default=None, description="concrete calls that it begins with"
     )
-    replaces: Names = Field(default=None, description="finished steps that this one does again; in a replan")
+    replaces: Names = Field(default=None, description="steps of the approved plan in whose place it stands")
+
+
+class Dropped(BaseModel):
+    """What a new plan takes out of the approved one."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+
+    what: NotBlank = Field(description="the id of an open step, or a criterion of the goal in its words")
+    why: NotBlank
 
 
 def _complexity(value: Any) -> Any:
@@ -104,8 +114,9 @@ class Plan(BaseModel):
     done_when: Criteria = Field(
         default_factory=list, description="what the user holds in hand at the end, whatever the steps are"
     )
-    steps: list[PlanStep] = Field(min_length=1)
+    steps: list[PlanStep]
     schedule: Schedule | None = None
+    drop: list[Dropped] = Field(default_factory=list, description="what of the approved plan goes; in a replan")
     speak: str | None = Field(default=None, description="what to tell the user with the plan")
 
 
@@ -140,6 +151,7 @@ class PlanJson(TypedDict):
     complexity: Complexity
     need_thinking: bool
     steps: list[StepJson]
+    done_when: list[CriterionJson]
     schedule: dict[str, Any] | None
     speak: str | None
     revision: str
@@ -147,26 +159,34 @@ class PlanJson(TypedDict):
 
 
 def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
-    """The plan as it goes into state, with ids and revision, or everything that is wrong with it.
+    """Return the plan as it goes into state, with ids and revision, or everything that is wrong with it.
 
-    Beside that, `replaces` (id → finished ids) where it does finished steps again; see `joined`.
+    With `rules.approved` it is the approved plan with the changes that `value` makes, and `change` says which these
+    are; see `revise`.
     """
     if not isinstance(value, Mapping | list):
         return ["a plan is an object with title and steps"]
-    steps = value if isinstance(value, list) else value.get("steps")
-    if isinstance(steps, list) and len(steps) > rules.max_steps:
+    whole = unwrapped(value)
+    if isinstance(steps := whole.get("steps"), list) and len(steps) > rules.max_steps:
         said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
         return [f"{said}. Merge steps, do not cut the end"]
     if problem := flaw(value):
         return [f"the plan {problem}"]
+    if rules.approved:
+        kept = {key: rules.approved[key] for key in ("title", "complexity")}
+        whole = {**kept, "steps": [], **{key: item for key, item in whole.items() if item is not None}}
     used = {*rules.finished, *rules.used}
-    fields, problems = plan_fields(value, Plan.model_fields, PlanStep.model_fields, used)
+    fields, problems = plan_fields(whole, Plan.model_fields, PlanStep.model_fields, used)
     if problems:
         return problems
+    if rules.approved:
+        fields["steps"] = with_old_fields(fields["steps"], rules)
     try:
         plan = Plan.model_validate(fields)
     except ValidationError as error:
         return validation_problems(error)
+    if not plan.steps and not rules.approved:
+        return ["steps: a plan has at least one step"]
     if plan.schedule and not rules.repeats:
         return ["schedule: nothing here repeats this plan; leave `schedule` out and plan the work once"]
     data = plan.model_dump(mode="json")
@@ -174,20 +194,36 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
         step["executor"] = step["executor"] or only_executor(step, rules)
     if problems := [problem for step in data["steps"] for problem in read_calls(step, rules)]:
         return problems
-    _renamed(data["steps"], rules)
+    renamed = _renamed(data["steps"], rules)
     in_order(data["steps"])
-    _as_of_the_step(data)
     if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
-    for step in data["steps"]:
-        if not step["calls"]:
-            del step["calls"]
-    replaces = {step["id"]: olds for step in data["steps"] if (olds := step.pop("replaces"))}
-    return {**data, "revision": revision(data), **({"replaces": replaces} if replaces else {})}
+    change: dict[str, Any] = {}
+    if rules.approved:
+        if isinstance(revised := revise(data, rules, renamed), list):
+            return revised
+        data, change = revised[0], {"change": revised[1]}
+    elif len(data["steps"]) == 1:
+        _as_of_the_step(data)
+    stored = {key: item for key, item in data.items() if key in PlanJson.__annotations__}
+    stored["steps"] = [_stored(step) for step in stored["steps"]]
+    return {**stored, "revision": revision(stored), **change}
 
 
-def _renamed(steps: list[dict[str, Any]], rules: Rules) -> None:
-    """Other work under the id of a step that was begun gets an id of its own (in place): nothing is called like it."""
+def _stored(step: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: item for key, item in step.items() if key != "replaces" and (key != "calls" or item)}
+
+
+def _as_of_the_step(data: dict[str, Any]) -> None:
+    """Let the criteria of a plan of one step be those of its step (in place)."""
+    (step,) = data["steps"]
+    known = [criterion["text"] for criterion in step["done_when"]]
+    step["done_when"] += [criterion for criterion in data["done_when"] if criterion["text"] not in known]
+    data["done_when"] = []
+
+
+def _renamed(steps: list[dict[str, Any]], rules: Rules) -> dict[str, str]:
+    """Give other work under the id of a step that was begun an id of its own (in place), and return old id → new id."""
     taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.begun}
     names: dict[str, str] = {}
     for step in steps:
@@ -199,20 +235,12 @@ def _renamed(steps: list[dict[str, Any]], rules: Rules) -> None:
     for step in steps:
         if step["depends_on"]:
             step["depends_on"] = [names.get(need, need) for need in step["depends_on"]]
+    return names
 
 
 def left_out(value: Any) -> list[str]:
     """Keys in what was written as a plan that were left out of it, because a plan has no place for them."""
     return ignored(value, Plan.model_fields, PlanStep.model_fields)
-
-
-def _as_of_the_step(data: dict[str, Any]) -> None:
-    """A plan of one step needs no criteria of its own: they are the step's."""
-    if len(data["steps"]) == 1:
-        (step,) = data["steps"]
-        known = [criterion["text"] for criterion in step["done_when"]]
-        step["done_when"] += [criterion for criterion in data["done_when"] if criterion["text"] not in known]
-        data["done_when"] = []
 
 
 def step_of(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:

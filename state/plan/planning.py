@@ -6,9 +6,8 @@ from typing import Any
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.ledger import less, remaining
 from donewhen.state.plan.modes import FORCED, PROMOTION, mode_of
-from donewhen.state.plan.plan import step_of
-from donewhen.state.plan.progress import RESERVE
-from donewhen.state.plan.reopening import work_of
+from donewhen.state.plan.progress import RESERVE, failed_itself
+from donewhen.state.plan.revise import promised, work_of
 from donewhen.state.proof.journal import said_by_user
 from donewhen.state.settings import Settings
 
@@ -50,7 +49,8 @@ def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
             "said": said_by_user(values, planning["transcript"]),
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),
-            "finished": planning.get("finished"),
+            "approved_plan": standing_plan(values),
+            "edited": _was_edited(values),
             "mode": PROMOTION if planning.get("promoted") else FORCED.get(settings.mode, ""),
         },
         "id": planning["transcript"],
@@ -60,12 +60,30 @@ def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),
         "approval": values.get("approval"),
-        "kept_steps": {id: step_of(values["plan"], id) for id in planning.get("finished") or ()},
         "begun": begun(values),
         "allowance": left,
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),
     }
+
+
+def standing_plan(values: Mapping[str, Any]) -> Json | None:
+    """Return the approved plan and what became of its steps, as a planner sees it; None while there is none."""
+    if not (approved := (values.get("approval") or {}).get("plan")):
+        return None
+    records, finished = values.get("steps") or {}, values["planning"].get("finished") or {}
+    steps = [
+        {"id": step["id"], "status": "done", **finished[step["id"]]}
+        if step["id"] in finished
+        else {**step, "status": records.get(step["id"], {}).get("status", "pending")}
+        for step in approved["steps"]
+    ]
+    return {"done_when": promised(approved), "steps": steps}
+
+
+def _was_edited(values: Mapping[str, Any]) -> bool:
+    """Whether a person has edited a plan of this request."""
+    return any(row["kind"] == "plan" and row["decision"] == "edit" for row in values.get("approvals") or ())
 
 
 def begun(values: Mapping[str, Any]) -> dict[str, str]:
@@ -101,9 +119,13 @@ def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = N
         for step in (values.get("plan") or {}).get("steps", ())
         if records.get(step["id"], {}).get("status") == "done"
     }
+    steps = (values.get("plan") or {}).get("steps", ())
+    failed = [step["id"] for step in steps if failed_itself(records.get(step["id"], {}))]
     number = values["planning"]["number"] + 1
     phase = "draft" if failure else "triage"
     more: Json = {"promoted": promoted} if promoted else {}
     if failure and values.get("plan"):
         more["tried"] = [*(values["planning"].get("tried") or ()), work_of(values["plan"], finished)]
-    return fresh_planning(number, phase=phase, failure=failure, feedback=feedback, finished=finished, **more)
+    return fresh_planning(
+        number, phase=phase, failure=failure, feedback=feedback, finished=finished, failed=failed, **more
+    )

@@ -65,16 +65,16 @@ def next_move(
     if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
         # After the deadline no answer could be used any more.
         return Move("budget" if late else "ask", tuple(waiting), key="deadline" if late else "", changes=changes)
-    failed = [id for id, record in now.items() if _needs_another_way(record)]
+    failed = [id for id, record in now.items() if failed_itself(record) and not record.get("handled")]
     if failed:
         return Move("failed", tuple(failed), changes=changes)
     return Move("end", key="worked", changes=changes)
 
 
-def _needs_another_way(record: StepRecord) -> bool:
-    """Whether a step ended badly of itself, and nobody decided about it yet; not one that waits for such a step."""
+def failed_itself(record: StepRecord) -> bool:
+    """Return whether a step ended badly of itself; not one that only waits for such a step."""
     ended = record.get("status") in ("failed", "exhausted") or record.get("code") == "gave_up:blocked"
-    return ended and record.get("status") in ENDED_BADLY and not record.get("handled")
+    return ended and record.get("status") in ENDED_BADLY
 
 
 def settle(plan: Mapping[str, Any], records: Records) -> dict[str, StepRecord]:

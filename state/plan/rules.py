@@ -44,6 +44,17 @@ class Rules:
     """Whether a plan may have a schedule: somebody carries it out, and no work of this request has begun."""
     begun: Mapping[str, str] = field(default_factory=dict)
     """Steps that were begun and are not finished, id → content; other work does not get their ids."""
+    approved: Mapping[str, Any] | None = None
+    """The approved plan that this one changes: what it does not name stays. None: the plan is written whole."""
+    failed: Collection[str] = ()
+    """Steps of it that failed; new steps take their place."""
+    binding: bool = False
+    """Whether no criterion of the goal may go, because nobody is asked."""
+
+    @property
+    def known(self) -> list[str]:
+        """The ids of steps that a new step may refer to."""
+        return list(dict.fromkeys([*self.finished, *(step["id"] for step in (self.approved or {}).get("steps", ()))]))
 
 
 def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
@@ -81,19 +92,20 @@ def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
                 f"{id!r} is the id of a finished step, which stays as it is; give the new step another id, and "
                 f"`replaces: [{id!r}]` if it does that work again"
             )
-        elif done is None and not step.get("replaces") and (old := _like(id, rules.finished)):
+        elif id not in rules.known and not step.get("replaces") and (old := _like(id, rules)):
             yield (
                 f"{id!r} looks like {old!r} done again: if it is, add `replaces: [{old!r}]`, so that what was built on "
-                "it is done again too; if it is other work, give it another id"
+                "it is built on this one; if it is other work, give it another id"
             )
         for old in step.get("replaces") or ():
-            if old not in rules.finished:
-                yield f"step {id} replaces {old[:60]!r}, which is no finished step{near(old, rules.finished)}"
+            if old not in rules.known:
+                yield f"step {id} replaces {old[:60]!r}, which is no step of the approved plan{near(old, rules.known)}"
 
 
-def _like(id: str, finished: Collection[str]) -> str | None:
-    """The finished step after whose id this one is named: s1b, s1_2, s1-redo for s1."""
-    return next((old for old in finished if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
+def _like(id: str, rules: Rules) -> str | None:
+    """The step that stays and after whose id this one is named: s1b, s1_2, s1-redo for s1."""
+    known = (old for old in rules.known if old not in rules.failed)
+    return next((old for old in known if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
 def folded(text: str) -> str:
@@ -115,8 +127,8 @@ def _needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str]:
     for other in step["depends_on"] or ():
         if other == step["id"]:
             yield "itself"
-        elif other not in ids and other not in rules.finished:
-            yield f"{other[:60]!r}, which is not a step{near(other, [*ids, *rules.finished])}"
+        elif other not in ids and other not in rules.known:
+            yield f"{other[:60]!r}, which is not a step{near(other, [*ids, *rules.known])}"
 
 
 def _hands(step: PlannedStep, rules: Rules) -> Iterator[str]:

@@ -60,20 +60,22 @@ def fresh_records(
 ) -> dict[str, StepRecord]:
     """Records for a plan just approved: finished steps and steps that did not change keep theirs, but for `stale`."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
+
+    def stays(step: Mapping[str, Any]) -> bool:
+        status = records.get(step["id"], {}).get("status")
+        return status == "done" or (old.get(step["id"]) == step and status in ("waiting", "ready", "pending"))
+
     return {
-        step["id"]: _begun_with(step, fresh_record(records.get(step["id"])))
+        step["id"]: _begun_with(step, records.get(step["id"]))
         for step in plan["steps"]
-        if step["id"] in stale
-        or (
-            records.get(step["id"], {}).get("status") != "done"
-            and not (old.get(step["id"]) == step and records.get(step["id"], {}).get("status") in ("waiting", "ready"))
-        )
+        if step["id"] in stale or not stays(step)
     }
 
 
-def _begun_with(step: Mapping[str, Any], record: StepRecord) -> StepRecord:
-    """The record of a step whose plan made calls out already: its first attempt begins with them."""
-    if not step.get("calls") or record["attempt"] > 1:
+def _begun_with(step: Mapping[str, Any], before: Mapping[str, Any] | None) -> StepRecord:
+    """The record of a step to be begun, with the calls that its plan made out already; not once it was begun."""
+    record = fresh_record(before)
+    if not step.get("calls") or (before and (before["rounds"] or before["observed"])):
         return record
     calls: list[FrozenCall] = [
         {"id": "", "name": call["tool"], "args": call["arguments"], "native": False, "position": n, "planned": True}

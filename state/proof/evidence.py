@@ -136,29 +136,24 @@ def _flaw(criterion: str, cited: str, quote: Any, seen: Seen) -> str | None:
     entry = seen.entry(cited)
     if entry["source"] == "result" and not seen.writes_text:
         return f"{cited} is a result in the words of a model; cite the observation behind it"
-    if not succeeded(entry) and not _shows_failure(criterion, entry, quote, seen):
+    if not entry["ok"] and not _shows_failure(criterion, entry, quote, seen):
         return f"{cited} failed, so it proves nothing"
     if (later := outdated_by(seen.entries, seen.index[cited])) and wording.about_now(criterion):
         return _outdated(cited, quote, later, seen)
     return None
 
 
-def succeeded(entry: Entry) -> bool:
-    """Whether the call did what it is for; a write may also say in its text that it did not."""
-    return bool(entry["ok"]) and not (entry["effect"] in WRITES and wording.says_failed(entry["text"]))
-
-
 def _made_good(id: str, seen: Seen) -> str | None:
     """The later observation in which the very call succeeded that had failed in this one."""
-    if id not in seen.index or succeeded(failed := seen.entry(id)):
+    if id not in seen.index or (failed := seen.entry(id))["ok"]:
         return None
-    later = (e for e in seen.entries[seen.index[id] + 1 :] if e["id"] in seen.index and succeeded(e))
+    later = (e for e in seen.entries[seen.index[id] + 1 :] if e["id"] in seen.index and e["ok"])
     return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
 
 
 def wrote(entry: Entry) -> bool:
     """Whether an observation is of a change that was made."""
-    return entry["effect"] in WRITES and not entry.get("outside") and succeeded(entry)
+    return entry["effect"] in WRITES and not entry.get("outside") and bool(entry["ok"])
 
 
 def _shows_failure(criterion: str, entry: Entry, quote: Any, seen: Seen) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import dropwhile, groupby
 from typing import Any, Literal
 
-from donewhen.state.proof.questions import is_leave, same_question
+from donewhen.state.proof.questions import same_question
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -202,18 +202,17 @@ def answered_before(
     step: str = "",
     seen: Sequence[Mapping[str, Any]] = (),
 ) -> Mapping[str, Any] | None:
-    """What the user said to this very question, if it was asked; also that no answer was given.
+    """Return what the user answered when this step asked this very question, also that no answer was given (X26).
 
-    A yes or no is leave for one thing: it counts in the step that asked, and only until that step, of which `seen` is
-    what it observed, has changed something.
+    An answer holds until the step, of which `seen` is what it observed, has changed something: the same words are
+    about the next thing then.
     """
     for entry in journal:
         asked = entry["arguments"]
-        if entry["source"] != "user":
+        if entry["source"] != "user" or entry["step"] != step:
             continue
-        if not same_question(str(asked.get("question") or ""), question, asked.get("options"), options):
-            continue
-        if not is_leave(str(entry["text"])) or (entry["step"] == step and not _changed_since(entry["id"], seen)):
+        same = same_question(str(asked.get("question") or ""), question, asked.get("options"), options)
+        if same and not _changed_since(entry["id"], seen):
             return entry
     return None
 

@@ -7,14 +7,14 @@ from typing import Any
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.ledger import meter
 from donewhen.state.proof.claims import criteria_of, enough, level_of
-from donewhen.state.proof.journal import repeated_calls
+from donewhen.state.proof.journal import call_key, canonical, repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.records import StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
 CODES: dict[str, Status | None] = {
-    "answered": "completed",
+    "answered": "completed",  # but for what a person approved and nobody did
     "scheduled": "completed",  # the request was to have it repeated; nothing of the plan ran
     "worked": None,  # by the steps: completed, partial or failed
     "finished_early": "partial",
@@ -49,10 +49,10 @@ def proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
 
 def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
     """The one status of a run; never better than its steps, and never worse than what is proven of them."""
-    if (fixed := CODES[code]) not in (None, "failed"):
-        return fixed
     rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
     good = [proven(step, record, settings.verification) for step, record in rows]
+    if (fixed := CODES[code]) not in (None, "failed"):
+        return "partial" if fixed == "completed" and not all(good) else fixed
     if rows and all(good) and code == "worked":
         # What nobody but a policy dropped, with nothing in its place, was part of the work.
         dropped = any(row["by"] == "policy" and not row["instead"] for row in _replaced(plan or {}, steps))
@@ -80,21 +80,42 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "approvals": list(values.get("approvals") or ()),
         "questions": [_said(e, plan, records) for e in journal if e["source"] == "user"],
         "modes": list(values.get("modes") or ()),
-        "effects": [_effect(e) for e in effects],
+        "effects": [*_effects(effects), *map(_unknown, values.get("unknown") or ())],
         "output": values.get("output_row"),
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
 
 
-def _effect(entry: Mapping[str, Any]) -> EffectRow:
-    return {
-        "id": entry["id"],
-        "tool": entry["tool"],
-        "arguments": redact_json(entry["arguments"]),
-        "ok": entry["ok"],
-        "effect": entry["effect"],
+def _effects(entries: Sequence[Mapping[str, Any]]) -> list[EffectRow]:
+    """Return the calls that changed something. One whose outcome is unknown was settled if its like went well later."""
+    rows: list[EffectRow] = []
+    later: set[str] = set()
+    for entry in reversed(entries):
+        row: EffectRow = {
+            "id": entry["id"],
+            "tool": entry["tool"],
+            "arguments": redact_json(entry["arguments"]),
+            "ok": entry["ok"],
+            "effect": entry["effect"],
+        }
+        call = call_key(entry["tool"], entry["arguments"])
+        rows.append({**row, "unknown": True} if entry.get("unknown") and call not in later else row)
+        if entry["ok"]:
+            later.add(call)
+    return rows[::-1]
+
+
+def _unknown(call: Mapping[str, Any]) -> EffectRow:
+    arguments = redact_json(call["arguments"])
+    row: EffectRow = {
+        "id": call["step"],
+        "tool": call["tool"],
+        "arguments": arguments,
+        "ok": False,
+        "effect": call["kind"],
     }
+    return {**row, "unknown": True}
 
 
 def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
@@ -104,7 +125,7 @@ def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[Repla
         {
             "id": id,
             "content": record["replaced"]["content"],
-            "status": record["status"],
+            "status": record.get("status", "skipped"),
             "reason": record.get("reason", ""),
             "by": record["replaced"]["by"],
             "instead": record["replaced"]["instead"],
@@ -234,9 +255,14 @@ def _of_data(row: Mapping[str, Any] | None, language: str) -> list[str]:
 
 
 def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """A line for every step that is not done, also if a later plan left it out; not for one done in another way."""
+    """Return a line for every call of which nobody knows whether it took effect, and for every step that is not done.
+
+    A step that a later plan left out is not done either, unless that plan did it in another way.
+    """
     speak = partial(say, language, "summary")
-    lines: list[str] = []
+    rows = [row for row in receipt.get("effects", ()) if row.get("unknown")]
+    calls = [f"{row['tool']}({canonical(row['arguments'])})" for row in rows]
+    lines = [f"- {speak('unknown', call=call)}" for call in calls]
     ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
         if row["status"] != "done":

@@ -125,6 +125,8 @@ class EffectRow(TypedDict):
     arguments: dict[str, Any]
     ok: bool
     effect: Literal["write", "idempotent"]
+    unknown: NotRequired[bool]
+    """Whether it began and nobody knows what became of it; `ok` is false then, and `id` may be the step's alone."""
 
 
 class FieldRow(TypedDict):

@@ -113,12 +113,6 @@ _ANNOUNCED = _AnyOf(
     "je_vais je_m'en laissez-moi laisse-moi voy_a déjame déjeme me_encargo vou deixe-me lo_farò fammi",
     "我会 我將 我将 我来 我這就 我这就 让我 讓我 します いたします 하겠습니다 할게요",
 )
-_WENT_WRONG = pattern(
-    r"\W{0,4}(?:\w+(?:error|exception)\b|error\b|failed\b|failure\b|fehler\b|erreur\b|traceback\b|错误|失败|エラー)"
-    r"|\{\s*\"(?:error|errors|err)\"\s*:(?!\s*(?:null|false|\"\"|\[\]))"
-    r"|\{[^{}]{0,200}\"(?:success|ok)\"\s*:\s*false|\{[^{}]{0,200}\"status\"\s*:\s*\"(?:error|failed|failure)\"",
-    re.IGNORECASE,
-)
 _CUT = pattern(
     r"\"(?:truncated|is_truncated|has_more|hasMore|more)\"\s*:\s*true"
     r"|\"(?:next|next_page|next_cursor|next_offset|next_page_token|nextPageToken|nextCursor|cursor)\"\s*:\s*(?!null|\"\"|false)\S"
@@ -205,11 +199,6 @@ def same_change(criterion: str, quote: str) -> bool:
 
 def _changes(text: str) -> set[str]:
     return {found[0][:6] for words in (_DEED, _EDIT) for found in words.all_in(text)}
-
-
-def says_failed(text: str) -> bool:
-    """Whether the answer of a call says at its beginning that it went wrong."""
-    return bool(_WENT_WRONG.match(text.lstrip()[:_ENDS]))
 
 
 def says_cut(text: str) -> bool:

@@ -80,6 +80,11 @@ _ALL = {
             need_thinking={"type": "boolean"},
             reason={**_TEXT, "description": "for the log"},
             speak={**_TEXT, "description": "to the user: what the plan does not show"},
+            drop={
+                "type": "array",
+                "description": "of the approved plan: ids of open steps, or criteria of the goal in their words",
+                "items": {"type": "object", "properties": {"what": _TEXT, "why": _TEXT}, "required": ["what", "why"]},
+            },
         ),
         _tool(
             "decline",

@@ -64,7 +64,9 @@ class Profile(BaseModel):
     tone: str = Field(default="", description="how it speaks, such as “brief and friendly”")
     language: str = Field(default="", description="hard: of plan and speech, whatever `Settings.language` says")
     soft: list[str] = Field(default=[], description="preferences, for the prompt only")
-    forbidden_tools: list[str] = Field(default=[], description="hard: never offered, never accepted in a plan")
+    forbidden_tools: list[str] = Field(
+        default=[], description="hard: never offered, never accepted in a plan; exact names of tools"
+    )
     allowed_paths: list[str] = Field(
         default=[],
         description="hard: path-like tool arguments must lie under one of these; what stands inside of other texts, "

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.ledger import Limits
-from donewhen.state.settings import Profile, Settings
+from donewhen.state.settings import Profile, Settings, moment
 from donewhen.state.values import near
 
 SettingsLike = Settings | Mapping[str, Any] | None
@@ -62,37 +62,66 @@ def _within(base: list[str], given: list[str]) -> list[str]:
     return both
 
 
-_STRICT = {"confirm": ("never", "complex", "always"), "approvals": ("never", "plan", "outside", "each")}
-"""From the least to the most that people are asked."""
+def _chain(*values: str) -> dict[str, frozenset[str]]:
+    """Values from the least care to the most, each with all that it watches over."""
+    return {value: frozenset(values[1 : place + 1]) for place, value in enumerate(values)}
 
 
-def confined(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[dict[str, Any], list[str]]:
-    """The settings of a run whose client asked for `asked`, as JSON, and the names that were not taken over.
+CARE: dict[str, dict[str, frozenset[str]]] = {
+    "confirm": {
+        "never": frozenset(),
+        "complex": frozenset({"complex plans"}),
+        "writes": frozenset({"plans that write"}),
+        "always": frozenset({"complex plans", "plans that write", "all other plans"}),
+    },
+    "approvals": _chain("never", "plan", "outside", "each"),
+    "verification": _chain("claimed", "grounded", "judged"),
+}
+"""What each value of a setting watches over: a value that watches over more takes more care. Limits and deadlines take
+more care the lower and the earlier they are."""
+ALWAYS = ("confirm", "approvals")
+"""What no client lowers, even where the operator pinned nothing."""
 
-    What `pinned` sets stays, but limits may be lower and tools and paths fewer; people are asked as often at least.
-    `models`: whether a client may choose them.
+
+def more_careful(name: str, pinned: str, asked: str) -> str:
+    """Return the value of a setting that watches over all that either value does, and over as little else as may be."""
+    values, wanted = CARE[name], CARE[name][pinned] | CARE[name][asked]
+    return min((value for value in values if values[value] >= wanted), key=lambda value: len(values[value]))
+
+
+def confined(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[Settings, list[str]]:
+    """Return the settings of a run whose client asked for `asked`, and the names that were not taken over.
+
+    What `pinned` sets stays, but a client may ask for more care: see `CARE`; tools and paths may be fewer. `models`:
+    whether it may choose them. Raises ConfigError for values that cannot be.
     """
-    given, refused = known_settings(asked)
-    for key, order in _STRICT.items():
-        least = getattr(pinned, key)
-        if key in given and (given[key] not in order or order.index(given[key]) < order.index(least)):
-            given[key] = least
-            refused.append(key)
-    free = {"confirm", "approvals", "limits", "step_limits", "profile"}
-    fixed = (set(pinned.model_fields_set) | (set() if models else {"models", "max_tokens"})) - free
-    refused += [key for key in given if key in fixed]
-    given = {key: value for key, value in given.items() if key not in fixed and value not in (None, "")}
-    for key in ("limits", "step_limits"):
-        if key in pinned.model_fields_set and isinstance(given.get(key), Mapping):
-            most = getattr(pinned, key).model_dump(exclude_none=True)
-            rows = {name: value for name, value in given[key].items() if value is not None}
-            lower = {name: value for name, value in rows.items() if name not in most or value < most[name]}
+    known, refused = known_settings(asked)
+    wanted = read_settings({key: value for key, value in known.items() if value not in (None, "")})
+    given = wanted.model_dump(exclude_unset=True)
+    for key in list(given):
+        least, value = getattr(pinned, key), getattr(wanted, key)
+        bound = key in pinned.model_fields_set
+        if key in CARE and (bound or key in ALWAYS):
+            given[key] = more_careful(key, least, value)
+            refused += [key] if CARE[key][value] < CARE[key][least] else []
+        elif key in ("limits", "step_limits") and bound:
+            most = least.model_dump(exclude_none=True)
+            lower = {name: amount for name, amount in given[key].items() if _is_within(amount, most.get(name))}
             refused += [f"{key}.{name}" for name in given[key] if name not in lower]
             given[key] = lower
-    if "profile" in given and "profile" in pinned.model_fields_set:
-        hard = {"forbidden_tools", "allowed_paths"}
-        given["profile"] = {key: value for key, value in dict(given["profile"]).items() if key in hard}
-    return merged(pinned, given).model_dump(mode="json"), refused
+        elif key == "deadline" and bound and least and moment(value) < moment(least):
+            continue
+        elif key == "profile":
+            hard = ("forbidden_tools", "allowed_paths")
+            given[key] = {name: said for name, said in given[key].items() if not bound or name in hard}
+        elif bound or (key in ("models", "max_tokens") and not models):
+            refused.append(key)
+            del given[key]
+    return merged(pinned, given), refused
+
+
+def _is_within(amount: float | None, most: float | None) -> bool:
+    return most is None or (amount is not None and amount <= most)
 
 
 def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

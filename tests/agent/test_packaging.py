@@ -1,18 +1,26 @@
-"""What people install, a wheel or this folder in editable mode, used beside an `agent.py` of their own."""
+"""What people install, an sdist, a wheel or this folder in editable mode, used beside an `agent.py` of their own."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 import donewhen
 from benchmarks.pythons import found, version_of
 from donewhen import testing
 from donewhen.state.errors import system_problem
+from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from tests.kit.places import ROOT
 
 OWN = ("agent", "graph", "state", "prompts")
@@ -58,42 +66,177 @@ def install(python: Path, *what: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def used(python: Path, folder: Path) -> str:
-    """Where `donewhen` was imported from by somebody who works in `folder`."""
+def run_program(python: Path, program: Path, **variables: str) -> str:
+    """What the program prints, run in its own folder without a PYTHONPATH."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run([str(python), "main.py"], cwd=folder, env=kept, capture_output=True, text=True)
+    command = [str(python), program.name]
+    done = subprocess.run(command, cwd=program.parent, env=kept | variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
-def built(folder: Path) -> Path:
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
+def build(source: Path, folder: Path, target: str) -> Path:
+    """The sdist or wheel that hatchling, the build backend, makes of a source tree."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    return next(folder.glob("*.whl" if target == "wheel" else "*.tar.gz"))
 
 
-def test_a_wheel_is_used_beside_modules_of_the_same_names(tmp_path: Path, theirs: Path) -> None:
-    """L5: `import agent` is theirs, `from donewhen import Agent` is ours, and the wheel holds files, no links."""
-    wheel = built(tmp_path / "dist")
-    with zipfile.ZipFile(wheel) as packed:
-        names = set(packed.namelist())
-        assert not [info.filename for info in packed.infolist() if (info.external_attr >> 16) & 0o170000 == 0o120000]
-    assert {"donewhen/py.typed", "donewhen/prompts/plan_triage.md", "donewhen/graph/execute/decide.py"} <= names
-    assert {name.split("/")[0] for name in names if not name.startswith("donewhen-")} == {"donewhen"}
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The sdist, the wheel made from it, and the wheel made from this tree."""
+    folder = tmp_path_factory.mktemp("dist")
+    sdist = build(ROOT, folder / "sdist", "sdist")
+    with tarfile.open(sdist) as packed:
+        packed.extractall(folder / "unpacked", filter="data")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    return {
+        "sdist": sdist,
+        "wheel of the sdist": build(unpacked, folder / "from sdist", "wheel"),
+        "wheel of the tree": build(ROOT, folder / "from tree", "wheel"),
+    }
+
+
+def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Path]) -> None:
+    """N25, R10: the same files in all three, no links, nothing of ours at the top, no tests and no benchmarks."""
+    held = dict[str, set[str]]()
+    with tarfile.open(artifacts["sdist"]) as packed:
+        members = packed.getmembers()
+    assert all(member.isfile() for member in members)
+    inside = {member.name.partition("/")[2] for member in members}
+    assert {name.split("/")[0] for name in inside} == {
+        ".gitignore", "CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "docs", "donewhen", "examples",
+        "pyproject.toml",
+    }  # fmt: skip
+    held["sdist"] = {name for name in inside if name.startswith("donewhen/")}
+    for kind in ("wheel of the sdist", "wheel of the tree"):
+        with zipfile.ZipFile(artifacts[kind]) as packed_wheel:
+            names = packed_wheel.namelist()
+            assert not [i for i in packed_wheel.infolist() if (i.external_attr >> 16) & 0o170000 == 0o120000]
+        assert {name.split("/")[0] for name in names if not name.startswith("donewhen-")} == {"donewhen"}
+        held[kind] = {name for name in names if name.startswith("donewhen/")}
+    tracked = subprocess.run(["git", "ls-files", *OWN], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
+    ours |= {f"donewhen/{name}" for name in ("__init__.py", "py.typed", "testing.py")}
+    assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
+
+
+@pytest.mark.parametrize("kind", ["sdist", "wheel of the sdist", "wheel of the tree"])
+def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
+    artifacts: dict[str, Path], kind: str, tmp_path: Path, theirs: Path, provider: WireServer
+) -> None:
+    """N25, R10, L5: `import agent` is theirs, `from donewhen import Agent` is ours; the README's first code runs."""
     python = fresh_venv(tmp_path / "venv")
-    install(python, str(wheel))
-    assert used(python, theirs).startswith(str(tmp_path / "venv"))
+    install(python, str(artifacts[kind]))
+    assert run_program(python, theirs / "main.py").startswith(str(tmp_path / "venv"))
+    (theirs / "readme.py").write_text(readme_code())
+    said = run_program(python, theirs / "readme.py", OPENAI_API_KEY="sk-test", OPENAI_BASE_URL=provider.base_url)
+    assert said.splitlines()[0] == "waiting Approve, edit or reject this plan?"
+    assert "The three cheapest offers are with Mira." in said
 
 
-def test_an_editable_install_leaves_their_names_alone(tmp_path: Path, theirs: Path) -> None:
-    """L5: the folder itself is on nobody's path."""
+def readme_code() -> str:
+    """The first block of Python in the README, as it stands there."""
+    (code, *_) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return str(code)
+
+
+@pytest.fixture
+def provider() -> Iterator[WireServer]:
+    """A provider whose model does what the README's goal asks for."""
+    plan = submit_plan(
+        [{"content": "find and mail the offers", "done_when": "mailed", "tools": ["search", "send_mail"]}]
+    )
+    work = [
+        call("search", query="cheapest offers"),
+        call("send_mail", to="mira@example.com", text="Ann 12.50"),
+        finish_step("The three cheapest offers are with Mira.", "s1.2"),
+    ]
+    with WireServer(ScriptedModel(roles={"triage": [plan], "execute": work})) as server:
+        yield server
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_an_editable_install_leaves_their_names_alone(tmp_path: Path, theirs: Path, installer: str) -> None:
+    """L5, N25: the folder itself is on nobody's path; with uv as with pip."""
     python = fresh_venv(tmp_path / "venv")
-    install(python, "--editable", str(ROOT))
-    assert used(python, theirs) == str(ROOT / "donewhen" / "__init__.py")
+    if installer == "uv":
+        (dependencies,) = (tmp_path / "venv").glob("lib/python*/site-packages/dependencies.pth")
+        hidden = dependencies.rename(tmp_path / "hidden")
+        install_by_uv(python, ROOT, tmp_path / "stubs")
+        subprocess.run([str(python), "-c", "import donewhen"], cwd=tmp_path, check=True)  # with what uv installed alone
+        hidden.rename(dependencies)
+    else:
+        install(python, "--editable", str(ROOT))
+    assert run_program(python, theirs / "main.py") == str(ROOT / "donewhen" / "__init__.py")
     (theirs / "main.py").write_text("import agent")
     (theirs / "agent.py").unlink()
     done = subprocess.run([str(python), "main.py"], cwd=theirs, capture_output=True, text=True)
     assert "No module named 'agent'" in done.stderr
+
+
+def install_by_uv(python: Path, source: Path, stubs: Path) -> None:
+    """In editable mode with its dependencies, which uv reads from pyproject.toml; empty packages stand for these."""
+    stubs.mkdir()
+    needed = tomllib.loads((source / "pyproject.toml").read_text())["project"]["dependencies"]
+    for name in {re.split(r"[^\w.-]", each)[0] for each in (*needed, "hatchling")}:
+        write_wheel(name, stubs, whole=name == "editables")
+    command = [
+        find_uv_bin(),
+        "pip",
+        "install",
+        "-q",
+        "--python",
+        str(python),
+        "--offline",
+        "--no-index",
+        "--find-links",
+        str(stubs),
+    ]
+    backend = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [*command, "--no-build-isolation", "--editable", str(source)], env=backend, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def write_wheel(name: str, folder: Path, *, whole: bool) -> None:
+    """A wheel of an installed distribution, in its version; empty unless `whole`."""
+    there = metadata.distribution(name)
+    title = f"{re.sub(r'[-_.]+', '_', name)}-{there.version}"
+    with zipfile.ZipFile(folder / f"{title}-py3-none-any.whl", "w") as packed:
+        for file in (there.files or ()) if whole else ():
+            if file.suffix == ".py":
+                packed.write(str(file.locate()), str(file))
+        packed.writestr(
+            f"{title}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {there.version}\n"
+        )
+        packed.writestr(f"{title}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        packed.writestr(f"{title}.dist-info/RECORD", "")
+
+
+@pytest.mark.parametrize("way", ["in the folder", "editable", "wheel", "sdist"])
+def test_a_checkout_without_links_says_so(tmp_path: Path, way: str) -> None:
+    """N25, R10: as a zip unpacked without links, or git with core.symlinks=false, leaves it: files for links."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT, checkout, symlinks=True, ignore=shutil.ignore_patterns(".*", "tests", "benchmarks", "docs"))
+    for name in OWN:
+        (checkout / "donewhen" / name).unlink()
+        (checkout / "donewhen" / name).write_text(f"../{name}")
+    python, folder = fresh_venv(tmp_path / "venv"), tmp_path
+    if way == "in the folder":
+        folder = checkout
+    elif way == "editable":
+        install(python, "--editable", str(checkout))
+    else:
+        install(python, str(build(checkout, tmp_path / "dist", way)))
+    for program in ("import donewhen", "from donewhen.agent.cli import main", "import donewhen.state.errors"):
+        done = subprocess.run([str(python), "-c", program], cwd=folder, capture_output=True, text=True)
+        said = done.stderr.strip().splitlines()[-1]
+        assert said.startswith("ImportError: donewhen/"), done.stderr
+        assert "without its symbolic links" in said
+        assert "git config core.symlinks true" in said
+        assert len(said) < 400
 
 
 def test_the_public_names() -> None:

@@ -10,9 +10,11 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from donewhen import ConfigError, Settings, build_graph
-from donewhen.testing import ScriptedModel, answer, call, finish_step, recall, submit_plan
+from donewhen.testing import ScriptedModel, answer, call, finish_step, give_up, recall, submit_plan
 from tests.kit.runs import config, said, scripted, step
 
 
@@ -59,14 +61,133 @@ async def test_tools_see_the_context_around() -> None:
     assert seen == [Shop("ann")]
 
 
-@pytest.mark.parametrize("given", [{"confirm": "never"}, Settings(confirm="never")])
-async def test_settings_as_the_context_around(given: Any) -> None:
-    """S5: given through the graph around, as an object or as a dict, they are settings and go over the graph's own."""
-    graph = build_graph(
-        scripted(submit_plan([step("s1")]), {"s1": [said("s1")]}, deliver=()), settings={"max_steps": 1}
-    )
+async def test_settings_as_the_context_around() -> None:
+    """S5: an instance of Settings, given through the graph around, goes over the graph's own."""
+    model, given = scripted(submit_plan([step("s1")]), {"s1": [said("s1")]}, deliver=()), Settings(confirm="never")
+    graph = build_graph(model, settings={"max_steps": 1})
     out = await around(graph.compile()).ainvoke({"messages": "do it"}, config("t"), context=given)
     assert ("__interrupt__" in out, out["messages"][-1].text) == (False, "done")
+
+
+class Mode(TypedDict, total=False):
+    """A context whose keys happen to be called as settings of ours."""
+
+    mode: str
+    confirm: Any
+
+
+class Confirms(BaseModel):
+    """The same as a model."""
+
+    confirm: str = "sometimes"
+
+
+@pytest.mark.parametrize(
+    ("schema", "given"),
+    [
+        (Mode, {"mode": "fast"}),
+        (Mode, {"mode": "fast", "confirm": 7}),
+        (Confirms, {"confirm": "sometimes"}),
+        (None, {"confirm": "never"}),
+        (None, "fast"),
+        (dict, {}),
+    ],
+    ids=str,
+)
+async def test_a_context_that_looks_like_settings(schema: Any, given: Any) -> None:
+    """N23: it is the application's, whatever its keys are called; it sets nothing here and ends no run."""
+    model = scripted(submit_plan([step("s1")]), {"s1": [said("s1")]}, deliver=())
+    outer = around(build_graph(model, settings={"confirm": "always"}).compile(), context=schema)
+    out = await outer.ainvoke({"messages": "do it"}, config("t"), context=given)
+    assert out["__interrupt__"][0].value["kind"] == "plan"
+
+
+NOTIFY = call("notify", text="the build is green")
+
+
+def notifier(sent: list[str], runs: int = 1) -> Any:
+    """A graph of ours that notifies, in as many runs as there are, and asks nobody."""
+
+    def notify(text: str) -> str:
+        """Notify ops."""
+        sent.append(text)
+        return "sent"
+
+    plan = submit_plan([step("s1", tools=["notify"])])
+    execute = [NOTIFY, finish_step("notified", evidence=["s1.1"])] * runs
+    model = ScriptedModel(roles={"triage": [plan] * runs, "execute": execute, "deliver": lambda *_: "Done."})
+    settings = {"confirm": "never", "approvals": "never"}
+    return build_graph(model, [notify], effects={"notify": "write"}, settings=settings)
+
+
+@pytest.mark.parametrize("row", [True, False], ids=["in a row", "side by side"])
+async def test_equal_writes_of_two_nodes_are_two_writes(row: bool) -> None:
+    """N23: the second node asked whether its write had happened, because the first one's had."""
+    sent: list[str] = []
+    outer = around(notifier(sent).compile(), notifier(sent).compile(), row=row)
+    out = await outer.ainvoke({"messages": "tell ops"}, config("t"))
+    assert ("__interrupt__" in out, len(sent)) == (False, 2)
+
+
+async def test_equal_writes_of_two_requests_are_two_writes() -> None:
+    """N23: the same news a day later, though nothing of the first request is kept but its effects."""
+    sent: list[str] = []
+    outer = around(notifier(sent, 3).compile())
+    for n in (1, 2, 3):
+        out = await outer.ainvoke({"messages": "tell ops"}, config("t"))
+        assert ("__interrupt__" in out, len(sent)) == (False, n)
+
+
+async def test_a_loop_in_a_node_makes_a_write_each_time() -> None:
+    """N23: called twice by one node of an application, as by two."""
+    sent: list[str] = []
+    inner = notifier(sent, 2).compile()
+
+    async def twice(state: MessagesState) -> Any:
+        await inner.ainvoke({"messages": state["messages"]})
+        return {"messages": (await inner.ainvoke({"messages": state["messages"]}))["messages"]}
+
+    out = await around(twice).ainvoke({"messages": "tell ops"}, config("t"))
+    assert ("__interrupt__" in out, len(sent)) == (False, 2)
+
+
+async def test_a_fork_of_the_graph_around_asks_before_it_writes_again() -> None:
+    """N23, X20, R03: what the other branch of the history did is done; a request after it in its own branch is not."""
+    sent: list[str] = []
+    outer = around(notifier(sent, 3).compile())
+    await outer.ainvoke({"messages": "tell ops"}, config("t"))
+    before = [state async for state in outer.aget_state_history(config("t")) if state.next == ("agent0",)]
+    fork = await outer.aupdate_state(before[-1].config, {"messages": [HumanMessage("please")]}, as_node="__start__")
+    out = await outer.ainvoke(None, fork)
+    assert (out["__interrupt__"][0].value["kind"], len(sent)) == ("effect", 1)
+
+
+@pytest.mark.parametrize("again", ["the same run", "the next request", "the next node"])
+async def test_a_write_that_was_cut_off_inside_is_asked_about(again: str) -> None:
+    """N23, R03: killed inside the write; the run that goes on, a later request and another node all ask."""
+    sent: list[str] = []
+
+    def notify(text: str) -> str:
+        """Notify ops."""
+        sent.append(text)
+        if len(sent) == 1:
+            raise SystemExit  # it began, and nothing says what it did
+        return "sent"
+
+    plan = submit_plan([step("s1", tools=["notify"])])
+    ends = [NOTIFY, give_up("no answer"), NOTIFY, finish_step("notified", evidence=["s1.1"])]
+    ends = [NOTIFY, NOTIFY, finish_step("notified", evidence=["s1.2"])] if again == "the same run" else ends
+    model = ScriptedModel(roles={"triage": [plan] * 2, "execute": ends, "deliver": lambda *_: "Done."}, strict=False)
+    settings = {"confirm": "never", "approvals": "never", "on_failure": "deliver"}
+    graph = build_graph(model, [notify], effects={"notify": "write"}, settings=settings).compile()
+    outer = around(graph, graph, row=True) if again == "the next node" else around(graph)
+    out = await outer.ainvoke({"messages": "tell ops"}, config("t"))
+    if again == "the next request":
+        assert "__interrupt__" not in out
+        out = await outer.ainvoke({"messages": "tell ops again"}, config("t"))
+    assert (out["__interrupt__"][0].value["kind"], len(sent)) == ("effect", 1)
+    out = await outer.ainvoke(Command(resume="it happened"), config("t"))
+    assert ("__interrupt__" in out, len(sent)) == (False, 1)
 
 
 def test_settings_that_cannot_be() -> None:

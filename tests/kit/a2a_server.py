@@ -1,7 +1,8 @@
 """An A2A agent of its own process, made with the protocol's SDK, for tests: `python -m tests.kit.a2a_server PORT LOG`.
 
-It does what a word in the request says: asks, wants credentials, fails, takes its time. LOG gets the id of every
-message that arrives.
+It does what a word in the request says: asks, wants credentials, fails, takes its time, pays. LOG gets the id of every
+message that arrives, and `LOG.paid` a line for every payment. After LOG may come the port that its card names, and
+`quiet` for one that does not stream, `unlisted` for one that lists no tasks.
 """
 
 import asyncio
@@ -11,11 +12,20 @@ from pathlib import Path
 import uvicorn
 from a2a.helpers import new_task_from_user_message, new_text_part
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
 from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface, AgentSkill
+from a2a.types import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    ListTasksRequest,
+    ListTasksResponse,
+    UnsupportedOperationError,
+)
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
@@ -47,16 +57,20 @@ class Librarian(AgentExecutor):
         await updater.start_work(says("Looking at the shelves."))
         if "slowly" in text:
             await asyncio.sleep(0.5)
+        if "pay" in text:
+            await asyncio.sleep(1)
+            with self._log.with_suffix(".paid").open("a") as paid:
+                paid.write("12 EUR\n")
         if context.current_task is not None:
             await updater.add_artifact([new_text_part(f"three papers on {text}")])
             await updater.complete()
-        elif "ask" in text:
+        elif "ask first" in text:
             await updater.requires_input(says("Which field?"))
-        elif "secret" in text:
+        elif "secret things" in text:
             await updater.requires_auth(says("the archive is locked"))
-        elif "fail" in text:
+        elif "fail please" in text:
             await updater.failed(says("the library burnt down"))
-        elif "refuse" in text:
+        elif "refuse this" in text:
             await updater.reject(says("not my field"))
         else:
             await updater.add_artifact([new_text_part(f"three papers, request {self._heard[message.context_id]}")])
@@ -66,7 +80,14 @@ class Librarian(AgentExecutor):
         raise NotImplementedError
 
 
-def app(port: int, log: Path) -> Starlette:
+class Unlisted(DefaultRequestHandler):
+    """Lists no tasks."""
+
+    async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        raise UnsupportedOperationError
+
+
+def app(port: int, log: Path, *more: str) -> Starlette:
     """The server."""
     card = AgentCard(
         name="Librarian",
@@ -75,12 +96,13 @@ def app(port: int, log: Path) -> Starlette:
         supported_interfaces=[
             AgentInterface(url=f"http://127.0.0.1:{port}/", protocol_binding="JSONRPC", protocol_version="1.0")
         ],
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming="quiet" not in more),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="find", name="find", description="finds papers by <field>", tags=["papers"])],
     )
-    handler = DefaultRequestHandler(Librarian(log), InMemoryTaskStore(), card)
+    kind = Unlisted if "unlisted" in more else DefaultRequestHandler
+    handler = kind(Librarian(log), InMemoryTaskStore(), card)
     routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/")]
     return Starlette(routes=routes, middleware=[Middleware(Guard, locked=log.with_suffix(".locked"))])
 
@@ -99,5 +121,6 @@ class Guard(BaseHTTPMiddleware):
 
 
 if __name__ == "__main__":
-    port, log = int(sys.argv[1]), Path(sys.argv[2])
-    uvicorn.run(app(port, log), host="127.0.0.1", port=port, log_level="warning")
+    port, log, *more = sys.argv[1:]
+    named = next((int(each) for each in more if each.isdigit()), int(port))
+    uvicorn.run(app(named, Path(log), *more), host="127.0.0.1", port=int(port), log_level="warning")

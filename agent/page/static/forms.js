@@ -1,79 +1,162 @@
-// What a person is asked, as forms: a plan edited in place, a call, a question. `send` is given the answer.
-import { argumentsOf, button, el, markdown, name, words } from "/draw.js";
+// What a person is asked, as forms: a plan edited in place, a call, a question. Words are typed in the box at the bottom.
+//
+// A form is given `send(value)`, which answers; `reply(how)`, which lets the box answer it; `draft`, which reads and keeps
+// what was changed and not sent; and `planText(edited)`, the text of a plan.
+import { about, argumentsOf, button, el, fill, name, sign, words } from "/draw.js";
+import { markdown } from "/markdown.js";
+import { stepAbout } from "/rows.js";
 
-export function formOf(pending, send) {
-  const form = { plan: planForm, tool: callForm }[pending.kind] ?? questionForm;
-  return form(pending, send);
+export function formOf(pending, form) {
+  const make = { plan: planForm, tool: callForm }[pending.kind] ?? questionForm;
+  return make(pending, form);
 }
 
-const area = (value, label, oninput, className = "") => el("textarea", { value, rows: 1, "aria-label": label, oninput, className });
+const area = (value, label, oninput, more = {}) => el("textarea", { value, rows: 1, dir: "auto", "aria-label": label, oninput, ...more });
+const cancel = (send) => button(words.cancel, () => send({ type: "cancel" }), "quiet bad");
 
-function planForm(pending, send) {
-  const plan = structuredClone(pending.plan ?? {});
-  const limits = Object.fromEntries(Object.entries(pending.limits ?? {}).filter(([, amount]) => amount !== null));
-  const shown = JSON.stringify([plan, limits]);
+// --- a plan
+
+function planForm(pending, { send, reply, draft, planText }) {
+  const given = { plan: pending.plan ?? {}, limits: limitsOf(pending), text: pending.text ?? "", asText: Boolean(pending.draft) };
+  const now = { ...structuredClone(given), ...draft.read() };
+  for (const step of now.plan.steps) step.done_when = (step.done_when ?? []).map((each) => (typeof each === "string" ? { text: each } : each));
+  const proposed = listed(given);
+  now.written ??= proposed; // the list that the text says
   const rows = el("div");
-  const run = button(words.run_it, () => go());
-  const text = area(pending.text ?? "", words.edit_text, null, "plan-text");
-  text.hidden = !pending.draft;
-  rows.hidden = !text.hidden;
-  const changed = () => { run.textContent = (text.hidden ? JSON.stringify([plan, limits]) !== shown : text.value !== pending.text || pending.draft) ? words.run_edited : words.run_it; };
-  text.addEventListener("input", changed);
-  const go = () => {
-    if (!text.hidden) send({ type: "edit", edited_action: { name: "confirm_plan", args: { plan: text.value } } });
-    else if (JSON.stringify([plan, limits]) === shown) send({ type: "approve" });
-    else send({ type: "edit", plan: { ...plan, steps: plan.steps.map(({ ...step }) => ({ ...step, done_when: (step.done_when ?? []).filter((each) => each.text?.trim()) })), limits } });
+  const text = area(now.text, words.edit_text, () => { now.text = text.value; changed(); }, { className: "plan-text" });
+  const run = button(words.run_it, () => send(now.asText ? asText() : listed(now) === proposed ? { type: "approve" } : asList()));
+  const swap = button("", async () => {
+    if (!now.asText && listed(now) !== now.written) { // the text follows the list, unless it is the later one
+      try { now.text = text.value = await planText({ plan: withoutBlanks(now.plan), limits: now.limits }); } catch { return; }
+      now.written = listed(now);
+    }
+    now.asText = !now.asText;
+    show();
+    changed();
+  }, "quiet");
+
+  const asText = () => (now.text === pending.text && !pending.draft ? { type: "approve" } : { type: "edit", edited_action: { name: "confirm_plan", args: { plan: now.text } } });
+  const asList = () => ({ type: "edit", plan: { ...withoutBlanks(now.plan), limits: now.limits } });
+  const changed = () => {
+    const same = now.asText ? now.text === pending.text && !pending.draft : listed(now) === proposed;
+    run.textContent = same ? words.run_it : words.run_edited;
+    draft.keep(same && now.asText === given.asText ? null : now);
   };
-  const draw = () => {
-    rows.replaceChildren(...plan.steps.map((step, at) => planRow(step, at)), el("div", { className: "buttons" }, button(`+ ${words.add_step}`, () => { plan.steps.push({ content: "", done_when: [] }); draw(); rows.querySelectorAll(".row > textarea")[plan.steps.length - 1].focus(); }, "plain")), el("div", { className: "limits" }, Object.keys(limits).length ? words.at_most : "", ...Object.entries(limits).map(([key, amount]) => el("label", {}, el("input", { type: "number", min: 0, step: "any", value: amount, oninput: (event) => { if (event.target.value !== "") limits[key] = Number(event.target.value); changed(); } }), ` ${key === "cost_usd" ? "$" : name(key, 2)}`))));
+  const show = () => {
+    text.hidden = !now.asText;
+    rows.hidden = now.asText;
+    swap.textContent = now.asText ? words.edit_list : words.edit_text;
+  };
+  const redraw = (focus) => {
+    rows.replaceChildren(...now.plan.steps.map((step, at) => stepRow(now.plan.steps, at, pending, redraw, changed)), below());
+    changed();
+    rows.querySelector(focus)?.focus();
+  };
+  const below = () => el("div", {},
+    el("div", { className: "buttons" }, button(`+ ${words.add_step}`, () => { now.plan.steps.push({ content: "", done_when: [] }); redraw(`.row:nth-child(${now.plan.steps.length}) > textarea`); }, "plain")),
+    limitFields(now.limits, changed));
+  redraw(null);
+  show();
+
+  const note = el("div", { className: "note" }, (pending.question ?? "").split("\n")[0]);
+  const changes = (pending.changes ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `• ${each}`));
+  const goal = (now.plan.done_when ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `${words.in_the_end}: ${each.text ?? each}`));
+  const ask = button(words.ask_changes, () => reply("changes"), "quiet");
+  return [note, ...changes, el("h2", { dir: "auto" }, now.plan.title || words.title), el("div", { className: "edit" }, rows, text), ...goal,
+    el("div", { className: "buttons" }, run, ask, swap, cancel(send))];
+}
+
+const listed = ({ plan, limits }) => JSON.stringify([withoutBlanks(plan), limits]);
+const limitsOf = (pending) => Object.fromEntries(Object.entries(pending.limits ?? {}).filter(([, amount]) => amount !== null));
+
+function withoutBlanks(plan) {
+  const steps = (plan.steps ?? []).map((step) => {
+    const criteria = (step.done_when ?? []).map((each) => (typeof each === "string" ? { text: each } : each));
+    return { ...step, done_when: criteria.filter((each) => each.text?.trim()) };
+  });
+  return { ...plan, steps };
+}
+
+function limitFields(limits, changed) {
+  const field = ([key, amount]) => el("label", {},
+    el("input", { type: "number", min: 0, step: "any", value: amount, oninput: ({ target }) => { if (target.value !== "") limits[key] = Number(target.value); changed(); } }),
+    ` ${key === "cost_usd" ? "$" : name(key, 2)}`);
+  const fields = Object.entries(limits).map(field);
+  return el("div", { className: "limits" }, fields.length ? words.at_most : "", ...fields);
+}
+
+function stepRow(steps, at, pending, redraw, changed) {
+  const step = steps[at];
+  const row = (number) => `.row:nth-child(${number + 1})`;
+  const move = (by, focus) => { steps.splice(at + by, 0, ...steps.splice(at, 1)); redraw(`${row(at + by)} ${focus}`); };
+  const remove = () => { steps.splice(at, 1); redraw(`${row(Math.min(at, steps.length - 1))} > textarea`); };
+  const label = fill(words.step, { step: at + 1 });
+  const criteria = step.done_when.map((each, number) => el("div", { className: "crit" },
+    el("span", { className: "tick", "aria-hidden": "true" }, "•"),
+    area(each.text, words.done_when, ({ target }) => { each.text = target.value; changed(); }),
+    each.check ? el("span", { className: "about" }, `${words.check}: ${each.check.tool}`) : null,
+    sign("✕", words.remove, () => { step.done_when.splice(number, 1); redraw(`${row(at)} .add`); })));
+  const add = button(`+ ${words.add_criterion}`, () => { step.done_when.push({ text: "" }); redraw(`${row(at)} .crit:nth-child(${step.done_when.length}) textarea`); }, "plain add");
+  return el("div", { className: "row", role: "group", "aria-label": label },
+    el("span", { className: "number", "aria-hidden": "true" }, `${at + 1}`),
+    area(step.content, label, ({ target }) => { step.content = target.value; changed(); }),
+    el("span", { className: "moves" },
+      sign("↑", words.up, () => move(-1, "[data-move=up]"), { disabled: at === 0, "data-move": "up", "data-off": String(at === 0) }),
+      sign("↓", words.down, () => move(1, "[data-move=down]"), { disabled: at === steps.length - 1, "data-move": "down", "data-off": String(at === steps.length - 1) }),
+      sign("✕", words.remove, remove, { disabled: steps.length === 1, "data-off": String(steps.length === 1) })),
+    el("div", { className: "below" }, ...criteria,
+      el("div", { className: "foot" }, toolsOf(step, pending, changed), el("span", { className: "about" }, stepAbout(step, { tools: false })), add)));
+}
+
+const MANY = 10; // tools from which on there is a field to find one
+
+// The tools of a step; opened, all there are, to be ticked. Those of another executor are its own, and only shown.
+function toolsOf(step, pending, changed) {
+  const known = about.tools ?? [];
+  const flagged = (tool) => ((pending.writes ?? []).includes(tool) ? `${tool} (${words.granted_writes})` : tool);
+  const chosen = () => `${words.tools}: ${step.tools?.length ? step.tools.map(flagged).join(", ") : words.nothing}`;
+  if (step.executor || !known.length) return el("span", { className: "about" }, step.tools?.length ? chosen() : "");
+  const title = el("summary", {}, chosen());
+  const others = (step.tools ?? []).filter((tool) => !known.some((each) => each.name === tool)).map((tool) => ({ name: tool, about: "" }));
+  const box = (tool) => el("label", { title: tool.about },
+    el("input", { type: "checkbox", checked: (step.tools ?? []).includes(tool.name), onchange: ({ target }) => choose(tool.name, target.checked) }),
+    el("span", {}, tool.name), tool.writes ? el("span", { className: "about" }, words.writes) : null);
+  const choose = (tool, wanted) => {
+    step.tools = [...(step.tools ?? []).filter((each) => each !== tool), ...(wanted ? [tool] : [])];
+    title.textContent = chosen();
     changed();
   };
-  const move = (at, by) => { const [step] = plan.steps.splice(at, 1); plan.steps.splice(at + by, 0, step); draw(); };
-  const planRow = (step, at) => {
-    const criteria = (step.done_when ??= []).map((each) => (typeof each === "string" ? { text: each } : each));
-    step.done_when = criteria;
-    const lines = criteria.map((each, number) => el("div", { className: "crit" }, el("span", { className: "tick" }, "✓"), area(each.text, words.done_when, (event) => { each.text = event.target.value; changed(); }), each.check ? el("span", { className: "about" }, `${words.check}: ${each.check.tool}`) : null, button("✕", () => { criteria.splice(number, 1); draw(); }, "plain")));
-    const about = [step.tools?.length && `${words.tools}: ${step.tools.map((tool) => ((pending.writes ?? []).includes(tool) ? `${tool} (${words.granted_writes})` : tool)).join(", ")}`, step.depends_on?.length && `${words.after}: ${step.depends_on.join(", ")}`, step.executor && `${words.executor}: ${step.executor}`].filter(Boolean).join(" · ");
-    const tool = (sign, label, act, off) => el("button", { type: "button", className: "plain", title: label, "aria-label": label, onclick: act, disabled: off }, sign);
-    return el("div", { className: "row" }, el("span", { className: "number" }, `${at + 1}`), area(step.content, `${words.step?.replace("{step}", at + 1) ?? at + 1}`, (event) => { step.content = event.target.value; changed(); }),
-      el("span", { className: "tools" }, tool("↑", words.up, () => move(at, -1), at === 0), tool("↓", words.down, () => move(at, 1), at === plan.steps.length - 1), tool("✕", words.remove, () => { plan.steps.splice(at, 1); draw(); }, plan.steps.length === 1)),
-      el("div", { className: "below" }, ...lines, el("div", {}, el("span", { className: "about" }, about), " ", button(`+ ${words.add_criterion}`, () => { criteria.push({ text: "" }); draw(); }, "plain"))));
+  const all = [...known, ...others];
+  const open = ({ target }) => { // the first time
+    if (!target.open || target.childElementCount > 1) return;
+    const boxes = all.map((tool) => [`${tool.name} ${tool.about}`.toLowerCase(), box(tool)]);
+    const find = ({ target: { value } }) => { for (const [text, node] of boxes) node.hidden = !text.includes(value.toLowerCase()); };
+    if (all.length > MANY) target.append(el("input", { type: "text", placeholder: words.find, "aria-label": words.find, oninput: find }));
+    target.append(el("div", { className: "choice" }, ...boxes.map(([, node]) => node)));
   };
-  draw();
-  const as = button(text.hidden ? words.edit_text : words.edit_list, () => { text.hidden = !text.hidden; rows.hidden = !text.hidden; as.textContent = text.hidden ? words.edit_text : words.edit_list; changed(); }, "quiet");
-  const title = el("h2", {}, plan.title ?? words.title);
-  const changes = (pending.changes ?? []).map((each) => el("div", { className: "about" }, `• ${each}`));
-  const goal = (plan.done_when ?? []).map((each) => el("div", { className: "about" }, `${words.in_the_end}: ${each.text ?? each}`));
-  return [el("div", { className: "note" }, (pending.question ?? "").split("\n")[0]), ...changes, title, el("div", { className: "edit" }, rows, text), ...goal,
-    reasons(run, words.ask_changes, words.what_changes, (why) => why && send({ type: "reject", message: why }), [as, button(words.cancel, () => send({ type: "cancel" }), "quiet bad")])];
+  return el("details", { className: "tools", ontoggle: open }, title);
 }
 
-// A row of buttons: yes, no with a reason, others.
-function reasons(yes, no, question, refuse, others) {
-  const why = el("textarea", { rows: 1, placeholder: question, "aria-label": question, hidden: true });
-  const refusing = button(no, () => {
-    if (why.hidden) { why.hidden = false; why.focus(); } else refuse(why.value.trim());
-  }, "quiet");
-  why.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); refuse(why.value.trim()); } });
-  return el("div", {}, el("div", { className: "buttons" }, yes, refusing, ...others), el("div", { className: "options" }, why));
+// --- a call
+
+function callForm(pending, { send, reply, draft }) {
+  const frozen = JSON.stringify(pending.arguments ?? {}, null, 2);
+  const kept = draft.read() ?? pending.draft;
+  const text = area(kept ?? frozen, words.edit_arguments, () => draft.keep(text.value), { className: "plan-text", hidden: !kept });
+  const edited = () => ({ type: "edit", edited_action: { name: "approve_tool", args: { arguments: text.value } } });
+  const run = button(words.allow, () => send(text.hidden || text.value === frozen ? { type: "approve" } : edited()));
+  const edit = button(words.edit_arguments, () => { text.hidden = !text.hidden; if (text.hidden) draft.keep(null); else text.focus(); }, "quiet");
+  return [el("h2", {}, pending.tool), markdown(pending.question ?? ""), ...argumentsOf(pending), text,
+    el("div", { className: "buttons" }, run, button(words.refuse, () => reply("refusal"), "quiet"), edit, cancel(send))];
 }
 
-function callForm(pending, send) {
-  const text = area(JSON.stringify(pending.arguments ?? {}, null, 2), words.edit_arguments, null, "plan-text");
-  text.hidden = true;
-  if (pending.draft) { text.value = pending.draft; text.hidden = false; }
-  const run = button(words.allow, () => send(text.hidden ? { type: "approve" } : { type: "edit", edited_action: { name: "approve_tool", args: { arguments: text.value } } }));
-  const edit = button(words.edit_arguments, () => { text.hidden = !text.hidden; }, "quiet");
-  return [el("h2", {}, pending.tool), ...markdown(pending.question ?? ""), ...argumentsOf(pending), text,
-    reasons(run, words.refuse, words.why, (why) => send({ type: "reject", message: why }), [edit, button(words.cancel, () => send({ type: "cancel" }), "quiet bad")])];
-}
+// --- a question
 
-function questionForm(pending, send) {
-  const text = el("textarea", { rows: 1, placeholder: words.reply, "aria-label": words.reply });
-  const go = () => text.value.trim() && send(text.value.trim());
-  text.addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); go(); } });
+function questionForm(pending, { send, reply, several }) {
   const choices = (pending.options ?? []).map((each) => button(each, () => send(each), "quiet"));
+  const call = pending.kind === "effect" ? [el("b", {}, pending.tool), ...argumentsOf(pending)] : [];
+  const typed = several ? [button(words.in_words, () => reply("answer"), "quiet")] : [];
   const skip = pending.kind === "question" ? [button(words.skip, () => send({ type: "reject" }), "quiet")] : [];
-  return [el("div", { className: "answer" }, ...markdown(pending.question ?? "")), ...(pending.kind === "effect" ? [el("b", {}, pending.tool), ...argumentsOf(pending)] : []),
-    pending.hint ? el("div", { className: "note" }, pending.hint) : null, el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, text, button(words.send, go), ...skip, button(words.cancel, () => send({ type: "cancel" }), "quiet bad"))];
+  return [markdown(pending.question ?? ""), ...call, pending.hint ? el("div", { className: "note", dir: "auto" }, pending.hint) : null,
+    el("div", { className: "options" }, ...choices), el("div", { className: "buttons" }, ...typed, ...skip, cancel(send))];
 }

@@ -1,196 +1,251 @@
-// The page: a list of threads, and one of them as its events tell it. See conversations.py for what arrives.
-import { el, words } from "/draw.js";
+// The page: the list of conversations, one of them, and the box in which words are typed. conversations.py says what arrives.
+import { Composer } from "/composer.js";
+import { $, about, button, el, fill, words } from "/draw.js";
+import { draft, dropOthers, keep } from "/drafts.js";
+import { ask, follow, get, post, thread as at } from "/server.js";
+import { Threads, titleOf } from "/threads.js";
 import { View } from "/view.js";
 
-const $ = (id) => document.getElementById(id);
-const KEPT = "donewhen-token";
 let thread = null; // the id of the one that is open
 let follows = null; // what ends following it
 let view = null;
+let composer = null;
+let threads = null;
 
-// --- the server
-
-const given = new URLSearchParams(location.hash.slice(1)).get("token");
-if (given) {
-  localStorage.setItem(KEPT, given);
-  history.replaceState(null, "", location.pathname);
-}
-
-async function ask(path, body, signal) {
-  const headers = { authorization: `Bearer ${localStorage.getItem(KEPT) ?? ""}` };
-  const options = body ? { method: "POST", body: JSON.stringify(body) } : {};
-  const answer = await fetch(`/api/${path}`, { ...options, headers, signal });
-  if (answer.ok) return answer;
-  const said = await answer.text();
-  let text = said;
-  try { text = JSON.parse(said).error.text; } catch { /* not ours: shown as it is */ }
-  throw Object.assign(new Error(text), { status: answer.status });
-}
-
-const tell = async (path, body) => {
+// What is asked of the server, and said on the page where it fails.
+async function said(asking) {
   try {
-    return await (await ask(path, body)).json();
+    return await asking;
   } catch (error) {
-    view?.problem(error.message);
+    view.problem(error.status ? error.message : words.lost);
     throw error;
   }
-};
-
-async function follow(id, signal) {
-  while (!signal.aborted) {
-    try {
-      const reader = (await ask(`threads/${encodeURIComponent(id)}/events`, null, signal)).body.pipeThrough(new TextDecoderStream()).getReader();
-      let rest = "";
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        const lines = (rest + value).split("\n");
-        rest = lines.pop();
-        for (const line of lines) if (line.trim()) take(JSON.parse(line));
-      }
-    } catch (error) {
-      if (signal.aborted) return;
-      view?.problem(error.status ? error.message : words.lost);
-      if (error.status) return;
-    }
-    await new Promise((go) => setTimeout(go, 1000));
-  }
 }
-
-// --- events
-
-function take(event) {
-  const atEnd = $("main").scrollHeight - $("main").scrollTop - $("main").clientHeight < 120;
-  if (event.n === 1) view = new View($("log"), acts);
-  const step = view.stepOf(event.step);
-  switch (event.type) {
-    case "picture": view.picture(event); break;
-    case "started": view.working = true; view.answered(); break;
-    case "goal": view.part("goal", () => el("div", { className: "user said" }, event.text)); break;
-    case "answered": if (event.question) view.add(el("div", { className: "note" }, event.question)); view.person(event.text); break;
-    case "note": view.add(el("div", { className: "note" }, event.text)); break;
-    case "plan": view.showPlan(event.plan); break;
-    case "todos": view.todos(event.todos ?? []); break;
-    case "step_started": step?.update({ status: "running", content: event.content }); break;
-    case "step_finished": step?.update({ status: event.status, reason: event.reason, result: event.result }); view.said.delete(event.step); break;
-    case "tool_started": view.said.delete(event.step ?? ""); (view.calls ??= []).push([event.step ?? "", view.call(event)]); break;
-    case "observation": view.finishCall(event); break;
-    case "speech": view.speak(event); break;
-    case "speech_restarted": view.restart(event); break;
-    case "charged": view.charge(event.spent ?? {}); break;
-    case "spent": for (const row of event.meter ?? []) view.meter.set(row.key, row); view.drawMeter(); break;
-    case "waiting": settle(event); view.ask(event.pending ?? [], event.problem); break;
-    case "outcome": view.ended = true; settle(event); view.end(event); break;
-    case "error": view.working = false; view.problem(event.text); break;
-  }
-  controls();
-  if (atEnd) $("main").scrollTop = $("main").scrollHeight;
-  if (atEnd && view.parts.ask) view.parts.ask.scrollIntoView({ block: "nearest" });
-}
-
-function settle(event) {
-  view.working = false;
-  view.calls = [];
-  for (const node of view.log.querySelectorAll(".time.spin")) node.className = "time";
-  if (event.run) view.takeRun(event.run);
-  refresh();
-}
-
-// --- the frame
 
 const acts = {
-  answer: (id, value) => answer(id, value),
-  goOn: (steer) => goOn(steer),
-  observation: (id) => tell(`threads/${encodeURIComponent(thread)}/observations/${encodeURIComponent(id)}`),
+  answer: (id, value) => answer(id, value).catch(() => {}),
+  reply: (id, how) => composer.reply(id, how),
+  goOn: () => goOn("").catch(() => {}),
+  observation: (id) => said(get(at(thread, `observations/${encodeURIComponent(id)}`))),
+  planText: async (id, edited) => (await said(post(at(thread, "plan-text"), { id, ...edited }))).text,
+  draft: (id) => ({ read: () => draft(formKey(id)), keep: (value) => keep(formKey(id), value) }),
 };
 
-function controls() {
-  const pending = view?.pending;
-  $("stop").hidden = !view?.working;
-  $("send").hidden = Boolean(view?.working);
-  $("text").disabled = Boolean(view?.working);
-  $("text").placeholder = view?.working ? words.working : pending || view?.parts.stopped ? words.reply : words.goal;
-}
+const formKey = (id) => `form:${thread}:${id}`;
 
-async function answer(id, value) {
-  const asked = view;
-  asked.working = true;
-  asked.parts.ask?.querySelectorAll("button").forEach((each) => { each.disabled = true; });
-  controls();
-  try {
-    await tell(`threads/${encodeURIComponent(thread)}/answer`, { id, answer: value });
-  } catch {
-    asked.working = false;
-    asked.parts.ask?.querySelectorAll("button").forEach((each) => { each.disabled = false; });
-    controls();
-  }
-}
-
-async function goOn(steer = "") {
-  await tell(`threads/${encodeURIComponent(thread)}/go-on`, { steer });
-}
-
-async function refresh() {
-  const rows = await tell("threads");
-  $("threads").replaceChildren(...rows.map((row) => {
-    const status = row.at_work ? words.at_work : row.status === "waiting" ? words.waiting_status : words[row.status] ?? row.status;
-    return el("li", { className: row.at_work ? "" : row.status }, el("button", { type: "button", "aria-current": String(row.thread_id === thread), onclick: () => open(row.thread_id) }, el("div", { className: "goal" }, row.goal || row.thread_id), el("div", { className: "status" }, `${status} · ${new Date(row.updated).toLocaleString([], { dateStyle: "short", timeStyle: "short" })}`)));
-  }));
-}
+// --- one thread
 
 function open(id) {
   follows?.abort();
   follows = new AbortController();
   thread = id;
-  view = new View($("log"), acts);
+  threads.current = id;
+  place = null;
+  atEnd = true;
   $("meter").replaceChildren();
   history.replaceState(null, "", id ? `#thread=${encodeURIComponent(id)}` : location.pathname);
-  document.body.querySelector("nav").classList.remove("open");
-  if (id) follow(id, follows.signal);
-  else $("log").append(el("div", { className: "empty" }, words.goal));
-  controls();
-  refresh();
+  menu(false);
+  begin();
+  if (id) follow(id, follows.signal, take, (error) => view.problem(error.status ? error.message : words.lost));
+  else $("log").append(empty());
+  threads.refresh().then(title);
   $("text").focus();
 }
 
-async function submit(event) {
-  event?.preventDefault();
-  const text = $("text").value.trim();
-  if (!text || view.working) return;
-  if (view.pending || view.parts.stopped) {
-    $("text").value = "";
-    return view.pending ? answer(view.pending.id, text) : goOn(text);
+function begin() {
+  view = new View($("log"), acts);
+  composer.open(thread, view);
+  busy();
+}
+
+// Where in the forms somebody types: drawn anew, as after a lost connection, they go on there.
+function typing() {
+  const field = document.activeElement;
+  const at = fields().indexOf(field);
+  return at < 0 ? null : { at, start: field.selectionStart, end: field.selectionEnd };
+}
+
+const fields = () => [...document.querySelectorAll(".asks textarea, .asks input")];
+
+function typeOn(place) {
+  const field = fields()[place.at];
+  field?.focus();
+  if (field && place.start !== null) field.setSelectionRange(place.start, place.end);
+}
+
+let place = null;
+
+function take(event) {
+  if (event.n === 1) {
+    place ??= typing();
+    begin();
   }
-  view.working = true;
-  controls();
+  view.take(event);
+  if (place && view.parts.ask) {
+    typeOn(place);
+    place = null;
+  }
+  if (event.type === "gone") follows.abort();
+  if (["waiting", "outcome"].includes(event.type)) {
+    dropOthers(`form:${thread}:`, new Set(view.pending.map((each) => formKey(each.id))));
+    hold();
+  }
+  if (["started", "waiting", "outcome", "error", "gone"].includes(event.type)) threads.refresh().then(title);
+  composer.show();
+  busy();
+}
+
+function title() {
+  const row = threads.now;
+  const mark = view.working ? "◐ " : view.pending.length ? "● " : "";
+  document.title = row ? `${mark}${titleOf(row).slice(0, 60)} · DoneWhen` : "DoneWhen";
+}
+
+function busy() {
+  $("busy").hidden = !view.working;
+  $("busy").textContent = view.stalled ? fill(words.silent, { seconds: view.stalled }) : words.working;
+}
+
+// The focus goes to the box when nothing else has it: not away from a form, and on a phone not at all.
+function hold() {
+  const nowhere = !document.activeElement || document.activeElement === document.body;
+  if (nowhere && matchMedia("(hover: hover)").matches) $("text").focus();
+}
+
+async function answer(id, value) {
+  const asked = view;
+  asked.working = true;
+  asked.disable(true);
+  composer.show();
+  busy();
   try {
-    const { thread: id } = await tell("threads", { goal: text, thread });
-    $("text").value = "";
-    if (id !== thread) open(id);
-    else refresh();
-  } catch {
-    view.working = false;
-    controls();
+    await said(post(at(thread, "answer"), { id, answer: value }));
+    threads.refresh();
+    hold();
+    toEnd();
+  } catch (error) {
+    asked.working = false;
+    asked.disable(false);
+    composer.show();
+    busy();
+    throw error;
   }
 }
 
-async function begin() {
+const goOn = (steer) => said(post(at(thread, "go-on"), { steer }));
+
+async function send({ kind, id }, text) {
+  if (kind === "tell") return said(post(at(thread, "tell"), { text }));
+  if (kind === "steer") return goOn(text);
+  if (kind === "answer") return answer(id, text);
+  if (kind === "changes" || kind === "refusal") return answer(id, { type: "reject", message: text });
+  const { thread: begun } = await said(post("threads", { goal: text, thread }));
+  if (begun === thread) return threads.refresh();
+  keep("box:", null);
+  $("text").value = "";
+  return open(begun);
+}
+
+// --- the frame
+
+// Whoever reads at the end stays there as it grows; whoever has scrolled up is left alone.
+let atEnd = true;
+
+function toEnd() {
+  atEnd = true;
+  $("main").scrollTop = $("main").scrollHeight;
+}
+
+function keepPlace() {
+  $("main").addEventListener("scroll", () => { atEnd = $("main").scrollHeight - $("main").scrollTop - $("main").clientHeight < 120; });
+  new ResizeObserver(() => {
+    if (!atEnd) return;
+    const news = view?.news; // what is asked is read from its beginning
+    if (view) view.news = null;
+    if (news?.isConnected) news.scrollIntoView({ block: news.clientHeight > $("main").clientHeight ? "start" : "nearest" });
+    else if (!view?.parts.ask) toEnd();
+  }).observe($("log"));
+}
+
+function empty() {
+  const goals = about.examples?.length ? about.examples : [words.example_1, words.example_2, words.example_3];
+  const examples = goals.map((goal) => button(goal, () => { $("text").value = goal; composer.save(); composer.show(); $("text").focus(); }, "quiet example"));
+  const place = [about.folder && `${words.folder}: ${about.folder}`, about.model && `${words.model}: ${about.model}`].filter(Boolean);
+  return el("div", { className: "empty" }, el("h2", {}, words.goal), ...place.map((each) => el("div", { className: "about" }, each)), el("div", { className: "examples" }, ...examples));
+}
+
+function menu(show) {
+  $("side").classList.toggle("open", show);
+  $("menu").setAttribute("aria-expanded", String(show));
+}
+
+// --- files that are dropped, or chosen, are put into the folder
+
+async function put(files) {
+  for (const file of files) {
+    try {
+      const { name } = await (await said(ask(`files?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file }))).json();
+      const text = $("text");
+      text.value = `${text.value}${text.value && !/\s$/.test(text.value) ? " " : ""}${name} `;
+      composer.save();
+      composer.show();
+      view.add(el("div", { className: "note", role: "status" }, fill(words.put, { name })));
+    } catch { /* said on the page */ }
+  }
+  $("text").focus();
+}
+
+function takeFiles() {
+  if (!about.folder) return;
+  $("attach").hidden = false;
+  $("attach").addEventListener("click", () => $("files").click());
+  $("files").addEventListener("change", () => { put([...$("files").files]); $("files").value = ""; });
+  let over = 0; // elements that the pointer is in, with files
+  const show = (by) => { over += by; $("drop").hidden = over <= 0; };
+  const has = (event) => event.dataTransfer?.types.includes("Files");
+  addEventListener("dragenter", (event) => { if (has(event)) show(1); });
+  addEventListener("dragleave", (event) => { if (has(event)) show(-1); });
+  addEventListener("dragover", (event) => { if (has(event)) event.preventDefault(); });
+  addEventListener("drop", (event) => {
+    if (!has(event)) return;
+    event.preventDefault();
+    show(-over);
+    put([...event.dataTransfer.files]);
+  });
+}
+
+// --- the beginning
+
+async function start() {
   try {
-    Object.assign(words, await (await ask(`words?languages=${encodeURIComponent(navigator.languages.join(","))}`)).json());
+    Object.assign(words, await get(`words?languages=${encodeURIComponent(navigator.languages.join(","))}`));
+    Object.assign(about, await get("about"));
   } catch (error) {
     return $("log").append(el("div", { className: "empty" }, error.message));
   }
   document.documentElement.lang = words.language;
+  const folder = (about.folder ?? "").split("/").filter(Boolean).at(-1);
+  $("place").textContent = [folder, about.model].filter(Boolean).join(" · ");
+  $("place").title = [about.folder, about.model].filter(Boolean).join(" · ");
   $("new").textContent = `+ ${words.new}`;
-  $("send").textContent = words.send;
   $("stop").textContent = words.stop;
-  $("menu").title = words.menu;
-  $("menu").addEventListener("click", () => document.querySelector("nav").classList.toggle("open"));
+  $("drop").textContent = words.drop;
+  for (const [id, label] of [["menu", words.menu], ["attach", words.attach], ["use-no", words.close], ["text", words.message], ["side", words.conversations], ["composer", words.message]]) {
+    $(id).setAttribute("aria-label", label);
+    if ($(id).tagName === "BUTTON") $(id).title = label;
+  }
+  composer = new Composer(send);
+  threads = new Threads(open, (error) => view.problem(error.message));
+  $("menu").addEventListener("click", () => menu(!$("side").classList.contains("open")));
+  addEventListener("keydown", (event) => { if (event.key === "Escape") menu(false); });
   $("new").addEventListener("click", () => open(null));
-  $("composer").addEventListener("submit", submit);
-  $("stop").addEventListener("click", () => tell(`threads/${encodeURIComponent(thread)}/stop`, {}));
-  $("text").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event); });
+  $("stop").addEventListener("click", () => {
+    $("stop").disabled = true;
+    said(post(at(thread, "stop"), {})).catch(() => { $("stop").disabled = false; });
+  });
+  takeFiles();
+  keepPlace();
   open(new URLSearchParams(location.hash.slice(1)).get("thread"));
 }
 
-begin();
+start();

@@ -1,19 +1,26 @@
-// Rows of a thread: a part of the meter, a criterion with its evidence, a call, the receipt. `observe(id, quote)` opens an observation.
-import { argumentsOf, button, callLine, el, name, words } from "/draw.js";
+// Rows of a thread: a part of the meter, a criterion with its evidence, a call, a step, the receipt.
+// `observe(id, quote)` opens an observation.
+import { argumentsOf, button, callLine, el, fill, name, plainText, words } from "/draw.js";
+import { markdown } from "/markdown.js";
 
 export const MARKS = { pending: "☐", ready: "☐", running: "◐", waiting: "◐", done: "☑", failed: "✗", blocked: "✗", exhausted: "✗", skipped: "–" };
+export const ENDED = ["done", "failed", "blocked", "skipped", "exhausted"];
+const SHORTENED = 300; // characters of a result that comes with the event
 
 export function meterPart(text, spent, limit, key = "") {
   const share = limit ? spent / limit : 0;
-  return el("span", { className: `${key} ${share >= 1 ? "full" : share >= 0.8 ? "near" : ""}` }, text, limit ? el("progress", { max: 1, value: Math.min(1, share) }) : null);
+  const level = share >= 1 ? "full" : share >= 0.8 ? "near" : "";
+  const bar = limit ? el("progress", { max: 1, value: Math.min(1, share), "aria-label": text }) : null;
+  return el("span", { className: `${key} ${level}` }, text, bar);
 }
 
-const VERDICTS = () => ({ passed: words.passed, supported: words.supported, unverified: words.unverified, failed: words.failed_verdict });
-
 export function criterionNode(text, verdict, row = {}, observe = null) {
-  const evidence = (row.evidence ?? []).map((each) => evidenceButton(each, observe));
-  return el("div", { className: `criterion ${verdict}` }, el("span", { className: "verdict" }, verdict ? VERDICTS()[verdict] ?? verdict : words.done_when),
-    el("div", {}, text, ...evidence.map((each) => el("div", {}, each)), row.note ? el("div", { className: "about" }, row.note) : null));
+  const verdicts = { passed: words.passed, supported: words.supported, unverified: words.unverified, failed: words.failed_verdict };
+  const evidence = (row.evidence ?? []).map((each) => el("div", {}, evidenceButton(each, observe)));
+  const note = row.note ? el("div", { className: "about", dir: "auto" }, row.note) : null;
+  return el("div", { className: `criterion ${verdict}` },
+    el("span", { className: "verdict" }, verdict ? verdicts[verdict] ?? verdict : words.done_when),
+    el("div", { dir: "auto" }, text, ...evidence, note));
 }
 
 function evidenceButton(evidence, observe) {
@@ -24,20 +31,88 @@ function evidenceButton(evidence, observe) {
 export function callNode(event, observe) {
   const line = el("span", { className: "line" }, el("b", {}, event.tool ?? ""), " ", callLine(event));
   const time = el("span", { className: "time" });
-  const body = el("div", { className: "body" }, ...argumentsOf(event));
+  const body = el("div", { className: "body" });
   const node = el("details", { className: "call" }, el("summary", {}, line, time), body);
+  let drawn = false;
+  let result = [];
+  const draw = () => { // what nobody opens is not drawn
+    if (!node.open) return;
+    if (!drawn) body.append(...argumentsOf(event));
+    drawn = true;
+    body.append(...result);
+    result = [];
+  };
+  node.addEventListener("toggle", draw);
   node.tool = event.tool;
   node.finish = (answer) => {
-    node.done = true;
     node.classList.toggle("wrong", !answer.ok);
     time.className = "time";
     time.textContent = `${answer.ok ? "" : "✗ "}${answer.id}${answer.seconds >= 0.05 ? ` · ${answer.seconds.toFixed(1)} s` : ""}`;
-    body.append(el("div", { className: "about" }, words.result), el("pre", {}, answer.text));
-    if (answer.text.length >= 300) body.append(button(words.show_all, () => observe(answer.id), "quiet"));
+    const whole = answer.text.length >= SHORTENED && button(words.show_all, () => observe(answer.id), "quiet");
+    result = [el("div", { className: "about" }, words.result), plainText(answer.text), whole].filter(Boolean);
+    draw();
   };
+  node.rest = () => { time.className = "time"; };
   if (event.id && event.text !== undefined) node.finish(event);
   else time.className = "time spin";
   return node;
+}
+
+export class Step {
+  constructor(id, observe) {
+    this.id = id;
+    this.observe = observe;
+    this.status = "pending";
+    this.calls = 0;
+    this.result = "";
+    this.mark = el("span", { className: "mark", "aria-hidden": "true" });
+    this.what = el("span", { className: "what", dir: "auto" });
+    this.state = el("span", { className: "hidden" });
+    this.count = el("span", { className: "count" });
+    this.criteria = el("div");
+    this.about = el("div", { className: "about" });
+    this.log = el("div", { className: "work" });
+    this.end = el("div", { className: "about said" });
+    this.details = el("details", {},
+      el("summary", {}, this.mark, this.state, this.what, this.count),
+      el("div", { className: "inside" }, this.criteria, this.about, this.log, this.end));
+    this.node = el("li", { className: "step" }, this.details);
+  }
+
+  update({ content, status, criteria, verdicts, reason, result, step }) {
+    if (content !== undefined) this.what.textContent = content;
+    if (status && status !== this.status) {
+      if (status === "running") this.details.open = true;
+      else if (ENDED.includes(status)) this.details.open = false;
+      this.status = status;
+    }
+    this.node.className = `step ${this.status}`;
+    this.mark.textContent = MARKS[this.status] ?? "☐";
+    this.state.textContent = words[`step_${this.status}`] ?? "";
+    if (step) this.about.textContent = stepAbout(step);
+    if (criteria && !verdicts) this.criteria.replaceChildren(...criteria.map((each) => criterionNode(each.text ?? each, "")));
+    if (verdicts?.length) this.criteria.replaceChildren(...verdicts.map((each) => criterionNode(each.text, each.verdict, each, this.observe)));
+    if (result && result !== this.result) {
+      this.result = result;
+      this.end.replaceChildren(markdown(result));
+    } else if (reason && !this.result) this.end.replaceChildren(reason);
+  }
+
+  add(node) {
+    this.log.append(node);
+    if (!node.classList.contains("call")) return;
+    this.calls += 1;
+    this.count.textContent = `${this.calls} ${name("tool_calls", this.calls)}`;
+  }
+}
+
+// What is to be said of a step beside its content and its criteria.
+export function stepAbout(step, { tools = true } = {}) {
+  return [
+    tools && step.tools?.length && `${words.tools}: ${step.tools.join(", ")}`,
+    step.depends_on?.length && `${words.after}: ${step.depends_on.join(", ")}`,
+    step.executor && `${words.executor}: ${step.executor}`,
+  ].filter(Boolean).join(" · ");
 }
 
 export function receiptNode(receipt, run, observe) {
@@ -45,15 +120,24 @@ export function receiptNode(receipt, run, observe) {
   const criteria = steps.flatMap((step) => step.criteria ?? []);
   const good = criteria.filter((each) => ["passed", "supported"].includes(each.verdict)).length;
   const done = steps.filter((step) => step.status === "done").length;
-  const fill = (text, values) => text.replace(/\{(\w+)\}/g, (_, key) => values[key]);
   const seconds = run.spent?.active_seconds;
-  const parts = [steps.length && fill(words.steps_done, { done, all: steps.length }), criteria.length && fill(words.criteria_proven, { good, all: criteria.length }), seconds !== undefined && `${seconds.toFixed(1)} s`].filter(Boolean);
-  const summary = el("summary", { className: `outcome ${run.status}` }, el("b", {}, words[run.status] ?? run.status), ...parts.map((part) => el("span", {}, part)), el("span", {}, `▸ ${words.receipt}`));
-  const rows = steps.map((step) => el("div", { className: "receipt-step" }, el("div", {}, `${MARKS[step.status] ?? ""} ${step.id} ${step.content}`),
+  const parts = [
+    steps.length && fill(words.steps_done, { done, all: steps.length }),
+    criteria.length && fill(words.criteria_proven, { good, all: criteria.length }),
+    seconds !== undefined && `${seconds.toFixed(1)} s`,
+  ].filter(Boolean);
+  const summary = el("summary", { className: `outcome ${run.status}` },
+    el("b", {}, words[run.status] ?? run.status), ...parts.map((part) => el("span", {}, part)), el("span", { className: "more" }, words.receipt));
+  const rows = steps.map((step) => el("div", { className: "receipt-step" },
+    el("div", { dir: "auto" }, `${MARKS[step.status] ?? ""} ${step.id} ${step.content}`),
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
     step.unconfirmed?.length ? el("div", { className: "criterion unverified" }, el("span", { className: "verdict" }, words.unconfirmed), step.unconfirmed.join(", ")) : null));
-  const effects = (receipt.effects ?? []).map((each) => el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), each.ok ? "" : " ✗"));
-  const decisions = [...(receipt.approvals ?? []).map((each) => `${each.decision}${each.text ? `: ${each.text}` : ""} (${each.by})`), ...(receipt.questions ?? []).map((each) => `${each.question ?? ""} → ${each.answer} (${each.by})`)];
-  const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items.map((each) => (typeof each === "string" ? el("div", {}, each) : each))] : []);
-  return el("details", { className: "card receipt" }, summary, ...rows, el("div", { className: "receipt-step" }, ...list(words.effects, effects), ...list(words.decisions, decisions)));
+  const effects = (receipt.effects ?? []).map((each) =>
+    el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), each.ok ? "" : " ✗"));
+  const approvals = (receipt.approvals ?? []).map((each) => `${each.decision}${each.text ? `: ${each.text}` : ""} (${each.by})`);
+  const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer} (${each.by})`);
+  const lines = [...approvals, ...questions].map((each) => el("div", { dir: "auto" }, each));
+  const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
+  return el("details", { className: "card receipt" }, summary, ...rows,
+    el("div", { className: "receipt-step" }, ...list(words.effects, effects), ...list(words.decisions, lines)));
 }

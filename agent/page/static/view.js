@@ -1,24 +1,59 @@
-// One thread as its events tell it: the talk, the plan that fills, calls, the answer and its receipt.
-import { button, el, markdown, marked, name, words } from "/draw.js";
+// One thread as its events tell it: the talk, the plan that fills, calls, questions, the answer and its receipt.
+import { Answer } from "/answer.js";
+import { $, argumentsOf, button, copyButton, dialog, el, name, wholeText, words } from "/draw.js";
 import { formOf } from "/forms.js";
-import { MARKS, callNode, criterionNode, meterPart, receiptNode } from "/rows.js";
-
-const ENDED = ["done", "failed", "blocked", "skipped", "exhausted"];
-const $ = (id) => document.getElementById(id);
+import { markdown } from "/markdown.js";
+import { ENDED, Step, callNode, meterPart, receiptNode } from "/rows.js";
 
 export class View {
-  // `acts`: answer(id, value), goOn() and observation(id), which ask the server.
+  // `acts`: what asks or tells the rest of the page; see page.js.
   constructor(log, acts) {
     this.log = log;
     this.acts = acts;
     log.replaceChildren();
+    this.observe = this.observe.bind(this);
+    this.parts = {}; // what there is one of, by name
     this.steps = new Map();
+    this.calls = []; // [step, element] of calls at work
+    this.talk = new Map(); // step → element of what it says now
     this.meter = new Map();
-    this.said = new Map(); // step → element of what it says now
-    this.pending = null;
+    this.pending = []; // open questions, the one asked now first
     this.working = false;
-    this.answer = "";
-    this.parts = {};
+    this.stalled = 0;
+  }
+
+  take(event) {
+    const step = this.steps.get(event.step);
+    this.stalled = event.type === "stalled" ? Math.round(event.seconds) : 0;
+    switch (event.type) {
+      case "picture": this.picture(event); break;
+      case "started": this.working = true; this.answered(); break;
+      case "goal": this.goal(event.text); break;
+      case "answered": this.exchange(event.question, event.text); break;
+      case "told": this.person(event.text, words.heard_next); break;
+      case "note": this.add(el("div", { className: "note", dir: "auto" }, event.text)); break;
+      case "plan": this.showPlan(event.plan); this.last("plan"); break;
+      case "revision": this.showPlan(event.plan); break;
+      case "todos": this.todos(event.todos ?? []); break;
+      case "step_started": step?.update({ status: "running", content: event.content }); break;
+      case "step_finished":
+        step?.update({ status: event.status, reason: event.reason, result: event.result });
+        this.talk.delete(event.step);
+        break;
+      case "tool_started":
+        this.talk.delete(event.step ?? "");
+        this.calls.push([event.step ?? "", this.call(event)]);
+        break;
+      case "observation": this.finishCall(event); break;
+      case "speech": this.speak(event); break;
+      case "speech_restarted": this.restart(event); break;
+      case "charged": this.charge(event.spent ?? {}); break;
+      case "spent": for (const row of event.meter ?? []) this.meter.set(row.key, row); this.drawMeter(); break;
+      case "waiting": this.rest(event.run); this.ask(event.pending ?? [], event.problem); break;
+      case "outcome": this.ended = true; this.rest(event.run); this.end(event); break;
+      case "error": this.working = false; this.problem(event.text); break;
+      case "gone": this.working = false; this.pending = []; this.log.replaceChildren(el("div", { className: "empty" }, words.gone)); break;
+    }
   }
 
   add(node) {
@@ -32,179 +67,223 @@ export class View {
     return this.parts[name];
   }
 
+  // A plan that comes after words about the one before stands after them, while nothing of it is done.
+  last(name) {
+    if (this.untouched()) this.log.append(this.parts[name]);
+  }
+
+  untouched() {
+    return [...this.steps.values()].every((step) => step.status === "pending");
+  }
+
+  drop(name) {
+    this.parts[name]?.remove();
+    delete this.parts[name];
+  }
+
   problem(text) {
     this.part("problem", () => el("div", { className: "problem", role: "alert" })).replaceChildren(text);
     this.log.append(this.parts.problem);
   }
 
-  person(text) {
-    this.add(el("div", { className: "user said" }, text));
+  // --- the talk
+
+  goal(text) {
+    this.part("goal", () => el("div", { className: "user said", dir: "auto" }, text));
   }
 
-  agent(text) {
-    this.add(el("div", { className: "card answer said" }, ...markdown(text)));
+  person(text, note = "") {
+    this.add(el("div", { className: "user said", dir: "auto" }, text));
+    if (note) this.add(el("div", { className: "note end" }, note));
   }
 
-  // What is looked at before there is a plan.
-  planning() {
-    return this.part("planning", () => {
-      this.planningBody = el("div", { className: "inside" });
-      return el("details", { className: "card", open: true }, el("summary", { className: "note" }, words.planning), this.planningBody);
-    });
+  // A question that was answered: it stays as it was asked, and the answer follows.
+  exchange(question, text) {
+    if (question) this.add(el("div", { className: "asked said" }, markdown(question)));
+    this.person(text);
   }
 
-  showPlan(plan, records = {}) {
-    const list = el("ol", { className: "steps" });
-    const before = this.steps;
-    this.steps = new Map();
-    for (const step of plan.steps ?? []) {
-      const known = before.get(step.id);
-      const record = records[step.id] ?? {};
-      const row = known ?? new Step(step, (id, quote) => this.observe(id, quote));
-      row.update({ content: step.content, status: record.status ?? known?.status, criteria: step.done_when, verdicts: record.verdicts, reason: record.reason, result: record.result, step });
-      this.steps.set(step.id, row);
-      list.append(row.node);
-    }
-    const card = this.part("plan", () => el("section", { className: "card", "aria-label": words.title }));
-    const goal = (plan.done_when ?? []).map((each) => el("div", { className: "about" }, `${words.in_the_end}: ${each.text ?? each}`));
-    card.replaceChildren(el("h2", {}, plan.title ?? words.title), list, ...goal);
-    if (this.parts.planning) this.parts.planning.open = false;
-  }
-
-  stepOf(id) {
-    return this.steps.get(id);
-  }
-
-  call(event) {
-    const line = callNode(event, (id, quote) => this.observe(id, quote));
-    const step = this.stepOf(event.step);
-    if (step) step.add(line);
-    else { this.planning(); this.planningBody.append(line); }
-    return line;
-  }
-
+  // What planner and steps say as they work.
   speak(event) {
     if (event.answer) {
-      this.answer += event.text;
-      this.drawAnswer(this.answer);
+      this.answer().add(event.text);
       return;
     }
     if (event.argument) return; // told in its place
     const key = event.step ?? "";
-    let node = this.said.get(key);
+    let node = this.talk.get(key);
     if (!node) {
-      node = el("div", { className: "thinking" });
-      this.said.set(key, node);
-      const step = this.stepOf(event.step);
-      if (step) step.add(node);
-      else { this.planning(); this.planningBody.append(node); }
+      node = el("div", { className: "thinking said", dir: "auto" }, document.createTextNode(""));
+      this.talk.set(key, node);
+      this.at(event.step, node);
     }
-    node.append(event.text);
+    node.firstChild.appendData(event.text);
   }
 
-  drawAnswer(text) {
-    this.part("answer", () => el("section", { className: "card answer said" })).replaceChildren(...markdown(text));
+  restart(event) {
+    if (event.argument === "answer.text" || (!event.argument && this.parts.answer)) this.shown?.write("", false);
+    if (event.argument) return;
+    this.talk.get(event.step ?? "")?.remove();
+    this.talk.delete(event.step ?? "");
   }
 
-  drawMeter() {
-    const tokens = this.amount("input_tokens") + this.amount("output_tokens");
-    const shown = [];
-    for (const key of ["rounds", "tool_calls"]) {
-      const { spent = 0, limit } = this.meter.get(key) ?? {};
-      if (spent || limit) shown.push(meterPart(`${spent}${limit ? `/${limit}` : ""} ${name(key, limit ? 2 : spent)}`, spent, limit, key));
+  answer() {
+    this.shown ??= new Answer();
+    this.part("answer", () => this.shown.node);
+    return this.shown;
+  }
+
+  // --- the plan and its work
+
+  // What is looked at before there is a plan.
+  planning() {
+    this.part("planning", () => {
+      this.planned = el("div", { className: "inside" });
+      return el("details", { className: "card", open: true }, el("summary", { className: "note" }, words.planning), this.planned);
+    });
+    return this.planned;
+  }
+
+  // Put into the step that it is of, or into planning.
+  at(id, node) {
+    const step = this.steps.get(id);
+    if (step) step.add(node);
+    else this.planning().append(node);
+  }
+
+  showPlan(plan, records = {}) {
+    const before = this.steps;
+    this.steps = new Map();
+    for (const step of plan.steps ?? []) {
+      const record = records[step.id] ?? {};
+      const row = before.get(step.id) ?? new Step(step.id, this.observe);
+      row.update({ content: step.content, criteria: step.done_when, step, status: record.status ?? row.status, verdicts: record.verdicts, reason: record.reason, result: record.result });
+      this.steps.set(step.id, row);
     }
-    if (tokens) shown.push(meterPart(`${tokens >= 1000 ? `${(tokens / 1000).toFixed(1)}k` : tokens} ${name("tokens", tokens)}`));
-    const money = this.meter.get("cost_usd");
-    if (money?.spent || money?.limit) shown.push(meterPart(`$${(money.spent ?? 0).toFixed(4)}${money.limit ? `/$${money.limit}` : ""}`, money.spent, money.limit));
-    else if (this.ended && this.amount("unpriced_calls")) shown.push(meterPart(words.no_price));
-    $("meter").replaceChildren(...shown);
+    const list = el("ol", { className: "steps" }, ...[...this.steps.values()].map((row) => row.node));
+    const goal = (plan.done_when ?? []).map((each) => el("div", { className: "about", dir: "auto" }, `${words.in_the_end}: ${each.text ?? each}`));
+    const title = el("h2", { dir: "auto" }, plan.title || words.title);
+    this.part("plan", () => el("section", { className: "card", "aria-label": words.title })).replaceChildren(title, list, ...goal);
+    if (this.parts.planning) this.parts.planning.open = false;
   }
 
-  amount(key) {
-    return this.meter.get(key)?.spent ?? 0;
+  // The checklist: its order and its words hold, whatever was there before.
+  todos(rows) {
+    if (!this.parts.plan) return;
+    const steps = rows.filter((row) => row.id && (this.steps.has(row.id) || !String(row.id).includes("answer")));
+    const before = this.steps;
+    this.steps = new Map();
+    for (const row of steps) {
+      const step = before.get(row.id) ?? new Step(row.id, this.observe);
+      const done = row.status === "completed" && !ENDED.includes(step.status);
+      step.update({ content: row.content, status: done ? "done" : step.status });
+      this.steps.set(row.id, step);
+    }
+    this.parts.plan.querySelector(".steps").replaceChildren(...[...this.steps.values()].map((step) => step.node));
   }
 
-  takeRun(run) {
-    for (const [key, spent] of Object.entries(run.spent ?? {})) this.meter.set(key, { spent, limit: run.limits?.[key] });
-    for (const [key, limit] of Object.entries(run.limits ?? {})) this.meter.set(key, { spent: run.spent?.[key] ?? 0, limit });
-    this.drawMeter();
+  call(event) {
+    const line = callNode(event, this.observe);
+    this.at(event.step, line);
+    return line;
   }
 
-  // Every open question has a form of its own, the one asked now first; the box at the bottom answers that one.
+  finishCall(event) {
+    const of = (same) => this.calls.findIndex(([step, node]) => node.tool === event.tool && (!same || step === (event.step ?? "")));
+    const found = of(true) >= 0 ? of(true) : of(false);
+    if (found >= 0) this.calls.splice(found, 1)[0][1].finish(event);
+    else this.call({ ...event, shown: {}, changes: [] });
+  }
+
+  // --- what a person is asked
+
+  // Every open question has a card of its own, the one asked now first; the box at the bottom answers one of them.
   ask(pending, problem) {
-    this.parts.ask?.remove();
-    delete this.parts.ask;
-    this.pending = pending[0] ?? null;
-    if (!this.pending) return;
-    if (this.pending.kind === "plan" && this.parts.plan && ![...this.steps.values()].some((step) => step.status !== "pending")) this.parts.plan.hidden = true;
+    this.drop("ask");
+    this.pending = pending;
+    if (!pending.length) return;
+    if (pending[0].kind === "plan" && this.parts.plan && this.untouched()) this.parts.plan.hidden = true;
     const cards = pending.map((each, at) => {
       const why = (at === 0 && problem) || each.problem;
-      const step = each.step && this.stepOf(each.step);
-      return el("section", { className: "card ask" }, why && el("div", { className: "problem", role: "alert" }, el("b", {}, `${words.not_taken}: `), why),
-        step && el("div", { className: "note" }, step.what.textContent), ...formOf(each, (value) => this.acts.answer(each.id, value)));
+      const step = each.step && this.steps.get(each.step);
+      const form = formOf(each, {
+        several: pending.length > 1,
+        send: (value) => this.acts.answer(each.id, value),
+        reply: (how) => this.acts.reply(each.id, how),
+        draft: this.acts.draft(each.id),
+        planText: (edited) => this.acts.planText(each.id, edited),
+      });
+      return el("section", { className: "card ask", "aria-label": words.waiting_status },
+        why && el("div", { className: "problem", role: "alert" }, el("b", {}, `${words.not_taken}: `), why),
+        step && el("div", { className: "note", dir: "auto" }, step.what.textContent), ...form);
     });
     this.part("ask", () => el("div", { className: "asks" }, ...cards));
+    this.news = this.parts.ask;
   }
 
   answered() {
-    this.parts.ask?.remove();
-    delete this.parts.ask;
-    this.parts.problem?.remove();
-    delete this.parts.problem;
-    this.parts.stopped?.remove();
-    delete this.parts.stopped;
+    for (const name of ["ask", "problem", "stopped"]) this.drop(name);
     if (this.parts.plan) this.parts.plan.hidden = false;
-    this.pending = null;
+    this.pending = [];
   }
 
-  picture(event) {
+  disable(off) {
+    this.parts.ask?.querySelectorAll("button").forEach((each) => { each.disabled = off || each.dataset.off === "true"; });
+  }
+
+  stopped(text) {
+    const go = button(words.go_on, () => this.acts.goOn());
+    this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, go)));
+  }
+
+  // --- where it rests
+
+  rest(run) {
+    this.working = false;
+    for (const [, node] of this.calls) node.rest();
+    this.calls = [];
+    if (run) this.takeRun(run);
+  }
+
+  end(event) {
     const { run } = event;
-    const messages = [...event.messages];
-    if (run?.answer && messages.at(-1)?.by === "agent") messages.pop();
-    const last = run ? messages.map((each) => each.by).lastIndexOf("user") : -1;
-    for (const [at, message] of messages.entries()) {
-      if (message.by !== "user") this.agent(message.text);
-      else if (at === last) this.part("goal", () => el("div", { className: "user said" }, message.text));
+    const stopped = event.status === "running";
+    for (const step of this.steps.values()) if (step.status === "running" && !stopped) step.update({ status: "skipped" });
+    for (const row of run?.receipt?.steps ?? []) {
+      this.steps.get(row.id)?.update({ status: row.status, verdicts: row.criteria, reason: row.reason, result: row.result });
+    }
+    if (stopped) return this.stopped(words.stopped);
+    if (run?.answer) this.answer().write(run.answer);
+    if (run?.receipt) this.part("receipt", () => receiptNode(run.receipt, run, this.observe));
+  }
+
+  // A thread as it stands, of which no events are known.
+  picture({ messages, run, journal, said = [] }) {
+    const talk = [...messages];
+    if (run?.answer && talk.at(-1)?.by === "agent") talk.pop();
+    const last = run ? talk.map((each) => each.by).lastIndexOf("user") : -1;
+    for (const [at, message] of talk.entries()) {
+      if (message.by !== "user") this.add(el("section", { className: "card said" }, markdown(message.text), el("div", { className: "under" }, copyButton(() => message.text))));
+      else if (at === last) this.goal(message.text);
       else this.person(message.text);
     }
     if (!run) return;
     this.takeRun(run);
     if (run.plan?.steps?.length) this.showPlan(run.plan, run.steps);
-    for (const entry of event.journal) this.call(entry);
+    for (const entry of journal) this.call(entry);
+    for (const { question, text } of said) this.exchange(question, text);
     if (run.status === "waiting") this.ask(run.pending, run.problem);
     else if (run.status === "running") this.stopped(words.cut_off);
     else this.end({ status: run.status, run });
   }
 
-  todos(rows) {
-    for (const row of rows) {
-      const step = this.stepOf(row.id);
-      const status = { completed: "done", in_progress: "running" }[row.status];
-      if (step?.status === "pending" && status !== "done") step.update({ content: row.content });
-      else if (step && !ENDED.includes(step.status) && status === "done") step.update({ status });
-    }
-    const ids = rows.map((row) => row.id);
-    for (const [id, step] of this.steps) if (!ids.includes(id)) { step.node.remove(); this.steps.delete(id); }
-    const list = this.parts.plan?.querySelector(".steps");
-    for (const row of rows) if (list && !this.steps.has(row.id) && row.id && !String(row.id).includes("answer")) {
-      const step = new Step(row, (id, quote) => this.observe(id, quote));
-      step.update({ content: row.content, status: row.status === "completed" ? "done" : "pending" });
-      this.steps.set(row.id, step);
-      list.append(step.node);
-    }
-  }
+  // --- the meter
 
-  finishCall(event) {
-    const calls = (this.calls ??= []);
-    const at = calls.findIndex(([step, node]) => step === (event.step ?? "") && node.tool === event.tool);
-    const found = at >= 0 ? at : calls.findIndex(([, node]) => node.tool === event.tool);
-    if (found >= 0) calls.splice(found, 1)[0][1].finish(event);
-    else this.call({ ...event, shown: {}, changes: [] });
-  }
-
-  restart(event) {
-    if (event.argument === "answer.text" || (!event.argument && this.answer)) { this.answer = ""; this.parts.answer?.replaceChildren(); }
-    if (!event.argument) { this.said.get(event.step ?? "")?.remove(); this.said.delete(event.step ?? ""); }
+  takeRun(run) {
+    for (const key of new Set([...Object.keys(run.spent ?? {}), ...Object.keys(run.limits ?? {})])) {
+      this.meter.set(key, { spent: run.spent?.[key] ?? 0, limit: run.limits?.[key] });
+    }
+    this.drawMeter();
   }
 
   charge(spent) {
@@ -215,74 +294,37 @@ export class View {
     this.drawMeter();
   }
 
-  // The whole of what a call returned, the quoted words in it marked.
+  amount(key) {
+    return this.meter.get(key)?.spent ?? 0;
+  }
+
+  drawMeter() {
+    const tokens = this.amount("input_tokens") + this.amount("output_tokens");
+    const shown = [];
+    for (const key of ["rounds", "tool_calls"]) {
+      const { spent = 0, limit } = this.meter.get(key) ?? {};
+      const text = `${spent}${limit ? `/${limit}` : ""} ${name(key, limit ? 2 : spent)}`;
+      if (spent || limit) shown.push(meterPart(text, spent, limit, key));
+    }
+    if (tokens) shown.push(meterPart(`${tokens >= 1000 ? `${(tokens / 1000).toFixed(1)}k` : tokens} ${name("tokens", tokens)}`));
+    const money = this.meter.get("cost_usd");
+    if (money?.spent || money?.limit) {
+      shown.push(meterPart(`$${(money.spent ?? 0).toFixed(4)}${money.limit ? `/$${money.limit}` : ""}`, money.spent, money.limit));
+    } else if (this.ended && this.amount("unpriced_calls")) shown.push(meterPart(words.no_price));
+    $("meter").replaceChildren(...shown);
+  }
+
+  // The whole of what a call returned, the quoted words in it marked; or the result of a step.
   async observe(id, quote) {
-    const result = /\.result$/.test(id);
-    const found = result ? { id, tool: words.result, text: this.stepOf(id.replace(/\.result$/, ""))?.end.textContent ?? "" } : await this.acts.observation(id);
-    const close = button(words.close, () => $("dialog").close(), "quiet");
-    const given = JSON.stringify(found.arguments ?? {}, null, 1);
-    $("dialog").replaceChildren(el("div", { className: "top" }, el("h2", {}, `${found.id} ${found.tool ?? ""}`), close), given === "{}" ? "" : el("pre", {}, given), el("pre", { className: "observed" }, ...marked(found.text ?? "", quote)));
-    $("dialog").showModal();
+    const step = /\.result$/.test(id) && this.steps.get(id.replace(/\.result$/, ""));
+    const found = step ? { id, tool: words.result, text: step.result } : await this.acts.observation(id);
+    const text = wholeText(found.text ?? "", quote);
+    text.classList.add("observed");
+    dialog(`${found.id} ${found.tool ?? ""}`, ...argumentsOf(found), el("div", { className: "code" }, text, copyButton(() => found.text ?? "")));
     $("dialog").querySelector("mark")?.scrollIntoView({ block: "center" });
   }
-
-  stopped(text) {
-    this.part("stopped", () => el("div", { className: "card" }, text, el("div", { className: "buttons" }, button(words.go_on, () => this.acts.goOn()))));
-  }
-
-  end(event) {
-    const { run } = event;
-    for (const step of this.steps.values()) if (step.status === "running" && event.status !== "running") step.update({ status: "skipped" });
-    const receipt = run?.receipt;
-    for (const row of receipt?.steps ?? []) this.stepOf(row.id)?.update({ status: row.status, verdicts: row.criteria, reason: row.reason, result: row.result });
-    if (event.status === "running") {
-      this.stopped(words.stopped);
-      return;
-    }
-    if (run?.answer) this.drawAnswer(run.answer);
-    if (receipt) this.part("receipt", () => receiptNode(receipt, run, (id, quote) => this.observe(id, quote)));
-  }
 }
 
-class Step {
-  constructor(step, observe) {
-    this.id = step.id;
-    this.observe = observe;
-    this.status = "pending";
-    this.calls = 0;
-    this.mark = el("span", { className: "mark", "aria-hidden": "true" });
-    this.what = el("span", { className: "what" });
-    this.count = el("span", { className: "count" });
-    this.criteria = el("div");
-    this.about = el("div", { className: "about" });
-    this.log = el("div", { className: "inside", style: "padding:0" });
-    this.end = el("div", { className: "about said" });
-    this.details = el("details", {}, el("summary", {}, this.mark, this.what, this.count), el("div", { className: "inside" }, this.criteria, this.about, this.log, this.end));
-    this.node = el("li", { className: "step" }, this.details);
-  }
+// What stands in a list, and in the tab's title, of how a thread stands.
+export const stateOf = (row) => (row.at_work ? words.at_work : row.status === "waiting" ? words.waiting_status : words[row.status] ?? row.status);
 
-  update({ content, status, criteria, verdicts, reason, result, step }) {
-    if (content !== undefined) this.what.textContent = content;
-    if (status && status !== this.status) {
-      if (status === "running") this.details.open = true;
-      else if (ENDED.includes(status)) this.details.open = false;
-      this.status = status;
-    }
-    this.node.className = `step ${this.status}`;
-    this.node.dataset.status = this.status;
-    this.mark.textContent = MARKS[this.status] ?? "☐";
-    if (step) this.about.textContent = [step.tools?.length && `${words.tools}: ${step.tools.join(", ")}`, step.depends_on?.length && `${words.after}: ${step.depends_on.join(", ")}`, step.executor && `${words.executor}: ${step.executor}`].filter(Boolean).join(" · ");
-    if (criteria && !verdicts) this.criteria.replaceChildren(...criteria.map((each) => criterionNode(each.text ?? each, "")));
-    if (verdicts?.length) this.criteria.replaceChildren(...verdicts.map((each) => criterionNode(each.text, each.verdict, each, this.observe)));
-    const ended = [reason, result].filter(Boolean).join("\n");
-    if (ended) this.end.replaceChildren(...(result ? markdown(result) : [reason]));
-  }
-
-  add(node) {
-    this.log.append(node);
-    if (node.classList.contains("call")) {
-      this.calls += 1;
-      this.count.textContent = `${this.calls} ${name("tool_calls", this.calls)}`;
-    }
-  }
-}

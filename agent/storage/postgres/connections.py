@@ -1,24 +1,36 @@
-"""Connections to PostgreSQL: so many at once in a process, and each handed on to whoever waits for one."""
+"""Connections to PostgreSQL: pools of psycopg_pool for each event loop, and what is known of each connection."""
 
 import asyncio
+import logging
 import random
 import re
 import select
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import Context, ContextVar
 from functools import lru_cache
 from itertools import count
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet, finalize
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed
 
-from donewhen.agent.storage.storage import deaf
+from donewhen.agent.storage.postgres.locks import Lease
+from donewhen.agent.storage.storage import deaf, locks
+
+# Without a handler Python prints each connection that was lost on stderr, where the command draws.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+
+SESSIONS, LOOKS = 16, 4
+"""Connections at most, in each event loop: for sessions, and for all else."""
+FULL_PATIENCE = 60.0
+"""Seconds to wait for other processes to leave the server a connection."""
+IDLE = 10.0
+"""Seconds after which connections that nobody used are closed, one after the other."""
+_ENDLESS = 1e9
 
 
 class _Cursor(psycopg.AsyncRawCursor[DictRow]):
@@ -36,26 +48,60 @@ def _numbered(query: str | bytes) -> bytes:
 
 
 class PgConnection(psycopg.AsyncConnection[DictRow]):
-    """One to the database."""
+    """A connection to the database, in autocommit mode."""
 
-    prepared: Any = None
-    """What whoever uses it makes of it once, also for those to whom it is handed on."""
+    pooled = False
+    """Whether a pooler stands between: each transaction may be given to another session of the server, so that
+    nothing may be left in a session, and locks of sessions hold nothing."""
+    lease: Lease | None = None
+    """What has to be held while something is written."""
+    used = False
+    """Whether somebody has it from its pool."""
+    store: Any = None
+    """LangGraph's store on it, made once for all who use it one after the other."""
 
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.fit = set[Any]()
+        """Of whom it is known that the database is set up for them."""
 
-FULL_PATIENCE = 60.0
-"""Seconds to wait for other processes to leave the server a connection."""
-SESSIONS, LOOKS = 16, 4
+    @classmethod
+    async def connect(cls, conninfo: str = "", **_: Any) -> Self:
+        """Connect, and wait for a while where the server has no connection left."""
+        deadline = asyncio.get_running_loop().time() + FULL_PATIENCE
+        while True:
+            try:
+                connection = await super().connect(
+                    conninfo, autocommit=True, prepare_threshold=None, row_factory=dict_row, cursor_factory=_Cursor
+                )
+                break
+            except psycopg.OperationalError as error:
+                full = "too many clients" in str(error) or "remaining connection slots" in str(error)
+                if not full or asyncio.get_running_loop().time() > deadline:
+                    raise
+            await asyncio.sleep(random.uniform(0.05, 0.5))
+        try:
+            row = await (await connection.execute("SELECT pg_backend_pid() AS pid")).fetchone()
+        except BaseException:
+            await connection.close()
+            raise
+        # A server tells its clients the id of the process that serves them; a pooler tells its own clients its own.
+        connection.pooled = row is None or row["pid"] != connection.info.backend_pid
+        if not connection.pooled:
+            connection.prepare_threshold = 0
+        locks.add(connection)
+        return connection
 
-
-@dataclass
-class _Line:
-    """Where sessions of one event loop wait for a connection, and what a session hands on to the next one."""
-
-    sessions: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(SESSIONS))
-    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LOOKS))
-    handed: list[PgConnection] = field(default_factory=list)
-    open: int = 0
-    """Sessions that wait for a connection or work with one, and workers, for the next of which one is kept."""
+    @asynccontextmanager
+    async def operation(self) -> AsyncIterator[None]:
+        """Do one thing: in a transaction where it may only read, or only write while a lease is held."""
+        if self.lease is None and not self.read_only:
+            yield
+            return
+        async with self.transaction():
+            if self.lease:
+                await self.lease.renew(self)
+            yield
 
 
 _holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
@@ -73,88 +119,139 @@ def holding(session: bool) -> Iterator[None]:
         _holding.set(before)
 
 
+class _Pools:
+    """The pools of one event loop to one database, for all who use it there.
+
+    They are closed with the loop, when their last user leaves, or when no connection can be made.
+    """
+
+    def __init__(self, conninfo: str) -> None:
+        self.users = set[object]()
+        self.closing = asyncio.Event()
+        self._connections = WeakSet[PgConnection]()
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.sessions, self.looks = (
+            AsyncConnectionPool(
+                conninfo,
+                connection_class=PgConnection,
+                min_size=0,
+                max_size=size,
+                open=False,
+                configure=self._know,
+                max_idle=IDLE,
+                reconnect_timeout=0,  # whoever waits is told at once, not when it has been tried for minutes
+                reconnect_failed=lambda _: self.closing.set(),
+            )
+            for size in (SESSIONS, LOOKS)
+        )
+        # In a context of its own: its tasks outlive the run that opens it.
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(), context=Context())
+
+    async def opened(self) -> Self:
+        """Wait until connections can be asked for."""
+        await asyncio.shield(self._opened)
+        return self
+
+    def leave(self, user: object) -> None:
+        """Close what is not in use, when nobody is left; what is in use is closed when it is given back."""
+        self.users.discard(user)
+        if not self.users:
+            self.closing.set()
+
+    async def closed(self) -> None:
+        """Wait until they are closed, if they are being closed."""
+        if self.closing.is_set():
+            await asyncio.wait({self._keeper})
+
+    async def _know(self, connection: PgConnection) -> None:
+        self._connections.add(connection)
+
+    async def _keep(self) -> None:
+        try:
+            async with self.sessions, self.looks:
+                self._opened.set_result(None)
+                await self.closing.wait()
+        finally:  # a loop that ends cancels the tasks of the pools before these have closed what is idle
+            for connection in [*self._connections]:
+                if not connection.used:
+                    await connection.close()
+
+
+_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Pools]] = WeakKeyDictionary()
+
+
 class Connections:
-    """At most 16 for sessions and 4 for reading at once, in each event loop; others wait for their turn."""
+    """At most 16 for sessions and 4 for all else at once, in each event loop; others wait for their turn."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self._options = options
-        self._lines: WeakKeyDictionary[asyncio.AbstractEventLoop, _Line] = WeakKeyDictionary()
+        self._conninfo = make_conninfo(**options)
+        self._user = object()
 
-    @property
-    def _line(self) -> _Line:
-        return self._lines.setdefault(asyncio.get_running_loop(), _Line())
-
-    async def turn(self, stack: AsyncExitStack, *, session: bool) -> PgConnection:
-        """A connection, when it is our turn to have one."""
-        line = self._line
+    @asynccontextmanager
+    async def turn(self, *, session: bool) -> AsyncIterator[PgConnection]:
+        """Give a connection, when it is our turn to have one."""
         if _holding.get():
-            return await self.connect(stack)
-        if not session:
-            await stack.enter_async_context(line.looks)
-            return await self.connect(stack)
-        await stack.enter_async_context(_counted(line))
-        await stack.enter_async_context(line.sessions)
-        connection = await _handed(line) or await self._new()
-        stack.push_async_callback(_hand_on, connection, line)
-        return connection
+            async with self.own() as connection:
+                yield connection
+            return
+        pool, connection = await self._taken(session)
+        connection.used = True
+        try:
+            yield connection
+        finally:
+            connection.used = False
+            await pool.putconn(connection)
 
-    async def keep(self, stack: AsyncExitStack) -> None:
-        """Keep a connection for the next session meanwhile, also where none is open."""
-        await stack.enter_async_context(_counted(self._line))
+    @asynccontextmanager
+    async def own(self) -> AsyncIterator[PgConnection]:
+        """Give a connection beside all others."""
+        connection = await PgConnection.connect(self._conninfo)
+        try:
+            yield connection
+        finally:
+            await connection.close()
 
-    async def connect(self, stack: AsyncExitStack) -> PgConnection:
-        """A connection beside all others."""
-        connection = await self._new()
-        stack.push_async_callback(connection.close)
-        return connection
+    async def aclose(self) -> None:
+        """Close the pools of this event loop if nobody else uses them; asking for a connection opens new ones."""
+        if pools := _pools.get(asyncio.get_running_loop(), {}).get(self._conninfo):
+            pools.leave(self._user)
+            await pools.closed()
 
-    async def _new(self) -> PgConnection:
-        deadline = asyncio.get_running_loop().time() + FULL_PATIENCE
+    async def _taken(self, session: bool) -> tuple[AsyncConnectionPool[PgConnection], PgConnection]:
         while True:
+            pools = await self._open_pools()
+            pool = pools.sessions if session else pools.looks
             try:
-                return await PgConnection.connect(
-                    make_conninfo(**self._options),
-                    autocommit=True,
-                    prepare_threshold=0,
-                    row_factory=dict_row,
-                    cursor_factory=_Cursor,
-                )
-            except psycopg.OperationalError as error:
-                full = "too many clients" in str(error) or "remaining connection slots" in str(error)
-                if not full or asyncio.get_running_loop().time() > deadline:
-                    raise
-            await asyncio.sleep(random.uniform(0.05, 0.5))
+                while _has_ended(connection := await pool.getconn(_ENDLESS)):
+                    await connection.close()
+                    await pool.putconn(connection)
+                return pool, connection
+            except PoolClosed:  # by whoever closed it, or because no connection could be made: this one says why
+                async with self.own():
+                    pass
+
+    async def _open_pools(self) -> _Pools:
+        loop = asyncio.get_running_loop()
+        here = _pools.setdefault(loop, {})
+        pools = here.get(self._conninfo)
+        if pools is None or pools.closing.is_set():
+            pools = here[self._conninfo] = _Pools(self._conninfo)
+        if self._user not in pools.users:
+            pools.users.add(self._user)
+            finalize(self, _leave_soon, loop, pools, self._user).atexit = False
+        return await pools.opened()
 
 
-@asynccontextmanager
-async def _counted(line: _Line) -> AsyncIterator[None]:
-    """For each session that is open another connection may wait for its next one; when none is, none stays open."""
-    line.open += 1
-    try:
-        yield
-    finally:
-        line.open -= 1
-        while len(line.handed) > line.open:
-            await line.handed.pop().close()
+def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(pools.leave, user)
 
 
-async def _handed(line: _Line) -> PgConnection | None:
-    """One that waits. Nothing was asked of it, so all it can have to say is that the server has closed it."""
-    while line.handed:
-        connection, said = line.handed.pop(), select.poll()
-        said.register(connection.fileno(), select.POLLIN)
-        if not said.poll(0):
-            return connection
-        await connection.close()
-    return None
-
-
-async def _hand_on(connection: PgConnection, line: _Line) -> None:
-    """Leave a connection that is as good as new to the next one."""
-    if connection.info.transaction_status == TransactionStatus.IDLE:
-        line.handed.append(connection)
-    else:
-        await connection.close()
+def _has_ended(connection: PgConnection) -> bool:
+    """Whether the server has closed it. Nothing was asked of it, so that is all it can have to say."""
+    said = select.poll()
+    said.register(connection.fileno(), select.POLLIN)
+    return bool(said.poll(0))
 
 
 async def hear(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:

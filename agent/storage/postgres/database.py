@@ -1,7 +1,6 @@
 """Runs kept in a PostgreSQL database. A working session writes through the connection that holds its lock."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -10,22 +9,29 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from donewhen.agent.storage.cipher import Cipher, missing_marks, version_of
-from donewhen.agent.storage.postgres.connections import SESSIONS, Connections, PgConnection, hear, holding
+from donewhen.agent.storage.cipher import Cipher
+from donewhen.agent.storage.marks import migration, missing_marks, version_of
+from donewhen.agent.storage.postgres.connections import SESSIONS, Connections, PgConnection, holding
+from donewhen.agent.storage.postgres.connections import hear as hear_of
+from donewhen.agent.storage.postgres.locks import TABLE as LEASES
+from donewhen.agent.storage.postgres.locks import free_of, hold, hold_in_transaction, lock_key
 from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, store_on
-from donewhen.agent.storage.storage import Hear, Opened, causes, locks, unique_version
+from donewhen.agent.storage.storage import Hear, Opened, causes, deaf, unique_version
 from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting
-from donewhen.agent.storage.thread_table import BACKFILL, TABLE
+from donewhen.agent.storage.thread_table import COLUMNS, MIGRATIONS, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
 _PATIENCE = 10.0
 """Seconds to wait for a connection, and for another process that is setting up the tables."""
-_UNHELD = (
-    "SELECT k FROM unnest(%s::bigint[]) AS k EXCEPT SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks"
-    " WHERE locktype = 'advisory' AND objsubid = 1 AND granted"
-    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+_POOLED = (
+    "reached through a connection pooler: it works, by leases instead of locks; name the direct URL for workers, which"
+    " is faster, and frees the threads of a killed worker at once"
 )
 CHECKPOINTS = ("checkpoints", "checkpoint_blobs", "checkpoint_writes")
+_BY_BYTES = ' TEXT COLLATE "C"'
+"""Of columns that are compared: by their bytes as in Python, whatever locale the database was made with."""
+_CHANGES = ", ".join(f"ALTER COLUMN {name} TYPE{_BY_BYTES}" for name in ("thread_id", *COLUMNS))
+_MIGRATIONS = {**MIGRATIONS, 3: (f"ALTER TABLE donewhen_threads {_CHANGES}",)}
 _DEFAULTS: dict[str, Any] = {
     "application_name": "donewhen",
     "connect_timeout": int(_PATIENCE),
@@ -39,9 +45,9 @@ _DEFAULTS: dict[str, Any] = {
 class PostgresDatabase:
     """One connection per session, for saver and store alike: who lost the lock cannot write (a fence).
 
-    At most 16 sessions are open at once in a process, and 4 connections for reading; others wait for their turn. While
-    a session is open, or a worker listens, the connection of one that has ended is kept for the next.
-    Session locks do not work through a pooler in transaction mode (pgbouncer): connect past it.
+    At most 16 sessions are open at once in a process, and 4 connections for all else; others wait for their turn.
+    Behind a pooler in transaction mode (PgBouncer, Supabase, Neon, RDS Proxy) each write renews a lease instead, and
+    nothing is left in a session that may be somebody else's next: docs/operations.md says what that costs.
     """
 
     at_once = SESSIONS
@@ -57,63 +63,68 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
+        session = thread_id is not None
         async with AsyncExitStack() as stack:
-            connection = await self._connections.turn(stack, session=thread_id is not None)
-            if thread_id is not None:
-                locks.add(connection)
-                key = _lock_key(thread_id)
-                if not await _try_lock(connection, key):
-                    raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
-                stack.push_async_callback(_unlock, connection, key)
-            opened = await self._prepared(connection)
-            stack.push_async_callback(opened[0].settled)
-            if not writes:
-                await connection.execute("SET default_transaction_read_only = on")
-            with holding(thread_id is not None):
-                yield opened
+            connection = await stack.enter_async_context(self._connections.turn(session=session))
+            store = await self._prepared(connection)
+            if thread_id is not None and not await stack.enter_async_context(
+                hold(connection, lock_key(thread_id), store.lock)
+            ):
+                raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
+            yield await stack.enter_async_context(self._opened(connection, store, writes=writes, session=session))
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
-        async with AsyncExitStack() as stack:
-            await self._connections.keep(stack)
-            connection = await self._connections.connect(stack)
-            opened = await self._prepared(connection)
-            await connection.execute("LISTEN donewhen_queued")
-            await connection.execute("SET default_transaction_read_only = on")
-            connection.add_notify_handler(lambda _: None)  # else they are kept
-            yield opened, partial(hear, connection)
+        async with self._connections.own() as connection:
+            store = await self._prepared(connection)
+            if connection.pooled:  # what a server has to say would reach whoever has its session then
+                hear: Hear = deaf
+            else:
+                await connection.execute("LISTEN donewhen_queued")
+                connection.add_notify_handler(lambda _: None)  # else they are kept
+                hear = partial(hear_of, connection)
+            async with self._opened(connection, store, writes=False, session=False) as opened:
+                yield opened, hear
+
+    @asynccontextmanager
+    async def _opened(
+        self, connection: PgConnection, store: SessionStore, *, writes: bool, session: bool
+    ) -> AsyncIterator[Opened]:
+        await connection.set_read_only(None if writes else True)
+        saver = SessionSaver(store)
+        try:
+            with holding(session):
+                yield saver, store
+        finally:
+            await saver.settled()
 
     async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
-        async with AsyncExitStack() as stack:
-            connection = await self._connections.turn(stack, session=False)
-            keys = {_lock_key(thread_id): thread_id for thread_id in thread_ids}
-            cursor = await connection.execute(_UNHELD, ([*keys],))
-            return [keys[row["k"]] for row in await cursor.fetchall()]
+        async with self._connections.turn(session=False) as connection:
+            await self._prepared(connection)
+            free = await free_of(connection, [lock_key(each) for each in thread_ids])
+            return [thread_id for thread_id in thread_ids if lock_key(thread_id) in free]
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        async with AsyncExitStack() as stack:
-            connection = await self._connections.turn(stack, session=False)
+        async with self._connections.turn(session=False) as connection:
             await self._prepared(connection)
-            keys = {thread_id: _lock_key(thread_id) for thread_id in thread_ids}
-            query = "SELECT k FROM unnest(%s::bigint[]) AS k WHERE pg_try_advisory_lock(k)"
-            cursor = await connection.execute(query, ([*keys.values()],))
-            locked = {row["k"] for row in await cursor.fetchall()}
-            free = [thread_id for thread_id, key in keys.items() if key in locked]
-            try:
-                async with connection.transaction():
-                    kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
-                    known = [(row["after"],) for row in kinds]
-                    for statement, values in forgetting(free, CHECKPOINTS, known):
-                        await connection.execute(statement.replace("?", "%s").encode(), values)
-            finally:
-                await _unlock(connection, *locked)
+            await connection.set_read_only(None)
+            async with connection.transaction():
+                held = await hold_in_transaction(connection, [lock_key(each) for each in thread_ids])
+                free = [thread_id for thread_id in thread_ids if lock_key(thread_id) in held]
+                kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
+                known = [(row["after"],) for row in kinds]
+                for statement, values in forgetting(free, CHECKPOINTS, known):
+                    await connection.execute(statement.replace("?", "%s").encode(), values)
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 
-    async def check(self) -> None:
-        async with AsyncExitStack() as stack:
-            connection = await self._connections.connect(stack)
+    async def check(self) -> str:
+        async with self._connections.own() as connection:
             await self._prepared(connection)
             await _write_marks(connection, {"checked": "yes"})
+            return _POOLED if connection.pooled else ""
+
+    async def aclose(self) -> None:
+        await self._connections.aclose()
 
     def next_version(self, current: Any) -> Any:
         return unique_version(current)
@@ -127,45 +138,54 @@ class PostgresDatabase:
                 return StorageError(f"{self.display} failed: {text}")
         return None
 
-    async def _prepared(self, connection: PgConnection) -> tuple[SessionSaver, SessionStore]:
-        store = connection.prepared
-        if store is None:
-            store = await store_on(connection)
-            await self._set_up(connection, SessionSaver(store), store)
-            connection.prepared = store
-        return SessionSaver(store), store
+    async def _prepared(self, connection: PgConnection) -> SessionStore:
+        """Return the store of a connection, whose database is set up for us."""
+        if connection.store is None:
+            connection.store = await store_on(connection)
+        store: SessionStore = connection.store
+        if self._cipher not in connection.fit:
+            if await self._missing_marks(connection):
+                await connection.set_read_only(None)
+                await self._set_up(connection, SessionSaver(store), store)
+            connection.fit.add(self._cipher)
+        return store
 
     async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
-        key = _lock_key("\0set up")
+        """Make the tables, alone: under a lock of a transaction, which holds behind a pooler too.
+
+        Taken by the simple protocol, whose statements leave no snapshot behind: concurrent indexes would wait for it.
+        """
         deadline = asyncio.get_running_loop().time() + _PATIENCE
-        # Polled: a waiting lock statement would hold up CREATE INDEX CONCURRENTLY, and that the lock.
-        while await self._missing_marks(connection):
-            if await _try_lock(connection, key):
-                await self._made(connection, saver, store, key)
-            elif asyncio.get_running_loop().time() > deadline:
-                raise StorageError(f"{self.display} is locked: another process is setting it up")
-            else:
+        locking = f"SELECT pg_try_advisory_xact_lock({lock_key(chr(0) + 'set up')}) AS held".encode()
+        async with self._connections.own() as holder:
+            while await self._missing_marks(connection):
+                async with holder.transaction():
+                    row = await (await holder.execute(locking, prepare=False)).fetchone()
+                    if row and row["held"]:
+                        await self._made(connection, saver, store)
+                        return
+                if asyncio.get_running_loop().time() > deadline:
+                    raise StorageError(f"{self.display} is locked: another process is setting it up")
                 await asyncio.sleep(0.02)
 
-    async def _made(self, connection: PgConnection, saver: SessionSaver, store: SessionStore, key: int) -> None:
-        try:
-            await saver.setup()
-            await store.setup()
-            for statement in (*TABLE, BACKFILL):
-                await connection.execute(statement.encode())
-            await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
-            await _write_marks(connection, await self._missing_marks(connection))
-        finally:
-            await _unlock(connection, key)
+    async def _made(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
+        await saver.setup()
+        await store.setup()
+        for statements in migration(await _found_marks(connection), _MIGRATIONS):
+            async with connection.transaction():
+                for statement in statements:
+                    await connection.execute(statement.encode())
+        for statement in (*TABLE, LEASES):
+            await connection.execute(statement.replace(" TEXT", _BY_BYTES).encode())
+        await connection.execute("CREATE TABLE IF NOT EXISTS donewhen_meta (name text PRIMARY KEY, value text)")
+        await _write_marks(connection, await self._missing_marks(connection))
 
     async def _missing_marks(self, connection: PgConnection) -> dict[str, str]:
-        found, used = dict[str, str](), False
-        with suppress(psycopg.errors.UndefinedTable):
-            cursor = await connection.execute("SELECT name, value FROM donewhen_meta")
-            found = {row["name"]: row["value"] for row in await cursor.fetchall()}
+        found, used = await _found_marks(connection), False
         if self._cipher is not None and "key" not in found:
             with suppress(psycopg.errors.UndefinedTable):
-                used = bool(await _one(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
+                cursor = await connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoints) AS used")
+                used = any(row["used"] for row in await cursor.fetchall())
         return missing_marks(
             found,
             library=version_of("langgraph-checkpoint-postgres"),
@@ -175,35 +195,19 @@ class PostgresDatabase:
         )
 
 
-def _lock_key(name: str) -> int:
-    digest = hashlib.sha256(b"donewhen:" + name.encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
-
-
-async def _try_lock(connection: PgConnection, key: int) -> bool:
-    return bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", key))
-
-
-async def _unlock(connection: PgConnection, *keys: int) -> None:
-    freed = False
+async def _found_marks(connection: PgConnection) -> dict[str, str]:
     try:
-        with suppress(psycopg.Error):
-            await connection.execute("SELECT pg_advisory_unlock(k) FROM unnest(%s::bigint[]) AS k", ([*keys],))
-            freed = True
-    finally:
-        if not freed:  # closing frees them too, but a little later; and a broken connection has lost them already
-            await connection.close()
+        cursor = await connection.execute("SELECT name, value FROM donewhen_meta")
+    except psycopg.errors.UndefinedTable:
+        return {}
+    return {row["name"]: row["value"] for row in await cursor.fetchall()}
 
 
 async def _write_marks(connection: PgConnection, marks: dict[str, str]) -> None:
-    for name, value in marks.items():
-        await connection.execute(
-            "INSERT INTO donewhen_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
-            (name, value),
-        )
-
-
-async def _one(connection: PgConnection, query: Any, *arguments: Any) -> Any:
-    cursor = await connection.execute(query, arguments)
-    row = await cursor.fetchone()
-    return None if row is None else next(iter(row.values()))
+    """Write all of them or none."""
+    async with connection.transaction():
+        for name, value in marks.items():
+            await connection.execute(
+                "INSERT INTO donewhen_meta VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value",
+                (name, value),
+            )

@@ -1,10 +1,10 @@
 """LangGraph's saver and store on a session's one connection, with as few statements as they can do with."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -71,7 +71,7 @@ class SessionSaver(AsyncPostgresSaver):
 
     def __init__(self, store: "SessionStore") -> None:
         super().__init__(store.conn, serde=StrictSerializer())
-        self.lock = store.lock  # pipelines of two tasks on one connection must not mix
+        self.store, self.lock = store, store.lock
         self.rounds = Rounds[Part]()
         store.saver = self
 
@@ -142,16 +142,16 @@ class SessionSaver(AsyncPostgresSaver):
         """Say this in one statement."""
         if not parts:
             return
-        async with self.lock:
-            statement = _together(tuple(part for part, _ in parts))
-            values = [value for _, values in parts for value in values]
-            await self.conn.execute(statement, values)  # type: ignore[union-attr]
+        statement = _together(tuple(part for part, _ in parts))
+        values = [value for _, values in parts for value in values]
+        async with self.store._cursor() as cursor:
+            await cursor.execute(statement, values)
 
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
         await self.say()
-        async with super()._cursor(pipeline=pipeline) as cursor:
+        async with self.store._cursor(pipeline=pipeline) as cursor:
             yield cursor
 
 
@@ -159,6 +159,19 @@ class SessionStore(AsyncPostgresStore):
     """LangGraph's own query for `get` is an UPDATE too, of times to live, which a reader may not do."""
 
     saver: SessionSaver
+
+    @property
+    def connection(self) -> PgConnection:
+        """The one connection of the session."""
+        return cast("PgConnection", self.conn)
+
+    @override
+    @asynccontextmanager
+    async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
+        """Do one thing on the connection, alone; in one transaction where LangGraph asks for a pipeline."""
+        whole = self.connection.transaction() if pipeline else nullcontext()
+        async with self.lock, self.connection.operation(), whole, self.connection.cursor(binary=True) as cursor:
+            yield cursor
 
     @override
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -202,8 +215,8 @@ class SessionStore(AsyncPostgresStore):
             await self.saver.say()  # whoever reads where a thread is reads its checkpoint next
         if sql.startswith("INSERT") and values[1] == "queued":
             sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
-        async with self.lock:
-            cursor = await self.conn.execute(sql.replace("?", "%s").encode(), values)  # type: ignore[union-attr]
+        async with self._cursor() as cursor:
+            await cursor.execute(sql.replace("?", "%s").encode(), values)
             return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
 
 

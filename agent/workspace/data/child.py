@@ -13,7 +13,7 @@ import sys
 import tempfile
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import quoted, text
+from donewhen.agent.workspace.data.columns import EMPTY, quoted, text
 from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
@@ -54,11 +54,11 @@ def describe(tables: Tables, path: str) -> str:
     """What a file holds: how it was read, its rows, and every column with type, nulls, examples and warning."""
     table = tables.open(path)
     if table.how == ["Parquet"]:
-        kept = [(column, column.type) for column in table.columns if column.type != "VARCHAR"]
-        for column, _ in kept:
-            column.type = ""
+        types = [column.type for column in table.columns]
+        for column in table.columns:
+            column.type = "VARCHAR" if column.type == "VARCHAR" else ""  # only texts may need a warning
         tables.settle(table, table.source)
-        for column, type in kept:
+        for column, type in zip(table.columns, types, strict=True):
             column.type = type
     counts = ", ".join(f"count({quoted(column.name)})" for column in table.columns)
     rows, *filled = tables._one(path, f"SELECT count(*), {counts} FROM {table.source}")
@@ -68,6 +68,9 @@ def describe(tables: Tables, path: str) -> str:
         examples = list(dict.fromkeys(row[at] for row in shown if row[at] is not None))[:EXAMPLES]
         told = ", ".join(_cell(each)[:60] for each in examples)
         line = f"- {quoted(column.name)} {column.type}; {rows - filled[at]} null; e.g. {told}"
+        if not filled[at]:
+            type = "" if column.type.strip('"') == EMPTY else f" {column.type},"
+            line = f"- {quoted(column.name)}{type} without a value{f'; {rows} null' if rows else ''}"
         lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
     return "\n".join(_bounded(lines, "columns"))
 
@@ -151,6 +154,8 @@ def _hint(error: str, names: list[str]) -> str:
     """What may help with a table that is not there."""
     if "Table with name" not in error and "No files found" not in error:
         return ""
+    for name in filter(os.path.isdir, names):
+        return f"\n{name!r} is a folder: name its files, as FROM {text(os.path.join(name, '*.csv'))}."
     missing = [name for name in names if name.lower().endswith(ENDINGS) and not os.path.exists(name)]
     for name in missing:
         folder = os.path.dirname(name)
@@ -207,4 +212,6 @@ def main() -> None:
             answer = {"text": work(Tables(connect(request["root"], scratch), scratch), request["of"])}
         except Refused as refusal:
             answer = {"error": str(refusal)}
+        except Exception as error:
+            answer = {"error": f"This cannot be read ({type(error).__name__}): {brief(error)}"}
     print("\n" + json.dumps(answer))

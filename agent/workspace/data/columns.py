@@ -20,8 +20,9 @@ DATE = r"regexp_full_match(trim({c}), '\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([ T].*)?'
 EARLY = r"regexp_full_match(trim({c}), '(0?[1-9]|1[0-2])[./-](0?[1-9]|1[0-2])[./-].*')"
 FRACTION = f"length(regexp_extract({CORE}, '[.,](\\d*)$', 1))"
 
+# count_if of nothing is NULL, a count with a filter is 0.
 NUMBERS = {
-    "odd": r"count_if(NOT regexp_full_match(trim({c}), '[-+]?(\d+[.]?\d*|[.]\d+)'))",
+    "odd": r"count(*) FILTER (NOT regexp_full_match(trim({c}), '[-+]?(\d+[.]?\d*|[.]\d+)'))",
     "digits": r"max(length(regexp_extract(trim({c}), '^[-+]?0*(\d*)', 1)))",
     "scale": f"max({FRACTION})",
     "twofold": f"bool_and({TWOFOLD.replace('{v}', 'trim({c})')})",
@@ -29,19 +30,21 @@ NUMBERS = {
 _POINT, _COMMA, _TWOFOLD = (form.replace("{v}", CORE) for form in (POINT, COMMA, TWOFOLD))
 TEXTS = {
     "filled": "count({c})",
-    "numbers": f"count_if({_POINT} OR {_COMMA})",
-    "point": f"count_if({_POINT})",
-    "comma": f"count_if({_COMMA})",
-    "twofold": f"count_if({_TWOFOLD})",
-    "codes": r"count_if(regexp_full_match(trim({c}), '0\d+'))",
+    "numbers": f"count(*) FILTER ({_POINT} OR {_COMMA})",
+    "point": f"count(*) FILTER ({_POINT})",
+    "comma": f"count(*) FILTER ({_COMMA})",
+    "twofold": f"count(*) FILTER ({_TWOFOLD})",
+    "codes": r"count(*) FILTER (regexp_full_match(trim({c}), '0\d+'))",
     "scale": f"max({FRACTION}) FILTER ({_POINT} OR {_COMMA})",
     "other": f"any_value({{c}}) FILTER (NOT ({_POINT} OR {_COMMA}))",
     "marked": f"any_value({{c}}) FILTER (({_POINT} OR {_COMMA}) AND regexp_matches({CORE}, '[.,]'))",
-    "dates": f"count_if({DATE})",
+    "dates": f"count(*) FILTER ({DATE})",
     "date": f"any_value({{c}}) FILTER ({DATE})",
 }
-DATES = {"filled": "count({c})", "early": f"count_if({EARLY})", "date": "any_value({c})"}
+DATES = {"filled": "count({c})", "early": f"count(*) FILTER ({EARLY})", "date": "any_value({c})"}
 KINDS = {"DOUBLE": NUMBERS, "VARCHAR": TEXTS, "DATE": DATES, "TIMESTAMP": DATES, "TIMESTAMP WITH TIME ZONE": DATES}
+EMPTY = "NULL"
+"""The type of a column without any value: it fits wherever a number, a date or a text does."""
 
 
 @dataclass
@@ -61,6 +64,8 @@ class Column:
         """Decide the type by what was measured. `date_form` is how dates were read, such as `%d/%m/%Y`."""
         if self.type == "DOUBLE":
             self._settle_number(found, delimiter)
+        elif self.type == "VARCHAR" and not found["filled"]:
+            self.type = EMPTY
         elif self.type == "VARCHAR":
             self.warning = _as_date(self.name, found) or _as_number(self.name, found)
         elif found and date_form and not date_form.startswith("%Y") and found["filled"] == found["early"] > 0:

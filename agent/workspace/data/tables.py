@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import Column, quoted, text
+from donewhen.agent.workspace.data.columns import EMPTY, Column, quoted, text
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of, is_utf8
 
 JSON, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".parquet",), (".xlsx", ".xls")
@@ -92,7 +92,10 @@ class Tables:
 
     def _fitting(self, pattern: str) -> list[str]:
         """The files that fit a pattern; nothing hidden, no links."""
-        found = self.con.execute(f"SELECT file FROM glob({text(pattern)}) ORDER BY file").fetchall()
+        try:
+            found = self.con.execute(f"SELECT file FROM glob({text(pattern)}) ORDER BY file").fetchall()
+        except Exception as error:
+            raise Refused(f"{pattern!r} cannot be looked for: {brief(error).splitlines()[0]}") from None
         paths = [os.path.relpath(path) for (path,) in found if not os.path.islink(path)]
         paths = [path for path in paths if not any(name.startswith(".") for name in path.split(os.sep))]
         if not paths or len(paths) > MAX_FILES:
@@ -144,7 +147,7 @@ class Tables:
         self.settle(table, f"read_csv({text(file)}, {options}, columns = {_types(columns, 'VARCHAR')})", form)
         for option, key in (("dateformat", "DateFormat"), ("timestampformat", "TimestampFormat")):
             options += f", {option} = {text(form[key])}" if form[key] else ""
-        table.source = f"read_csv({text(file)}, {options}, columns = {_types(columns)})"
+        table.source = _without_types(f"read_csv({text(file)}, {options}, columns = {_types(columns)})", columns)
         return table
 
     def _utf8(self, path: str) -> tuple[str, str]:
@@ -176,7 +179,14 @@ def brief(error: Exception) -> str:
 
 
 def _types(columns: list[Column], type: str | None = None) -> str:
-    return "{" + ", ".join(f"{text(column.name)}: {text(type or column.type)}" for column in columns) + "}"
+    named = [(column.name, type or column.type) for column in columns]
+    return "{" + ", ".join(f"{text(name)}: {text('VARCHAR' if type == EMPTY else type)}" for name, type in named) + "}"
+
+
+def _without_types(source: str, columns: list[Column]) -> str:
+    """The source with columns of NULL where there is no value: such a file joins others whose columns have types."""
+    empty = ", ".join(f"NULL AS {quoted(column.name)}" for column in columns if column.type == EMPTY)
+    return f"(SELECT * REPLACE ({empty}) FROM {source})" if empty else source
 
 
 def _first_lines(file: str) -> tuple[str, str]:

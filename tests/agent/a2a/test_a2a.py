@@ -16,7 +16,7 @@ from langgraph_sdk import get_client
 
 from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph, wait
 from donewhen.agent.cli.result import Exit
-from donewhen.graph.executors.leg import Leg
+from donewhen.graph.executors.leg import Leg, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
@@ -213,8 +213,8 @@ async def test_a_lost_task_is_not_sent_again(library: Library, tmp_path: Path) -
     assert (await agent.work(leg)).output == "three papers, request 1"
     other.stop()
     other.start()
-    report = await agent.work(leg)
-    assert "TaskNotFound" in report.failed
+    with pytest.raises(Unfinished, match="does not know the task any more"):
+        await agent.work(leg)
     assert other.messages == []
     other.stop()
 
@@ -267,7 +267,7 @@ def test_an_address_that_is_none() -> None:
 def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
     """M5: by DONEWHEN_EXECUTORS; what it asks is asked at the terminal's next command, and answered there."""
     shell = user_in(tmp_path)
-    plan = submit_plan([{"content": "ask it", "executor": "lib", "done_when": ["papers are found"]}])
+    plan = submit_plan([{"content": "ask first", "executor": "lib", "done_when": ["papers are found"]}])
     proof = finish_step("three papers on physics", ("s1.2", "physics"))
     with scripted(shell, triage=[plan], execute=[proof]):
         named = {"DONEWHEN_EXECUTORS": f"lib=a2a:{library.url}"}
@@ -281,7 +281,7 @@ def test_the_command_works_with_it(library: Library, tmp_path: Path) -> None:
 async def test_a_server_works_with_it(library: Library, tmp_path: Path) -> None:
     """M5, P21: `langgraph dev` with DONEWHEN_EXECUTORS; what the remote agent asks is a pause, answered there."""
     plan = submit_plan(
-        [{"content": "ask it", "executor": "lib", "done_when": ["papers are found"]}], reason="one thing"
+        [{"content": "ask first", "executor": "lib", "done_when": ["papers are found"]}], reason="one thing"
     )
     proof = finish_step("three papers on physics", ("s1.2", "physics"))
     with WireServer(ScriptedModel(roles={"triage": [plan], "execute": [proof]})) as wire:

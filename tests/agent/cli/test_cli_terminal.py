@@ -129,7 +129,7 @@ def test_ctrl_c_keeps_what_was_done(tmp_path: Path, while_asking: bool) -> None:
 def test_a_stopped_run_is_steered(tmp_path: Path) -> None:
     """U4: `resume --steer` plans anew by what is said and keeps what is finished; only of what was stopped."""
     tell = {"content": "Tell the number", "done_when": ["it is told"], "tools": []}
-    plans = [submit_plan([COUNT, tell]), submit_plan(["Write it down"])]
+    plans = [submit_plan([COUNT, tell]), submit_plan([{"content": "Write it down", "replaces": ["s2"]}])]
     hanging = Hanging()
     rounds = {"s1": [[call("list_files")], COUNTED], "s2": [hanging], "s3": [finish_step("3", "s1.1")]}
     with scripted(tmp_path, triage=plans, execute=rounds, deliver=["Three."]) as env:

@@ -3,12 +3,8 @@
 With `SCREENSHOTS=folder` it leaves the pictures of docs/ there.
 """
 
-import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,52 +13,12 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
 from tests.agent.page.test_page import READ, READING, agent
 from tests.kit.places import ROOT
-from tests.kit.screens.pages import Page, served
+from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, browser, picture, playwright, say
+from tests.kit.screens.pages import served
 
-playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed: make test-ui installs it")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = [
-    pytest.mark.ui,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium found (Debian: apt-get install chromium)"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+pytestmark = MARKS
 HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script> [x](javascript:window.pwned=1)"
 GOAL = "count the Python files, then total the amount in sales.csv by region, then write a report to report.md"
-
-
-@asynccontextmanager
-async def browser(
-    page: Page, *, size: dict[str, int] = DESKTOP, scheme: str = "light", language: str = "en-US"
-) -> AsyncIterator[Any]:
-    """A tab with the page open. What its console complains of, or throws, fails the test."""
-    complaints: list[str] = []
-    async with playwright.async_playwright() as started:
-        chromium = await started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = await chromium.new_context(viewport=size, color_scheme=scheme, locale=language)
-        tab = await context.new_page()
-        tab.set_default_timeout(20_000)
-        tab.on("pageerror", lambda error: complaints.append(str(error)))
-        tab.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
-        await tab.goto(page.link)
-        await tab.wait_for_selector(".empty")
-        yield tab
-        wide = await tab.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-        await chromium.close()
-    assert wide <= 0, "the page scrolls sideways"
-    assert [said for said in complaints if "409" not in said and "400" not in said] == []
-
-
-async def say(tab: Any, text: str) -> None:
-    """Type into the box at the bottom."""
-    await tab.fill("#text", text)
-    await tab.press("#text", "Enter")
-
-
-async def picture(tab: Any, name: str) -> None:
-    if folder := os.environ.get("SCREENSHOTS"):
-        await tab.wait_for_timeout(300)
-        await tab.screenshot(path=f"{folder}/{name}.png")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +28,11 @@ async def test_the_demo_from_goal_to_evidence(tmp_path: Path, size: dict[str, in
     """The plan as a checklist that fills, calls folded, the receipt whose evidence opens with its words marked."""
     shutil.copytree(ROOT / "examples" / "shop", tmp_path / "shop")
     shop = Agent("demo", workspace_tools(tmp_path / "shop"), storage="memory:")
-    async with served(shop) as page, browser(page, size=size, scheme=scheme) as tab:
+    async with (
+        served(shop, dir=str(tmp_path / "shop"), model="demo") as page,
+        browser(page, size=size, scheme=scheme) as tab,
+    ):
+        await picture(tab, f"{name}-empty")
         await say(tab, GOAL)
         await tab.wait_for_selector(".card.ask")
         assert await tab.locator(".edit .row").count() == 3
@@ -142,18 +102,19 @@ async def test_feedback_questions_and_calls_are_answered(tmp_path: Path) -> None
     async with served(agent(triage=triage, execute=execute)) as page, browser(page) as tab:
         await say(tab, "change it")
         await tab.click("text=Ask for changes")
-        await tab.fill("[placeholder='What should be different?']", "read it first")
-        await tab.press("[placeholder='What should be different?']", "Enter")
+        await say(tab, "read it first")
         await playwright.expect(tab.locator(".edit .row > textarea")).to_have_value("Read the note")
         await tab.click("text=Run it")
+        assert await tab.locator(".card.ask textarea").count() == 0, "there is one box to answer in"
         await tab.click("button:text('2023')")
         await tab.wait_for_selector(".diff .plus")
         assert await tab.inner_text(".card.ask .diff .minus") == "-two"
         await picture(tab, "page-call")
-        await tab.click("text=Don’t run it")
-        await tab.fill("[placeholder='Why? (may stay empty)']", "not this file")
-        await tab.click("text=Don’t run it")
+        await tab.click(".card.ask >> text=Don’t run it")
+        await tab.fill("#text", "not this file")
+        await tab.click("#send:text('Don’t run it')")
         await tab.wait_for_selector(".receipt")
+        await playwright.expect(tab.locator(".asked strong")).to_have_text("year")
         await tab.click(".receipt > summary")
         receipt = await tab.inner_text(".receipt")
         assert await tab.locator(".user").all_inner_texts() == ["change it", "read it first", "2023", "not this file"]
@@ -175,13 +136,16 @@ async def test_open_questions_are_answered_in_any_order() -> None:
         await say(tab, "ask both")
         await tab.locator(".limits input").first.fill("4")
         await tab.click("text=Run it as edited")
-        await tab.locator("button:text('b2')").click()
+        assert "Which a?" in await tab.inner_text("#use-text")
+        await tab.locator(".card.ask", has_text="Which b?").locator("text=Answer in words").click()
+        assert "Which b?" in await tab.inner_text("#use-text")
+        await say(tab, "b2")
         await playwright.expect(tab.locator(".card.ask")).to_have_count(1)
         await tab.locator("button:text('a1')").click()
         await tab.wait_for_selector("text=“extend” means")
         await tab.locator(".options button:text('extend')").click()
         await tab.wait_for_selector(".receipt")
-        await playwright.expect(tab.locator(".answer")).to_have_text("Both are told.")
+        await playwright.expect(tab.locator(".answer .md")).to_have_text("Both are told.")
 
 
 async def test_what_models_and_tools_write_is_never_html() -> None:

@@ -10,13 +10,17 @@ import httpx
 import pytest
 
 from donewhen import Agent
-from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_plan
+from donewhen.agent.page.conversations import DEMO_GOALS
+from donewhen.agent.page.serving import Address
+from donewhen.agent.workspace import workspace_tools
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.kit.places import ROOT
 from tests.kit.screens.pages import TOKEN, Json, served
 from tests.kit.screens.terminal import Session, environment
 
 READ = {"content": "Read the note", "done_when": ["it is read"], "tools": ["read_note"]}
 READING = [call("read_note", path="a.txt"), finish_step("It says seven", "s1.1")]
-NOTE = "seven\n" * 100
+NOTE = "seven\n" * 10_000
 
 
 def read_note(path: str) -> str:
@@ -57,7 +61,7 @@ async def test_a_run_on_the_wire() -> None:
         found = (await page.client.get(f"/api/threads/{thread}/observations/s1.1")).json()
         assert (found["tool"], found["text"]) == ("read_note", NOTE)
         assert (await page.client.get(f"/api/threads/{thread}/observations/s9.9")).status_code == 404
-        (row,) = (await page.client.get("/api/threads")).json()
+        (row,) = (await page.client.get("/api/threads")).json()["threads"]
         assert (row["thread_id"], row["status"], row["at_work"]) == (thread, "completed", False)
 
 
@@ -161,13 +165,55 @@ async def test_stop_and_go_on() -> None:
         thread = await page.start("wait")
         await page.answer(thread, (await page.told(thread))[-1]["pending"][0]["id"], "approve")
         await entered.wait()
-        assert (await page.client.get("/api/threads")).json()[0]["at_work"]
+        assert (await page.client.get("/api/threads")).json()["threads"][0]["at_work"]
         await page.send(f"threads/{thread}/stop")
         go.set()
         assert (await page.told(thread, ends=2))[-1]["status"] == "running"
         await page.send(f"threads/{thread}/go-on", steer="")
         assert (await page.told(thread, ends=3))[-1]["status"] == "completed"
     model.assert_exhausted()
+
+
+async def test_a_run_of_another_process_is_followed(tmp_path: Path) -> None:
+    """C06, N48: at work there, it is so in the list; its steps and questions come; it cannot be stopped from here."""
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def wait_here() -> str:
+        """Wait."""
+        entered.set()
+        await go.wait()
+        return "waited"
+
+    plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
+    execute = [call("wait_here"), ask_user("Which year?", ["2022", "2023"]), finish_step("done", "s1.1")]
+    model = ScriptedModel(roles={"triage": [plan], "execute": execute})
+    storage, effects = f"sqlite:///{tmp_path / 'runs.db'}", {"wait_here": "read"}
+    async with (
+        served(agent(storage)) as page,
+        Agent(model, [wait_here], storage=storage, effects=effects) as other,  # type: ignore[arg-type]
+    ):
+        run = await other.start("wait")
+        told = page.events(run.thread_id)  # one page that stays open all the time
+        assert (await anext(told))["run"]["status"] == "waiting"
+        work = asyncio.create_task(other.resume(run, "approve"))
+        await entered.wait()
+        (row,) = (await page.client.get("/api/threads")).json()["threads"]
+        assert row["at_work"]
+        seen = [await anext(told)]
+        while seen[-1]["type"] != "plan":
+            seen.append(await anext(told))
+        assert [event["type"] for event in seen[:2]] == ["picture", "started"]
+        stopping = await page.client.post(f"/api/threads/{run.thread_id}/stop", json={})
+        assert (stopping.status_code, stopping.json()["error"]["kind"]) == (409, "ThreadBusy")
+        go.set()
+        await work
+        while seen[-1]["type"] != "waiting":
+            seen.append(await anext(told))
+        assert of(seen, "observation")[0]["tool"] == "wait_here"
+        assert seen[-1]["pending"][0]["question"] == "Which year?"
+        await other.delete(run.thread_id)
+        while seen[-1]["type"] != "gone":
+            seen.append(await anext(told))
 
 
 async def test_words_after_stop_steer() -> None:
@@ -219,6 +265,7 @@ async def test_who_may_not_speak() -> None:
         policy = shown.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
+        assert "require-trusted-types-for 'script'" in policy
         assert "<script>" not in shown.text
         assert (await page.client.get("/../web.py")).status_code == 404
         large = await page.client.post("/api/threads", content=b"x" * 1_100_000)
@@ -234,13 +281,190 @@ async def test_the_page_speaks_the_browsers_language(wanted: str, language: str)
         assert words["run_it"]
 
 
-def test_the_command_serves_it_and_ctrl_c_ends_it(tmp_path: Path) -> None:
-    """The printed link works, and is all that is needed; Ctrl-C is the usual end."""
-    session = Session.start("chat", "--no-browser", env=environment(tmp_path), cwd=tmp_path)
+async def test_the_list_is_searched_named_and_shortened(tmp_path: Path) -> None:
+    """N76: by words of name and goal; a name survives the next request and goes with its thread."""
+    triage = [answer(text) for text in ("Four.", "Six.", "Eight.", "Nine.")]
+    async with served(agent(f"sqlite:///{tmp_path / 'runs.db'}", triage=triage)) as page:
+        begun = []
+        for goal in ("Two and two", "three and THREE", "four and four"):
+            begun.append(await page.start(goal))
+            await page.told(begun[-1])
+        first = begun[0]
+
+        async def listed(**asked: Any) -> list[str]:
+            found = (await page.client.get("/api/threads", params=asked)).json()
+            return [row["title"] or row["goal"] for row in found["threads"]] + ["…"] * found["more"]
+
+        assert await listed(limit=2) == ["four and four", "three and THREE", "…"]
+        assert await listed(search="and three") == ["three and THREE"]
+        await page.send(f"threads/{first}/title", title="  The\nfirst  ")
+        assert await listed(search="FIRST") == ["The first"]
+        await page.start("and again", first)
+        await page.told(first)
+        assert await listed(search="first") == ["The first"]
+        await page.send(f"threads/{first}/title", title="")
+        assert await listed(search="again") == ["and again"]
+        assert (await page.client.delete(f"/api/threads/{first}")).status_code == 200
+        assert await listed() == ["four and four", "three and THREE"]
+        for asked in ("GET events", "POST title", "DELETE "):
+            method, _, what = asked.partition(" ")
+            gone = await page.client.request(method, f"/api/threads/{first}/{what}".rstrip("/"), json={"title": "x"})
+            assert (gone.status_code, gone.json()["error"]["kind"]) == (404, "UnknownThread"), asked
+
+
+async def test_a_thread_at_work_is_told_things_and_not_deleted() -> None:
+    """N76: what is said at work is told to all pages; at rest there is nobody to hear it."""
+    entered, go = asyncio.Event(), asyncio.Event()
+
+    async def wait_here() -> str:
+        """Wait."""
+        entered.set()
+        await go.wait()
+        return "waited"
+
+    plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
+    model = ScriptedModel(roles={"triage": [plan], "execute": [call("wait_here"), finish_step("done", "s1.1")]})
+    effects, settings = {"wait_here": "read"}, {"when_busy": "next_round"}
+    waiting = Agent(model, [wait_here], storage="memory:", effects=effects, settings=settings)  # type: ignore[arg-type]
+    async with served(waiting) as page:
+        thread = await page.start("wait")
+        (asked,) = (await page.told(thread))[-1]["pending"]
+        idle = await page.client.post(f"/api/threads/{thread}/tell", json={"text": "in blue"})
+        assert (idle.status_code, idle.json()["error"]["kind"]) == (409, "ResumeError")
+        await page.answer(thread, asked["id"], "approve")
+        await entered.wait()
+        busy = await page.client.delete(f"/api/threads/{thread}")
+        assert (busy.status_code, busy.json()["error"]["kind"]) == (409, "ThreadBusy")
+        await page.send(f"threads/{thread}/tell", text=" in blue ")
+        go.set()
+        assert [event["text"] for event in of(await page.told(thread, ends=2), "told")] == ["in blue"]
+        assert "in blue" in str([message.content for message in model.requests[-1].messages])
+
+
+@pytest.mark.parametrize("goal", DEMO_GOALS)
+async def test_the_examples_of_the_demo_work(goal: str) -> None:
+    """N76: what the empty page proposes is done, with what stands in a folder."""
+    shop = ROOT / "examples" / "shop"
+    demo = Agent("demo", workspace_tools(shop), storage="memory:", settings={"confirm": "never"})
+    async with served(demo, dir=str(shop), model="demo") as page:
+        assert goal in (await page.client.get("/api/about")).json()["examples"]
+        assert (await page.told(await page.start(goal)))[-1]["status"] == "completed"
+
+
+async def test_a_dropped_file_stays_in_the_folder(tmp_path: Path) -> None:
+    """N76: under its own name or the next free one; what leads elsewhere, or is none, is refused."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "linked.txt").symlink_to(tmp_path / "outside.txt")
+    async with served(agent(), dir=str(folder)) as page:
+
+        async def drop(name: str, content: bytes = b"new") -> Any:
+            return (await page.client.post("/api/files", params={"name": name}, content=content)).json()
+
+        assert [(await drop(name))["name"] for name in ("a.csv", "a.csv", "../../b.csv", "C:\\x\\c.csv")] == [
+            "a.csv", "a (2).csv", "b.csv", "c.csv",
+        ]  # fmt: skip
+        assert (await drop("linked.txt"))["name"] == "linked (2).txt"
+        for name in ("", "..", "/", "a\0b", "x" * 300):
+            assert (await drop(name))["error"]["kind"] == "DoneWhenError", name
+        assert (await page.client.get("/api/about")).json()["folder"] == str(folder)
+    found = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*"))  # noqa: ASYNC240
+    names = ["a (2).csv", "a.csv", "b.csv", "c.csv", "linked (2).txt", "linked.txt"]
+    assert found == ["work", *(f"work/{name}" for name in names)]
+    async with served(agent()) as page:
+        assert (await page.client.post("/api/files", params={"name": "a"}, content=b"x")).status_code == 400
+
+
+ODD = {
+    "no JSON": b"{",
+    "no object": b"[]",
+    "no text": b"\xff",
+    "deep": b'{"goal": ' + b"[" * 200 + b"]" * 200 + b"}",
+    "deeper": b'{"answer": ' + b'{"a":' * 50_000 + b"1" + b"}" * 50_000 + b"}",
+    "surrogates": b'{"goal": "\\ud800", "text": "\\ud800", "title": "\\ud800", "steer": "\\ud800"}',
+    "nothing": b'{"goal": null, "thread": [], "id": {}, "answer": null, "text": null, "title": null}',
+    "numbers": b'{"goal": NaN, "id": 1e999, "answer": -Infinity, "text": 1e400, "title": 1, "thread": 7}',
+    "NUL": b'{"goal": "\\u0000", "text": "\\u0000", "title": "\\u0000", "thread": "\\u0000", "id": "\\u0000"}',
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD)
+async def test_no_body_is_an_error_of_the_server(body: bytes, tmp_path: Path) -> None:
+    """N75: whatever is sent, wherever, is taken or refused in words."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with served(agent(storage, triage=lambda *_: answer("Four."))) as page:
+        thread = await page.start("two and two")
+        await page.told(thread)
+        for path in (
+            "",
+            f"/{thread}/answer",
+            f"/{thread}/go-on",
+            f"/{thread}/tell",
+            f"/{thread}/title",
+            f"/{thread}/plan-text",
+            "/%00/answer",
+        ):
+            answered = await page.client.post(f"/api/threads{path}", content=body)
+            assert answered.status_code < 500, (path, answered.text)
+
+
+def test_the_address_of_a_folder_is_kept(tmp_path: Path) -> None:
+    """N75: the token of a start is that of the next, readable by this user only; another folder has another."""
+    first = Address.read(tmp_path / "kept", "/a")
+    first.write(4711)
+    again = Address.read(tmp_path / "kept", "/a")
+    assert (again.port, again.token) == (4711, first.token)
+    assert Address.read(tmp_path / "kept", "/b").token != first.token
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    for spoilt in (
+        lambda: kept.chmod(0o644),
+        lambda: kept.write_text("[1]"),
+        lambda: kept.write_text('{"token": "x"}'),
+    ):
+        first.write(4711)
+        spoilt()
+        assert Address.read(tmp_path / "kept", "/a").token != first.token
+
+
+def linked(session: Session) -> tuple[str, str]:
+    """The address and the token that the command prints."""
     link = re.search(r"http://(127\.0\.0\.1:\d+)/#token=(\S+)", session.expect("#token=") + session.expect("\n"))
     assert link
-    until = httpx.HTTPTransport(retries=5)
-    with httpx.Client(transport=until, headers={"authorization": f"Bearer {link[2]}"}) as client:
-        assert client.get(f"http://{link[1]}/api/threads").json() == []
+    return link[1], link[2]
+
+
+def test_the_command_serves_it_and_ctrl_c_ends_it(tmp_path: Path) -> None:
+    """N75: the printed link works, and is all that is needed; Ctrl-C is the usual end; started again it is the same."""
+    found = []
+    for _ in range(2):
+        session = Session.start("chat", "--no-browser", "--approvals", "each", env=environment(tmp_path), cwd=tmp_path)
+        address, token = linked(session)
+        found.append((address, token))
+        until = httpx.HTTPTransport(retries=5)
+        with httpx.Client(transport=until, headers={"authorization": f"Bearer {token}"}) as client:
+            assert client.get(f"http://{address}/api/threads").json()["threads"] == []
+            about = client.get(f"http://{address}/api/about").json()
+            assert (about["folder"], about["model"], about["approvals"]) == (str(tmp_path), "demo", "each")
+            assert about["hears"]
+        session.process.send_signal(signal.SIGINT)
+        assert session.end()[0] == 0
+    assert found[0] == found[1]
+
+
+def test_no_tool_tells_a_model_the_token(tmp_path: Path) -> None:
+    """N75: where the folder holds what the page keeps, its token is concealed: no run approves itself."""
+    session = Session.start("chat", "--no-browser", "--confirm", "never", env=environment(tmp_path), cwd=tmp_path)
+    address, token = linked(session)
+    (kept,) = (tmp_path / "state" / "donewhen" / "pages").iterdir()
+    headers, until = {"authorization": f"Bearer {token}"}, httpx.HTTPTransport(retries=5)
+    with httpx.Client(base_url=f"http://{address}/api", transport=until, headers=headers, timeout=30) as client:
+        goal = f"read {kept.relative_to(tmp_path)}"
+        thread = client.post("/threads", json={"goal": goal}).json()["thread"]
+        with client.stream("GET", f"/threads/{thread}/events") as answered:
+            told = next(line for line in answered.iter_lines() if '"type": "outcome"' in line)
     session.process.send_signal(signal.SIGINT)
     assert session.end()[0] == 0
+    assert '"status": "completed"' in told
+    assert "[redacted]" in told, told
+    assert token not in told

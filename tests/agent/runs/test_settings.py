@@ -1,11 +1,17 @@
 """Settings: what is refused, how a call's go over the agent's, and what a client of the server may change."""
 
+import re
+from pathlib import Path
+from typing import Any, get_args
+
 import pytest
 from langchain_core.messages import HumanMessage
 
-from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings
-from donewhen.state.settings.merging import confined, merged, read_settings
-from donewhen.testing import ScriptedModel, answer, call
+from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings, build_graph
+from donewhen.agent.config import Config
+from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
+from donewhen.state.settings.merging import CARE, confined, merged, read_settings
+from donewhen.testing import ScriptedModel, answer, ask_user, call, submit_plan
 from tests.kit.runs import Outbox, one_step, sending
 
 
@@ -61,16 +67,103 @@ def test_what_a_client_may_change() -> None:
     pinned = Settings(limits=Limits(rounds=7), verification="judged")
     asked = {"limits": {"rounds": 99, "tool_calls": 3}, "verification": "claimed", "confirm": "never", "colour": "red"}
     kept, refused = confined(pinned, {**asked, "approvals": "each", "language": "de"}, models=False)
-    assert (kept["limits"]["rounds"], kept["limits"]["tool_calls"]) == (7, 3)
-    assert (kept["confirm"], kept["approvals"], kept["verification"], kept["language"]) == (
-        "always",
-        "each",
-        "judged",
-        "de",
-    )
+    assert (kept.limits.rounds, kept.limits.tool_calls) == (7, 3)
+    assert (kept.confirm, kept.approvals, kept.verification, kept.language) == ("always", "each", "judged", "de")
     assert set(refused) == {"limits.rounds", "verification", "confirm", "colour"}
-    kept, _ = confined(Settings(confirm="never"), {"confirm": "complex", "approvals": []}, models=True)
-    assert (kept["confirm"], kept["approvals"]) == ("complex", Settings().approvals)
+
+
+@pytest.mark.parametrize("name", ["confirm", "approvals", "verification"])
+def test_a_client_may_ask_for_more_care_and_for_no_less(name: str) -> None:
+    """N30, S5: whatever the operator pinned and a client asks, the run takes the care of both; no pair is an error."""
+    values = get_args(Settings.model_fields[name].annotation)
+    assert set(CARE[name]) == set(values)
+    for least in values:
+        for asked in values:
+            kept, refused = confined(Settings.model_validate({name: least}), {name: asked}, models=True)
+            care = CARE[name][getattr(kept, name)]
+            assert care >= CARE[name][least] | CARE[name][asked]
+            assert bool(refused) == (CARE[name][asked] < CARE[name][least])
+    for least, asked, gets in (("never", "each", "each"), ("each", "never", "each")):
+        assert confined(Settings(approvals=least), {"approvals": asked}, models=True)[0].approvals == gets  # type: ignore[arg-type]
+    assert confined(Settings(confirm="writes"), {"confirm": "complex"}, models=True)[0].confirm == "always"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"approvals": []}, {"limits": {"rounds": "many"}}, {"profile": "x"}, {"confirm": {}}]
+)
+def test_what_a_client_asks_for_and_cannot_be_is_said(asked: dict[str, object]) -> None:
+    """N30, S5: a ConfigError, of which the server makes a 422; never an error of ours."""
+    with pytest.raises(ConfigError):
+        confined(Settings(confirm="writes", limits=Limits(rounds=7)), asked, models=True)
+
+
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        ({"forbidden_tools": ["sent"]}, "did you mean send?"),
+        ({"forbidden_tools": ["send*"]}, "did you mean send?"),
+        ({"forbidden_tools": ["send", "ask_user"]}, "there is no tool 'ask_user'"),
+        ({"allowed_paths": ["reports/*"]}, "not patterns"),
+    ],
+)
+async def test_a_hard_constraint_that_names_nothing_is_refused(profile: dict[str, object], said: str) -> None:
+    """N30, P14: by a start and a resume at once, and by a graph of one's own as its outcome; no tool is called."""
+    outbox = Outbox()
+    model = sending(call("send", to="ann", text="hi"))
+    settings = {"profile": profile, "confirm": "never", "approvals": "never"}
+    agent = Agent(model, [outbox.tool()], storage="memory:")
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        await agent.start("do it", settings=settings)
+    graph = build_graph(model, [outbox.tool()], settings=settings).compile()
+    ended = await graph.ainvoke({"messages": [("user", "do it")]})
+    assert (ended["outcome"]["status"], ended["outcome"]["code"]) == ("failed", "bad_goal")
+    assert said in ended["outcome"]["text"]
+    run = await agent.start("do it")
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        await agent.resume(run, "approve", settings={"profile": profile})
+    assert outbox.sent == []
+
+
+async def test_a_profile_for_every_agent_may_forbid_what_only_some_have(tmp_path: Path) -> None:
+    """N30, honest: our own tools by name, and those of other agents in DONEWHEN_PROFILE; not what may be a slip."""
+    assert {tool.name for tool in workspace_tools(tmp_path, commands=["ls"])} == set(WORKSPACE_TOOLS)
+    for forbidden, fails in ((["run_command", "wire_money"], False), (["sennd"], True)):
+        config = Config(profile={"forbidden_tools": forbidden})
+        model = ScriptedModel(roles={"triage": [answer("Hello.")]}, strict=False)
+        agent = Agent(model, [Outbox().tool()], storage="memory:", config=config)
+        if fails:
+            with pytest.raises(ConfigError, match="did you mean send"):
+                await agent.start("do it")
+        else:
+            assert (await agent.start("do it")).status == "completed"
+    kept = {"profile": {"forbidden_tools": ["delete_file"], "allowed_paths": ["reports", "data/2026 (new)"]}}
+    agent = Agent(ScriptedModel(roles={"triage": [answer("Hello.")]}), storage="memory:", settings=kept)
+    assert (await agent.start("do it")).status == "completed"
+
+
+async def test_a_pause_does_not_make_settings_of_defaults() -> None:
+    """N24, P21: what nobody set is unset in storage, too; a run of one step gets a plan after a pause as before one."""
+
+    def work(messages: list[Any], tools: list[Any]) -> Any:
+        asked = "Where?" in str(messages)
+        return call("look", what=str(len(messages))) if asked else ask_user("Where?")
+
+    def look(what: str) -> str:
+        """Look."""
+        return f"saw {what}"
+
+    then = [ask_user("Which of these?")]
+    for limits, left in (({}, "Which of these?"), ({"step_limits": {"rounds": 30}}, None)):
+        model = ScriptedModel(
+            roles={"triage": [submit_plan(["find it"])], "plan": then, "execute": {"s1": work}}, strict=False
+        )
+        agent = Agent(
+            model, [look], effects={"look": "read"}, storage="memory:", settings={"confirm": "never", **limits}
+        )
+        run = await agent.start("find it")
+        run = await Agent(model, [look], effects={"look": "read"}, storage=agent.storage).resume(run, "there")
+        assert [pause["question"] == left for pause in run.pending] == [left is not None]
+        assert run.steps["s1"]["rounds"] == (25 if left else 30)
 
 
 async def test_instructions_reach_every_model() -> None:

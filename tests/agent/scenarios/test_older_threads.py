@@ -1,4 +1,4 @@
-"""Threads of version 1 of the state, written by that version: each goes on where it was cut off or waited."""
+"""Threads of version 1 of the state, with tables of version 2: each goes on where it was cut off or waited."""
 
 import gzip
 from pathlib import Path

@@ -1,8 +1,10 @@
 """LangGraph's own server with our graph, driven over HTTP by `langgraph-sdk`, as Studio and chat clients drive it."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -201,6 +203,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
     folder = tmp_path_factory.mktemp("shared")
     (folder / "settings.json").write_text(json.dumps({"limits": {"rounds": 7}, "verification": "grounded"}))
     users = {"DONEWHEN_TOKENS": "ann:token-of-ann,bob:token-of-bob", "DONEWHEN_SETTINGS": str(folder / "settings.json")}
+    users["CRON_SCHEDULER_SLEEP_TIME"] = "1"
     with WireServer(ScriptedModel(script)) as wire:
         process, url = started(folder, wire.base_url, **users)
         yield url, folder / "work"
@@ -283,6 +286,70 @@ async def test_no_client_widens_what_the_operator_pinned(shared: tuple[str, Path
         assert (await bob.threads.get_state(id))["interrupts"][0]["value"]["limits"]["rounds"] == 3
         await bob.runs.wait(id, "agent", command={"resume": "approve"})
     assert "bob" in [each.name for each in work.iterdir() if each.is_dir()]
+
+
+async def test_what_runs_by_the_clock_runs_and_keeps_to_the_settings(shared: tuple[str, Path]) -> None:
+    """N39, N75, U8: settings given in either place, at once or by a PATCH: the runs begin, under what the operator
+    pinned, as whoever made them; what is stored may be."""
+    url, _ = shared
+    as_bob = {"langgraph_auth_user": {"identity": "bob"}, "langgraph_auth_user_id": "bob", "thread_id": "x"}
+    forged = {"configurable": {**LOOSE, **as_bob}, "recursion_limit": 3}
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({}, {}),
+        ({"context": LOOSE}, {}),
+        ({"config": forged}, {}),
+        ({"config": {"configurable": {"limits": {"rounds": 3}}}}, {"context": LOOSE}),
+        ({"context": {"limits": {"rounds": 3}}}, {}),
+    ]
+    headers = {"authorization": "Bearer token-of-ann"}
+    async with as_user(url, "token-of-ann") as ann, httpx.AsyncClient(base_url=url, headers=headers) as plain:
+        begun: list[tuple[str, str, int]] = []
+        for given, change in cases:
+            thread = (await ann.threads.create())["thread_id"]
+            body: dict[str, Any] = {"assistant_id": "agent", "schedule": "0 0 1 1 *", "input": LOOK, **given}
+            cron = (await plain.post(f"/threads/{thread}/runs/crons", json=body)).json()
+            soon = f"* * * * * {(datetime.now(UTC) + timedelta(seconds=3)).second}"  # once a minute
+            patch = await plain.patch(f"/runs/crons/{cron['cron_id']}", json={**change, "schedule": soon})
+            stored = patch.json()["payload"]
+            assert set(stored["config"]["configurable"]) <= {"cron_id", "confirm", "approvals", "limits"}
+            assert not stored.get("context")
+            assert "bob" not in patch.text
+            limited = 3 if stored["config"]["configurable"].get("limits") == {"rounds": 3} else 7
+            begun.append((thread, cron["cron_id"], limited))
+        assert {limited for _, _, limited in begun} == {3, 7}
+        for thread, cron_id, limited in begun:
+            for _ in range(150):
+                state = await ann.threads.get_state(thread)
+                if state["interrupts"]:
+                    break
+                await asyncio.sleep(0.2)
+            await ann.crons.delete(cron_id)
+            (pause,) = state["interrupts"]
+            assert (pause["value"]["kind"], pause["value"]["limits"]["rounds"]) == ("plan", limited)
+        bad = await plain.post("/runs/crons", json={**body, "config": {"configurable": {"confirm": "perhaps"}}})
+        assert (bad.status_code, "confirm" in bad.text) == (422, True)
+        command = {"command": {"update": {"approval": {}}}}
+        assert (await plain.post("/runs/crons", json={**body, **command})).status_code in (403, 422)
+    async with as_user(url, "token-of-bob") as bob:
+        assert await bob.crons.search() == []
+
+
+async def test_no_setting_is_an_error_of_the_server(shared: tuple[str, Path]) -> None:
+    """N30: whatever a client sends is taken, taken as more care, or refused with what is wrong."""
+    url, _ = shared
+    async with httpx.AsyncClient(base_url=url, headers={"authorization": "Bearer token-of-ann"}, timeout=60) as ann:
+        for asked, status in (
+            ({"confirm": "writes", "approvals": "each", "verification": "judged"}, 200),
+            ({"confirm": ["never"]}, 422),
+            ({"limits": {"rounds": "5x"}}, 422),
+            ({"profile": {"forbidden_tools": ["write_*"]}}, 422),
+            ({"profile": {"forbidden_tools": ["write_file"]}}, 200),
+        ):
+            said = await ann.post("/runs/wait", json={"assistant_id": "agent", "input": HELLO, "context": asked})
+            assert said.status_code == status, said.text
+            if status == 422:
+                made = await ann.post("/assistants", json={"graph_id": "agent", "context": asked})
+                assert made.status_code == 422, made.text
 
 
 async def test_pages_of_elsewhere_are_not_answered(server: str) -> None:

@@ -155,3 +155,24 @@ async def test_the_recursion_limit_of_a_page_ends_no_run(page: Any) -> None:
     client, id, _ = page
     await client.runs.wait(id, "agent", command={"resume": "approve"}, config={"recursion_limit": 3})
     assert (await client.threads.get_state(id))["interrupts"][0]["value"]["kind"] == "question"
+
+
+@pytest.mark.parametrize(
+    "given", [{"input": {"messages": [{"type": "human", "content": "yes"}]}}, {"command": {"resume": "approve"}}]
+)
+@pytest.mark.parametrize("at_checkpoint", [False, True])
+async def test_no_values_of_a_subgraph_pass_for_the_threads(page: Any, given: Any, at_checkpoint: bool) -> None:
+    """N73: agent-chat-ui streams subgraphs and takes every `values|…` for the thread's: the conversation was gone."""
+    client, id, seen = page
+    more = {"checkpoint": seen} if at_checkpoint else {}
+    told: list[str] = []
+    most = 0
+    async for part in client.runs.stream(id, "agent", **given, **more, stream_mode=MODES, stream_subgraphs=True):
+        told.append(part.event.partition(":")[0])
+        if part.event.partition("|")[0] == "values" and "__interrupt__" not in part.data:
+            messages = part.data["messages"]
+            assert messages[0]["content"] == "note the colour", told
+            assert len(messages) >= most, told
+            most = len(messages)
+    assert {"values", "custom|execute"} <= set(told)
+    assert most > 3

@@ -27,6 +27,9 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
 
         table = ThreadTable(explain)
         await table.line("agents", "2026", 256)
+        await table.undone(100)
+        for owner in (None, "ann"):
+            await table.waiting(100, owner=owner, after=("2026", "t"))
         assert not [plan for plan in plans.values() if "TEMP B-TREE" in plan or "Sort Key" in plan]
         await table.find(100)
         for owner in (None, "ann"):

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from donewhen.agent.storage import open_storage
+from donewhen.agent.storage.marks import TABLES
 from donewhen.agent.storage.sqlite import SqliteDatabase, sqlite_fault
 from donewhen.agent.storage.storage import Storage, parse_url
 from donewhen.state.errors import ConfigError, StorageError
@@ -151,17 +152,79 @@ async def test_a_file_of_a_newer_version_or_of_others(tmp_path: Path, pragma: st
     assert "99" in message or "another" in message
 
 
-async def test_a_file_made_by_plain_langgraph_is_taken_over(tmp_path: Path) -> None:
-    """R06: tables without our mark are ours to stamp; what is in them stays."""
-    from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
-
-    path = tmp_path / "runs.db"
-    async with AsyncSqliteSaver.from_conn_string(str(path)) as saver:
-        await saver.setup()
-    await open_storage(str(path)).healthy()
+@pytest.mark.parametrize("made", ["by an application", "by plain LangGraph", "with an id of its own"])
+async def test_the_database_of_another_application_is_left_alone(tmp_path: Path, made: str) -> None:
+    """N32, R06: said what it is, in every way to open it; not a byte of it and no file beside it changes."""
+    path = tmp_path / "other.db"
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.execute(
+            "CREATE TABLE customers (name TEXT)" if "LangGraph" not in made else "CREATE TABLE checkpoints (a)"
+        )
+        connection.executemany(
+            "INSERT INTO " + ("checkpoints" if "LangGraph" in made else "customers") + " VALUES (?)",
+            [("x" * 99,)] * 999,
+        )
+        connection.commit()
+        connection.execute("DELETE FROM " + ("checkpoints" if "LangGraph" in made else "customers"))
+        if "id" in made:
+            connection.execute("PRAGMA application_id = 77")
+        connection.commit()
+    before, storage = path.read_bytes(), open_storage(str(path))
+    for way in (
+        storage.healthy,
+        lambda: storage.delete_threads(["t"]),
+        lambda: _session(storage),
+        lambda: _reader(storage),
+    ):
+        with pytest.raises(StorageError, match=r"is the database of another application.*: name another file"):
+            await way()
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["other.db"]
+
+
+async def _session(storage: Storage) -> None:
+    async with storage.session("t"):
+        pass
+
+
+async def _reader(storage: Storage) -> None:
+    async with storage.reader():
+        pass
+
+
+async def test_a_file_of_the_version_before_is_migrated_and_older_ones_are_refused(tmp_path: Path) -> None:
+    """R06: the tables that were first released are changed when they are opened, and nothing in them is lost."""
+    path = tmp_path / "runs.db"
+    async with open_storage(path).unlocked() as (_, store):
+        await store.threads.put("t", {"status": "waiting"})
+    with closing(sqlite3.connect(path)) as connection:
+        for (index,) in connection.execute("SELECT name FROM sqlite_master WHERE name LIKE '%asked%'").fetchall():
+            connection.execute(f"DROP INDEX {index}")
+        connection.execute("ALTER TABLE donewhen_threads DROP COLUMN asked")
+        connection.execute("UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
+        connection.commit()
+    async with open_storage(path).unlocked() as (_, store):
+        assert await store.threads.get("t") == {"status": "waiting"}
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT value FROM donewhen_meta WHERE name = 'tables'").fetchone() == (str(TABLES),)
+        connection.execute("UPDATE donewhen_meta SET value = '1' WHERE name = 'tables'")
+        connection.commit()
+    assert "before the first release and cannot be read: use a new database" in await _refusal(path)
+
+
+async def test_a_file_whose_making_was_cut_off_is_made_whole(tmp_path: Path) -> None:
+    """N32, R02: the first thing that is written says whose it is."""
+    path = tmp_path / "runs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute("PRAGMA application_id = 0x446E5768")
+        connection.execute(
+            "CREATE TABLE checkpoints (thread_id TEXT NOT NULL, checkpoint_ns TEXT NOT NULL DEFAULT '',"
+            " checkpoint_id TEXT NOT NULL, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB,"
+            " metadata BLOB, PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id))"
+        )
+    async with open_storage(str(path)).session("t") as (_, store):
+        await store.aput(("a",), "k", {"v": 1})
 
 
 async def test_commits_are_on_disk(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """What there is over all threads: filters, open questions, times of steps, cancelling from anywhere, pruning."""
 
 import asyncio
+import gzip
+import shlex
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -13,10 +15,11 @@ from langchain_core.messages import messages_to_dict
 from langgraph.store.base import Op, Result, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from donewhen import Agent, ToolError, UnknownThread
+from donewhen import Agent, ConfigError, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
 from donewhen.agent.work.threads import CANCEL, Cancelling, ask_to_cancel, note_thread
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.kit.places import DATA
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
@@ -56,6 +59,72 @@ async def test_owners_filters_and_open_questions(storage: Any) -> None:
         assert all(row["id"] == "plan.q1" for row in asked) or all(row["asked_at"] for row in asked)
 
 
+async def every_page(agent: Agent, limit: int, owner: str | None = None) -> list[dict[str, Any]]:
+    """All open questions, page by page."""
+    rows, cursor = list[dict[str, Any]](), None
+    while True:
+        page = await agent.pending(limit=limit, cursor=cursor, owner=owner)
+        assert 0 < len(page) <= max(limit, 2)
+        rows, cursor = [*rows, *page], page.cursor
+        if cursor is None:
+            return rows
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres-sealed"])
+async def test_open_questions_come_oldest_first_page_by_page(kind: str, tmp_path: Path) -> None:
+    """N22: none is missed and none comes twice, whatever is asked meanwhile; a question that is older than the last
+    answer on its thread keeps its place."""
+    url = fresh_url(kind, tmp_path)
+    plan = submit_plan([{"content": text, "tools": [], "depends_on": []} for text in ("paint", "frame")])
+    work = {"s1": [ask_user("Which colour?"), ask_user("Which shade?")], "s2": [ask_user("Which wood?")]}
+    two = ScriptedModel(roles={"triage": [plan], "execute": work}, strict=False)
+    async with Agent(two, storage=(opened := open_storage(url, key=key_of(kind)))) as agent:
+        run = await agent.start("hang it", thread_id="two", settings={"confirm": "never"})
+    asks = ScriptedModel(roles={"triage": [ask_user("Which?")] * 12}, strict=False)
+    async with Agent(asks, storage=opened) as agent:
+        for number in range(11):
+            await agent.start(f"goal {number}", thread_id=f"t{10 - number}", owner=f"o{number % 2}")
+        async with Agent(two, storage=opened) as other:
+            run = await other.resume(run, {run.pending[0]["id"]: "red"})
+            assert len(run.pending) == 2
+        for limit in (1, 4, 5, 100):
+            rows = await every_page(agent, limit)
+            assert [row["thread_id"] for row in rows if row["thread_id"] != "two"] == [f"t{10 - n}" for n in range(11)]
+            assert rows[0]["thread_id"] == "two"
+            assert len({(row["thread_id"], row["id"]) for row in rows}) == len(rows) == 13
+        assert len(await every_page(agent, 2, owner="o0")) == 6
+        first = await agent.pending(limit=3)
+        await agent.start("one more", thread_id="a")
+        assert (await agent.pending(limit=100, cursor=first.cursor))[-1]["thread_id"] == "a"
+        for wrong in ({"cursor": "x"}, {"cursor": "[1, 2]"}, {"limit": 0}):
+            with pytest.raises(ConfigError):
+                await agent.pending(**wrong)  # type: ignore[arg-type]
+
+
+async def test_a_database_from_before_an_upgrade_says_what_waits(tmp_path: Path) -> None:
+    """N22, R06: threads of which the older version had written no row, and rows of one that did not know since when."""
+    path = tmp_path / "threads.db"
+    path.write_bytes(gzip.decompress((DATA / "threads_v1.db.gz").read_bytes()))
+    async with Agent(asking("Which?"), storage=f"sqlite:///{path}") as agent:
+        assert {row["thread_id"] for row in await agent.pending()} == {"waiting"}
+        states = {info.thread_id: info.status for info in await agent.threads()}
+        assert states == {id: (await agent.get(id)).status for id in states}
+        await agent.start("new", thread_id="new")
+    with sqlite3.connect(path) as database:
+        for index in ("donewhen_threads_asked", "donewhen_threads_asked_of", "donewhen_threads_undone"):
+            database.execute(f"DROP INDEX {index}")
+        database.execute("ALTER TABLE donewhen_threads DROP COLUMN asked")
+        database.execute("UPDATE donewhen_threads SET info = json_remove(info, '$.asked')")
+        database.execute("UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
+    async with Agent(asking(), storage=f"sqlite:///{path}") as agent:
+        before = {info.thread_id: info.updated for info in await agent.threads()}
+        assert [row["thread_id"] for row in await agent.pending(limit=1)] == ["waiting"]
+        assert [row["thread_id"] for row in await agent.pending()] == ["waiting", "new"]
+        assert {info.thread_id: info.updated[:19] for info in await agent.threads()} == {
+            id: at[:19] for id, at in before.items()
+        }
+
+
 async def test_steps_have_times() -> None:
     """M11: records and receipt say when a step was started and when it ended."""
     model = ScriptedModel(
@@ -71,15 +140,18 @@ async def test_steps_have_times() -> None:
 
 
 async def test_what_waits_or_is_queued_is_cancelled(storage: Any) -> None:
-    """M11: a run that waits ends as cancelled, nothing more is asked; what is queued is not begun."""
+    """M11, N21, D01: a run that waits ends as cancelled, as does what is queued, unbegun; each with a receipt."""
     async with Agent(asking("One?"), storage=storage) as agent:
         run = await agent.start("first")
         cancelled = await agent.cancel(run.thread_id)
         assert (cancelled.status, cancelled.pending) == ("cancelled", ())
         assert (await agent.cancel(run.thread_id)).status == "cancelled"
         queued = await agent.submit("second")
-        assert (await agent.cancel(queued)).status == "cancelled"
-        assert (await agent.get(queued)).status == "cancelled"
+        ended = await agent.cancel(queued, "not wanted")
+        assert ended.outcome is not None
+        assert (ended.status, ended.goal, ended.outcome["reason"]) == ("cancelled", "second", "not wanted")
+        assert ended.receipt is not None
+        assert (await agent.get(queued)).to_dict() == ended.to_dict()
         assert [info.status for info in await agent.threads()] == ["cancelled", "cancelled"]
         assert await agent.pending() == []
         with pytest.raises(UnknownThread):
@@ -157,13 +229,19 @@ async def test_tools_of_one_call(tmp_path: Path) -> None:
 
 
 def test_the_command_over_all_threads(tmp_path: Path) -> None:
-    """M11: `donewhen pending`, `cancel`, `prune`, `watch`."""
+    """M11, N22, N48: `donewhen pending`, which says when there is more, `cancel`, `prune`, `watch`."""
     shell = user_in(tmp_path)
     goal, folder = "how many files are there?", ["--dir", str(shell.work)]
     assert shell("pending").exit_code == 0
     assert shell("run", goal, *folder, "--thread", "one").exit_code == 3
     assert shell("run", "--yes", goal, *folder, "--thread", "two").exit_code == 0
     assert "one  plan" in shell("pending").stdout
+    assert shell("run", goal, *folder, "--thread", "three").exit_code == 3
+    first = shell("pending", "--limit", "1")
+    assert (first.stdout.count("\n"), "three" in first.stdout) == (1, False)
+    (command,) = [line for line in first.stderr.splitlines() if "More questions wait" in line]
+    assert shell(*shlex.split(command.partition("donewhen ")[2])).stdout.startswith("three  plan")
+    assert shell("cancel", "three").stdout == "cancelled\n"
     watched = shell("watch", "one")
     assert (watched.exit_code, "--id confirm." in watched.stderr) == (3, True)
     assert shell("watch", "two").exit_code == 0
@@ -172,7 +250,7 @@ def test_the_command_over_all_threads(tmp_path: Path) -> None:
     assert shell("pending").stdout == ""
     assert shell("prune", "--older", "1d").stdout == "0 threads deleted\n"
     assert shell("prune", "--older", "soon").exit_code == 2
-    assert shell("prune", "--older", "0m").stdout == "2 threads deleted\n"
+    assert shell("prune", "--older", "0m").stdout == "3 threads deleted\n"
     assert shell("threads").stdout == ""
 
 

@@ -357,12 +357,12 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
 
 
 async def test_a_run_cancelled_in_the_queue_is_watched_to_its_end(storage: Any) -> None:
-    """R04: whoever watches what never began is told that it will not, and does not wait for ever."""
+    """R04, N21: whoever watches what never began is told that it was cancelled, and does not wait for ever."""
     async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
         thread = await agent.submit("report")
         await agent.cancel(thread)
-        ((end, _),) = await told(agent, thread)
-        assert (end["type"], end["status"]) == ("outcome", "cancelled")
+        *_, (end, _) = await told(agent, thread)
+        assert (end["type"], end["status"], end["code"]) == ("outcome", "cancelled", "cancelled")
 
 
 async def test_a_worker_says_that_it_cannot_reach_its_storage(tmp_path: Path) -> None:
@@ -488,8 +488,9 @@ async def test_a_run_that_has_just_been_taken_up_is_there(storage: Any) -> None:
         thread = await agent.submit("report")
         async with storage.session(thread) as (_, store):
             await note_thread(store, thread)
-        run = await agent.get(thread)
-        assert (run.status, run.goal) == ("running", "report")
+            run = await agent.get(thread)
+            assert (run.status, run.goal) == ("running", "report")
+        assert (await agent.get(thread)).status == "queued"  # whoever took it up has gone
 
 
 async def test_a_run_that_is_drained_before_it_began_is_not_lost(storage: Any) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 from langchain_core.tools import ToolException
 
@@ -110,6 +111,87 @@ def test_types_come_from_all_rows(tmp_path: Path, describe: Ask, query: Ask) -> 
     assert '"v" DECIMAL(18,1)' in told
     assert "2 of 60002 values are none, such as" in told
     assert query("SELECT sum(v) AS total FROM 'a.csv'") == "60000.3"
+
+
+EMPTY = {
+    "one column": ("a,b\n1,\n2,\n", 2, '- "b" without a value; 2 null'),
+    "quoted": ('a,b\n1,""\n2,""\n', 2, '- "b" without a value; 2 null'),
+    "the first column": ("b,a\n,1\n,2\n", 2, '- "b" without a value; 2 null'),
+    "every column": ("a,b\n,\n,\n", 2, '- "b" without a value; 2 null'),
+    "beside dates": ("a,b\n2025-01-02,\n", 1, '- "b" without a value; 1 null'),
+    "header only": ("id,day,b\n", 0, '- "b" without a value'),
+    "header without a line end": ("id;b", 0, '- "b" without a value'),
+    "a header of one column": ("b\n", 0, '- "b" without a value'),
+    "tabs": ("id\tb\n", 0, '- "b" without a value'),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_columns_without_values_are_read_like_any_other(tmp_path: Path, describe: Ask, query: Ask, case: str) -> None:
+    """N26, R12: described, counted, summed, compared with dates, and joined with a file that has values."""
+    content, rows, said = EMPTY[case]
+    for name in ("empty.csv", "empty.tsv"):
+        (tmp_path / name).write_text(content)
+        assert describe(name).startswith(f"{name}: {rows} rows")
+        assert describe(name).splitlines()[-1 if "first" not in case else 1] == said
+        assert query(f"SELECT count(*) FROM '{name}'") == str(rows)
+        assert query(f"SELECT count(*) FROM read_csv('{name}')") == str(rows)
+        assert query(f"SELECT coalesce(sum(b), 0) FROM '{name}' WHERE b IS NULL OR b > DATE '2025-01-01'") == "0"
+    (tmp_path / "more.csv").write_text("b\n1.10\n2.20\n")
+    assert query("SELECT sum(b) FROM (FROM 'empty.csv' UNION ALL BY NAME FROM 'more.csv')") == "3.30"
+    (tmp_path / "empty.tsv").unlink()
+    assert query("SELECT sum(b) FROM '*.csv'") == "3.30"
+
+
+def test_json_and_parquet_without_values(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    """N26: no rows, and columns of nulls."""
+    (tmp_path / "none.json").write_text("[]")
+    (tmp_path / "none.jsonl").write_text("")
+    (tmp_path / "nulls.json").write_text('[{"a": 1, "b": null}]')
+    duckdb.sql(f"COPY (SELECT NULL::VARCHAR AS t, 1 AS n) TO '{tmp_path}/nulls.parquet'")
+    duckdb.sql(f"COPY (SELECT 'x' AS t, 1 AS n WHERE false) TO '{tmp_path}/none.parquet'")
+    assert '- "b" without a value; 1 null' in describe("nulls.json")
+    assert '- "t" VARCHAR, without a value; 1 null' in describe("nulls.parquet")
+    assert '- "t" VARCHAR, without a value' in describe("none.parquet")
+    for name, rows in (
+        ("none.json", 0),
+        ("none.jsonl", 0),
+        ("nulls.json", 1),
+        ("nulls.parquet", 1),
+        ("none.parquet", 0),
+    ):
+        assert describe(name).startswith(f"{name}: {rows} rows")
+        assert query(f"SELECT count(*) FROM '{name}'") == str(rows)
+
+
+def test_a_linked_folder_is_refused_in_words(tmp_path: Path, describe: Ask, query: Ask) -> None:
+    """N26: whether it leads out or not, in every way to name it; no traceback, and nothing of what lies outside."""
+    inside, outside = tmp_path / "workspace", tmp_path / "outside"
+    for folder in (inside / "real", outside):
+        folder.mkdir(parents=True)
+        (folder / "x.csv").write_text("secret\n42\n")
+    (inside / "out").symlink_to(outside)
+    (inside / "in").symlink_to("real")
+    (inside / "x.csv").symlink_to("real/x.csv")
+    tools = {tool.name: tool for tool in workspace_tools(inside)}
+    wanted = {
+        f"{how}{path}": ("query_data", {"sql": f"SELECT * FROM {how}{path}'{')' * ('(' in how)}"})
+        for path in ("out/x.csv", "out/*.csv", "out", "out/", "o*/x.csv")
+        for how in ("'", "read_csv('", "read_text('")
+    }
+    wanted |= {path: ("describe_data", {"path": path}) for path in ("out/x.csv", "in/x.csv", "out", "x.csv")}
+    wanted |= {
+        f"in: {path}": ("query_data", {"sql": f"FROM '{path}'"}) for path in ("in/x.csv", "in/*.csv", "in", "x.csv")
+    }
+    for case, (tool, arguments) in wanted.items():
+        with pytest.raises(ToolException) as refused:
+            tools[tool].invoke(arguments)
+        assert "Traceback" not in str(refused.value), case
+        assert 'File "' not in str(refused.value), case
+        assert "ended its process" not in str(refused.value), case
+        assert "42" not in str(refused.value), case
+    with pytest.raises(ToolException, match=r"'real' is a folder: name its files, as FROM 'real/\*.csv'"):
+        tools["query_data"].invoke({"sql": "FROM 'real'"})
 
 
 def test_one_value_is_printed_alone_so_that_a_check_can_compare_it(tmp_path: Path, query: Ask) -> None:

@@ -8,6 +8,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen.testing import ask_user, call, finish_step, finish_task, give_up
 from tests.kit.flows import last_told, one_step, play, requests, steps
+from tests.kit.runs import last_seen
 
 EFFECTS: dict[str, Any] = {"look": "read"}
 
@@ -94,20 +95,61 @@ async def test_both_answers_at_once() -> None:
 
 
 async def test_the_same_question_is_not_asked_twice() -> None:
-    """X11: the recorded answer is given, also in another step, and costs no question."""
-    model = steps(
-        ["ask", "ask again"],
-        {
-            "s1": [ask_user("Which year?"), ask_user("which year"), finish_step("2023", ("s1.1", "2023"))],
-            "s2": [ask_user("Which year?"), finish_step("2023", "s2.result")],
-        },
-    )
-    flow = await play(model, answers=["2023"])
+    """X11: the recorded answer is given and costs no question."""
+    asks = [ask_user("Which year?"), ask_user("which year"), finish_step("2023", ("s1.1", "2023"))]
+    flow = await play(model := one_step(asks), answers=["2023"])
     model.assert_exhausted()
     assert flow.status == "completed"
     assert flow.run.spent["questions"] == 1
     assert "You asked this before; the answer was:\n[s1.1] user ok" in last_told(model, "s1")
-    assert "2023" in last_told(model, "s2")
+
+
+AMOUNT = ask_user("What amount should the invoice have?")
+
+
+@pytest.mark.parametrize("depends_on", [[], ["s1"]], ids=["side by side", "one after the other"])
+async def test_the_same_words_from_another_step_are_another_question(depends_on: list[str]) -> None:
+    """N17, X26: both customers were billed the first one's amount, and nobody was asked; people see who asks."""
+    billed: dict[str, str] = {}
+
+    def bill(customer: str, amount: str) -> str:
+        """Bill a customer."""
+        billed[customer] = amount
+        return f"billed {customer} {amount}"
+
+    def billing(customer: str) -> list[Any]:
+        def pay(messages: Any, _: Any) -> Any:
+            amount = next(word for word in ("100", "900") if word in messages[-1].text)
+            return call("bill", customer=customer, amount=amount)
+
+        return [AMOUNT, pay, lambda messages, _: finish_step("billed", last_seen(messages))]
+
+    first = {"id": "s1", "content": "Bill ACME", "tools": ["bill"], "depends_on": []}
+    plan = [first, {"id": "s2", "content": "Bill Globex", "tools": ["bill"], "depends_on": depends_on}]
+    model = steps(plan, {"s1": billing("ACME"), "s2": billing("Globex")})
+
+    def answer(pause: Any) -> str:
+        return "100" if pause["step"] == "s1" else "900"
+
+    flow = await play(model, [bill], effects={"bill": "write"}, answers=[answer])
+    assert (flow.status, billed) == ("completed", {"ACME": "100", "Globex": "900"})
+    shown = "Bill Globex (s2): What amount should the invoice have?"
+    assert any(shown in message.text for message in flow.values["messages"])
+
+
+async def test_the_same_words_after_a_change_are_about_the_next_thing() -> None:
+    """N17, X11: a step that bills two customers in turn asks for each; a reading in between changes nothing."""
+    billed: list[str] = []
+
+    def bill(amount: str) -> str:
+        """Bill the next customer."""
+        billed.append(amount)
+        return f"billed {amount}"
+
+    first, second = call("bill", amount="100"), call("bill", amount="900")
+    model = one_step([AMOUNT, AMOUNT, first, AMOUNT, second, finish_step("billed", "s1.4")], tools=["bill"])
+    flow = await play(model, [bill], effects={"bill": "write"}, answers=["100", "900"])
+    assert (flow.status, billed, len(flow.pauses)) == ("completed", ["100", "900"], 2)
 
 
 async def test_a_yes_is_leave_for_one_thing() -> None:
@@ -139,19 +181,6 @@ async def test_two_parallel_steps_need_two_yeses() -> None:
     }
     flow = await play(steps(PARALLEL, replies), [look], effects=EFFECTS, answers=["yes", "no"])
     assert [pause["step"] for pause in flow.pauses] == ["s1", "s2"]
-
-
-async def test_two_steps_that_ask_the_same_are_answered_once() -> None:
-    """X11: side by side, before either has an answer."""
-    replies = {
-        "s1": [ask_user("Which year?"), finish_step("2023", ("s1.1", "2023"))],
-        "s2": [ask_user("Which year"), finish_step("2023", ("s2.1", "2023"))],
-        "s3": [finish_step("ok", "s3.result")],
-    }
-    flow = await play(model := steps(PARALLEL, replies), [look], effects=EFFECTS, answers=["2023"])
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert len(flow.pauses) == 1
 
 
 async def test_a_failed_step_that_is_tried_again_goes_on_where_it_was() -> None:

@@ -1,11 +1,12 @@
 """The one rule for writes: what nobody can account for goes to its key, its probe or a person before it is repeated."""
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from langchain_core.tools import StructuredTool
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
 from mcp.shared.exceptions import McpError
 from mcp.types import CONNECTION_CLOSED, ErrorData
 
@@ -210,6 +211,50 @@ async def test_the_next_request_repeats_what_was_done_and_asks_about_what_failed
             "completed" if run.status == "completed" else "waiting"
         )
     assert len(outbox.sent) == (2 if run.status == "completed" else 1)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        '{"error": null, "id": 7}',
+        '{"failed": 0, "sent": 3}',
+        "Errors: 0",
+        "Error handling added to app.py",
+        "# Failure analysis written to report.md",
+        "失败0条，成功5条",
+        "Fehler behoben",
+        '{"success": false, "id": 1}',
+    ],
+)
+async def test_a_write_failed_by_its_status_and_never_by_its_words(output: str) -> None:
+    """N19, V10: what the tool returned is what it returned, in any language; a judge may doubt it."""
+    sent: list[str] = []
+
+    def send(to: str, text: str) -> str:
+        """Send."""
+        sent.append(to)
+        return output
+
+    criterion = "the message was sent"
+    model = one_step([HELLO, done], tools=["send"], done_when=[criterion])
+    flow = await play(model, [send], effects={"send": "write"})
+    assert (flow.status, flow.pauses, sent) == ("completed", [], ["ann"])
+
+
+@pytest.mark.parametrize("how", ["message", "raised"])
+async def test_a_write_whose_status_is_an_error_proves_no_change(how: str) -> None:
+    """N19, X07: a message with `status="error"`, or what the tool raised; the text says nothing of it."""
+
+    def send(to: str, text: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Send."""
+        if how == "raised":
+            raise ToolException("all went well")
+        return ToolMessage("all went well", tool_call_id=tool_call_id, status="error")
+
+    model = one_step([HELLO, done, give_up("not sent")], tools=["send"], done_when=["the message was sent"])
+    flow = await play(model, [send], effects={"send": "write"}, settings={**FREE, "on_failure": "deliver"})
+    assert flow.status == "failed"
+    assert not flow.journal[0]["ok"]
 
 
 # What leaves the workspace ------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.tools import ToolException
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.store.base import Op, PutOp, Result
@@ -14,10 +15,11 @@ from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor, Executors, build_graph
 from donewhen.graph.executors import nested
-from donewhen.graph.executors.leg import Leg
+from donewhen.graph.executors.leg import Leg, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
+from tests.kit.runs import last_seen
 
 PROOF = finish_step("three papers", ("s1.1", "three papers"))
 
@@ -363,7 +365,7 @@ async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
     graph = StateGraph(MessagesState).add_node("first", first).add_node("second", second)
     sub = graph.add_edge(START, "first").add_edge("first", "second").compile()
     leg = Leg("find", "k1", "k1", "agent", "t", "", saver=InMemorySaver())
-    with pytest.raises(OSError, match="power"):
+    with pytest.raises(Unfinished, match="power"):
         await nested.work(sub, leg)
     for _ in range(2):
         report = await nested.work(sub, leg)
@@ -495,3 +497,132 @@ def test_one_way_to_work_alone() -> None:
         Executors({"": Executor()})
     with pytest.raises(ConfigError, match="which build_graph cannot open"):
         build_graph(ScriptedModel([]), executors={"far": "a2a:http://127.0.0.1:1"})
+
+
+async def test_equal_writes_of_two_crews_are_two_writes() -> None:
+    """N23: runs of ours as executors share the thread and its effects; each has steps and writes of its own."""
+    sent: list[str] = []
+
+    def notify(text: str) -> str:
+        """Notify ops."""
+        sent.append(text)
+        return "sent"
+
+    def crew() -> Any:
+        plan = submit_plan([{"content": "notify", "tools": ["notify"]}])
+        told = finish_step("notified", "s1.1")
+        roles: Any = {"triage": [plan], "execute": [call("notify", text="green"), told], "deliver": lambda *_: "Done."}
+        settings = {"confirm": "never", "approvals": "never"}
+        return build_graph(
+            ScriptedModel(roles=roles), [notify], effects={"notify": "write"}, settings=settings
+        ).compile()
+
+    plan = [{"content": "one", "executor": "a"}, {"content": "two", "executor": "b"}]
+    model = steps(plan, {id: [finish_step("told", f"{id}.1")] for id in ("s1", "s2")})
+    flow = await play(model, executors={"a": crew(), "b": crew()})
+    assert (flow.status, flow.pauses, sent) == ("completed", [], ["green", "green"])
+
+
+# What it began and did not end ----------------------------------------------------------------------------------------
+
+
+class Lost(Exception):
+    """Nobody knows what it means."""
+
+
+def pays(paid: list[str], *, then: Exception | None = None, before: Exception | None = None) -> Any:
+    """A graph that pays in its first node; an error comes before it, or in the second one, in the first run only."""
+
+    def pay(state: MessagesState) -> dict[str, Any]:
+        if before and not paid:
+            paid.append("tried")
+            raise before
+        paid.append("paid")
+        return {"messages": [AIMessage("three papers paid")]}
+
+    def tell(state: MessagesState) -> dict[str, Any]:
+        if then and paid.count("paid") == 1:
+            raise then
+        return {"messages": [AIMessage("three papers")]}
+
+    graph = StateGraph(MessagesState).add_node("pay", pay).add_node("tell", tell)
+    return graph.add_edge(START, "pay").add_edge("pay", "tell").compile()
+
+
+async def handed_over_twice(executor: Any, answers: Any = (), **settings: Any) -> Any:
+    """A step that hands the work over and gives up if it failed, and a plan that hands it over in other words."""
+
+    def prove(messages: Any, _: Any) -> Any:
+        text = "".join(message.text for message in messages[2:])
+        return finish_step("done", last_seen(messages)) if "agent ok" in text else give_up("it failed")
+
+    plan = submit_plan([{"content": "the same in other words", "executor": "agent"}])
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "pay", "executor": "agent"}])],
+            "plan": [plan] * 3,
+            "execute": prove,
+            "deliver": lambda *_: "Done.",
+        },
+        strict=False,
+    )
+    return await play(model, executors={"agent": executor}, answers=list(answers), settings={**FREE, **settings})
+
+
+@pytest.mark.parametrize("error", [Lost("?"), ValueError("no such row"), ConnectionRefusedError()], ids=repr)
+@pytest.mark.parametrize(("said", "times"), [("it happened", 1), ("it did not", 2)])
+async def test_a_graph_that_broke_off_is_not_started_again_unasked(error: Exception, said: str, times: int) -> None:
+    """N15, X24: after its first node ended, whatever the second one raised: it may have paid, so a person is asked."""
+    paid: list[str] = []
+    flow = await handed_over_twice(pays(paid, then=error), [said])
+    assert [pause["kind"] for pause in flow.pauses] == ["effect"]
+    assert "\npay\n" in flow.pauses[0]["question"].replace("\\n", "\n")
+    assert (flow.status, paid.count("paid")) == ("completed", times)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such row"), ConnectionRefusedError(), ToolException("no")], ids=repr)
+async def test_a_graph_that_certainly_did_nothing_is_started_again(error: Exception) -> None:
+    """N15, X24, honest: the very first thing it did failed for certain; nobody is asked."""
+    paid: list[str] = []
+    flow = await handed_over_twice(pays(paid, before=error))
+    assert (flow.status, flow.pauses, paid) == ("completed", [], ["tried", "paid"])
+
+
+async def test_a_graph_whose_first_node_was_lost_asks() -> None:
+    """N15, X24: it began, and its error says nothing for certain."""
+    paid: list[str] = []
+    flow = await handed_over_twice(pays(paid, before=Lost("?")), ["it did not"])
+    assert ([pause["kind"] for pause in flow.pauses], flow.status) == (["effect"], "completed")
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"), [(Lost("?"), 1), (ValueError("no"), 0), (ToolException("no"), 0)], ids=repr
+)
+async def test_a_function_as_an_executor_follows_the_same_rule(error: Exception, asked: int) -> None:
+    """N15, X24: one rule for all that changes something."""
+    worked: list[str] = []
+
+    async def work(brief: str) -> str:
+        worked.append(brief)
+        if len(worked) == 1:
+            raise error
+        return "three papers"
+
+    flow = await handed_over_twice(Executor("works", work=work), ["it did not"])
+    assert (flow.status, len(flow.pauses), len(worked)) == ("completed", asked, 2)
+
+
+async def test_other_work_for_an_agent_that_ends_its_work_asks_nobody() -> None:
+    """N15, X20, honest: what it did and said is known; another step, and another plan, hand it more."""
+    worked: list[str] = []
+
+    async def work(brief: str) -> str:
+        worked.append(brief)
+        return "three papers"
+
+    plan = [{"content": each, "executor": "agent"} for each in ("one", "two", "three")]
+    ends = {f"s{n}": [finish_step("three papers", (f"s{n}.1", "three papers"))] for n in (1, 3)}
+    model = steps(plan, {**ends, "s2": [give_up("not good enough")], "s4": [finish_step("ok", ("s4.1", "three"))]},
+                  plan=[submit_plan([{"content": "two, better", "executor": "agent"}])])  # fmt: skip
+    flow = await play(model, executors={"agent": Executor("works", work=work)})
+    assert (flow.status, flow.pauses, len(worked)) == ("completed", [], 4)

@@ -127,20 +127,3 @@ async def test_cancel_at_a_question_ends_the_run() -> None:
     messages = (await agent.graph.aget_state(config(run.thread_id))).values["messages"]
     assert [m.type for m in messages] == ["human", "ai", "ai", "tool", "tool", "ai"]
     model.assert_exhausted()
-
-
-async def test_the_same_question_is_not_asked_twice() -> None:
-    """X11: the recorded answer is given, in this step and in the next."""
-    model = scripted(
-        submit_plan([step("s1"), step("s2")]),
-        {
-            "s1": [ask_user("Which colour?"), ask_user("which colour"), said("s1")],
-            "s2": [ask_user("Which colour?"), said("s2")],
-        },
-    )
-    agent = Agent(model, storage="memory:", settings=ALONE)
-    run = await agent.resume((await paused(agent)).thread_id, "blue")
-    assert run.status == "completed"
-    assert run.spent["questions"] == 1
-    assert sum("blue" in request.messages[-1].text for request in model.requests) >= 3
-    model.assert_exhausted()

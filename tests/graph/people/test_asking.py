@@ -60,7 +60,7 @@ async def test_where_nobody_is_there_a_blocked_step_is_planned_around() -> None:
     model = steps(
         [step("s1")],
         {"s1": [give_up("the disk is full", "blocked")], "s2": [said("s2")]},
-        plan=[submit_plan([step("s2", "use the other disk")])],
+        plan=[submit_plan([step("s2", "use the other disk", done_when=["work on s1: done"])])],
     )
     flow = await play(model, settings={**FREE, "on_question": "assume"})
     assert (flow.status, flow.pauses) == ("completed", [])

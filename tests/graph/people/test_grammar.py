@@ -38,7 +38,8 @@ async def test_what_is_unclear_after_a_failure_is_asked_again(text: str) -> None
 
 async def test_words_after_a_failure_are_planned_with() -> None:
     """W3: what should be done instead reaches the planner."""
-    fax = [submit_plan([step("s2", "fax it")])]
+    drop = [{"what": "work on s1: done", "why": "the user wants a fax"}]
+    fax = [submit_plan([step("s2", "fax it")], drop=drop)]
     model = failing(plan=fax, execute={"s2": [said("s2")]}, deliver=["Done."])
     flow = await play(model, settings=ASKED, answers=["use the fax in the hall"])
     assert flow.status == "completed"

@@ -117,3 +117,22 @@ async def test_planning_hears_it_too() -> None:
     assert heard.is_set()
     assert run.status == "completed"
     assert "Only two." in requests(scripted, "s1")[0].messages[1].text
+
+
+async def test_however_much_is_said_all_of_it_is_heard() -> None:
+    """N24, D04: more messages than a store gives at once reach the next round and the receipt, in their order."""
+    lines = [f"Line {n}." for n in range(520)]
+
+    async def work() -> str:
+        """Work."""
+        for line in lines:
+            await agent.tell("t", line)
+        return "did it"
+
+    plan = [{"content": "work", "tools": ["work"]}]
+    scripted = model(plan, s1=[call("work"), finish_step("did it", "s1.1")])
+    agent = Agent(scripted, [work], storage="memory:", settings=NEXT, effects={"work": "read"})
+    run = await agent.start("Work", thread_id="t")
+    assert run.receipt is not None
+    assert [row["answer"] for row in run.receipt["questions"]] == lines
+    assert "\n".join(lines) in requests(scripted, "s1")[1].messages[-1].text

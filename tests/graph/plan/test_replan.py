@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from donewhen import Settings
+from donewhen import Agent, Settings
 from donewhen.state.errors import ModelError
 from donewhen.testing import ScriptedModel, ask_user, call, decline, finish_step, give_up, observed, submit_plan
 from tests.kit.flows import play, requests, steps, unfenced
@@ -44,8 +44,11 @@ async def test_a_replan_sees_the_failure_and_its_evidence() -> None:
     assert "s2" in failure
     assert "no disk" in failure
     assert "the disk is full" in failure
-    finished = json.loads(re.findall(r"<finished>\n(.*)\n</finished>", unfenced(request.text))[0])
-    assert finished == {"s1": {"content": "look", "result": "it is there"}}
+    plan = json.loads(re.findall(r"<approved_plan>\n(.*)\n</approved_plan>", unfenced(request.text))[0])
+    assert plan["steps"] == [
+        {"id": "s1", "status": "done", "content": "look", "result": "it is there"},
+        {"id": "s2", "status": "failed", "content": "write", "done_when": [], "tools": [], "depends_on": ["s1"]},
+    ]
     assert flow.status == "completed"
     assert flow.run.outcome is not None
     assert "no disk" not in flow.run.outcome["reason"]
@@ -164,7 +167,7 @@ async def test_an_answer_that_corrects_an_earlier_one_reopens_what_was_built_on_
     assert "20" in requests(model, "s2")[-1].text
     assert flow.run.receipt is not None
     assert [(row["id"], row["status"], row["instead"]) for row in flow.run.receipt["replaced"]] == [
-        ("s1", "stale", ["s1b", "s2", "s4"])
+        ("s1", "stale", ["s1b"])
     ]
     assert [row["tool"] for row in flow.run.receipt["effects"]] == ["send", "send"]
 
@@ -265,3 +268,119 @@ async def test_a_refused_replan_is_not_what_is_fallen_back_on() -> None:
     assert "never sell it" in requests_of_planner(model)[1].text
     assert flow.status == "partial"
     assert "sell the disk" not in flow.run.answer
+
+
+# What was approved stays ---------------------------------------------------------------------------------------------
+
+REPORT = [
+    {"id": "s1", "content": "read the sales", "tools": ["look"], "depends_on": []},
+    {"id": "s2", "content": "read the weather", "tools": ["look"], "depends_on": ["s1"]},
+    {"id": "s3", "content": "write report.md", "done_when": ["report.md is written"], "tools": ["send"]},
+]
+GOAL = "report.md holds sales and weather"
+ELSEWHERE = submit_plan([{"content": "read the weather elsewhere", "done_when": ["weather known"]}])
+
+
+def reporting(*drafts: Any, done_when: Any = GOAL, deliver: Any = (), **execute: Any) -> ScriptedModel:
+    """Sales are read, the weather cannot be; the report is to be written from both."""
+    plan = submit_plan(REPORT, done_when=done_when)
+    rounds = {"s1": LOOKED, "s2": [give_up("the site is down", "replan")], **execute}
+    roles = {"triage": [plan], "plan": list(drafts), "execute": rounds, "deliver": list(deliver)}
+    return ScriptedModel(roles=roles)
+
+
+SENT = [call("send", text="report"), finish_step("sent", "s3.1")]
+PROVEN = call(
+    "deliver", text="Here.", goal_check=[{"criterion": 1, "met": True, "evidence": [{"observation": "s3.1"}]}]
+)
+REPLANNED: Any = {"effects": {"look": "read", "send": "write"}, "tools": [look, send]}
+
+
+@pytest.mark.parametrize("confirm", ["always", "writes", "complex", "never"])
+async def test_what_a_replan_does_not_name_stays(confirm: str) -> None:
+    """N16, P22: the step after the failed one is still done, and the goal's criterion is still to be proven."""
+    model = reporting(ELSEWHERE, deliver=[PROVEN], s4=[finish_step("fine", "s4.result")], s3=SENT)
+    settings = {"confirm": confirm, "approvals": "plan"}
+    flow = await play(model, answers=[lambda _: "approve"], settings=settings, **REPLANNED)
+    model.assert_exhausted()
+    (request,) = requests_of_planner(model)
+    assert "write report.md" in request.text
+    assert GOAL in request.text
+    assert flow.status == "completed"
+    receipt = flow.run.receipt or {}
+    assert [(row["id"], row["status"]) for row in receipt["steps"]] == [("s1", "done"), ("s4", "done"), ("s3", "done")]
+    assert [row["text"] for row in receipt["criteria"]] == [GOAL]
+    assert [entry["tool"] for entry in flow.journal if entry["source"] == "tool"] == ["look", "send"]
+
+
+async def test_a_criterion_goes_only_by_a_person() -> None:
+    """N16, P22: `drop` asks under every policy; where nobody is asked it is a correction, unless a person spoke."""
+    drop = [{"what": GOAL, "why": "nobody reads it"}, {"what": "s3", "why": "nobody reads it"}]
+    dropping = submit_plan([{"content": "read the weather elsewhere"}], drop=drop)
+    ended: Any = {"deliver": ["Sunny."], "s4": [finish_step("sunny", "s4.result")]}
+    flow = await play(reporting(dropping, **ended), answers=["approve", "approve"], settings={}, **REPLANNED)
+    assert f"the goal no longer has to prove: {GOAL} (nobody reads it)" in flow.pauses[1]["changes"]
+    assert "step s3 is dropped: write report.md (nobody reads it)" in flow.pauses[1]["changes"]
+    assert (flow.status, (flow.run.receipt or {})["criteria"]) == ("completed", [])
+    for policy, before in {"writes": ["approve"], "complex": []}.items():
+        flow = await play(reporting(dropping, **ended), answers=before, settings={"confirm": policy}, **REPLANNED)
+        assert flow.status == "waiting"
+        assert any("no longer has to prove" in line for line in flow.run.pending[0]["changes"])
+    model = reporting(dropping, dropping, dropping, deliver=["Sales only."])
+    flow = await play(model, settings=Settings(confirm="never"), **REPLANNED)
+    assert flow.status == "partial"
+    assert f"only the user can let “{GOAL}” go" in requests_of_planner(model)[1].text
+    model = reporting(dropping, **ended)
+    settings = Settings(confirm="never", on_failure="ask")
+    flow = await play(model, answers=["tell me only the weather at the airport"], settings=settings, **REPLANNED)
+    model.assert_exhausted()
+    assert (flow.run.receipt or {})["criteria"] == []
+
+
+async def test_a_step_that_nobody_agreed_to_drop_makes_it_partial() -> None:
+    """N16, P22: where nobody is asked, `drop` of a step is in the answer, with the reason of the planner."""
+    drop = submit_plan([{"content": "look elsewhere"}], drop=[{"what": "s3", "why": "there is nothing to write"}])
+    model = reporting(drop, done_when=None, deliver=["Sunny."], s4=[finish_step("sunny", "s4.result")])
+    flow = await play(model, **REPLANNED)
+    assert flow.status == "partial"
+    assert "write report.md" in flow.run.answer
+    (row,) = [row for row in (flow.run.receipt or {})["replaced"] if row["id"] == "s3"]
+    assert row["instead"] == []
+
+
+async def test_what_one_step_was_to_reach_is_asked_about_once() -> None:
+    """P22: criteria of a plan's only step are the goal's; a plan that says nothing about them is sent back once."""
+    other = submit_plan([{"content": "print it", "done_when": ["printed"]}])
+    script: Any = {"s1": [give_up("no disk")], "s2": [finish_step("printed", "s2.result")]}
+    model = steps([{"content": "save it", "done_when": ["saved"]}], script, draft=[other, other])
+    flow = await play(model)
+    model.assert_exhausted()
+    assert "“saved” was to be reached" in requests_of_planner(model)[1].text
+    assert flow.status == "partial"
+    assert [(row["text"], row["verdict"]) for row in (flow.run.receipt or {})["criteria"]] == [("saved", "unverified")]
+    assert flow.run.answer.startswith("Done.")
+
+
+async def test_a_steered_planner_sees_the_plan_as_it_was_edited() -> None:
+    """N16, P22: stopped and steered, the planner is shown what a person wrote into the plan, and that they did."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan(REPORT), submit_plan([{"id": "s3", "content": "write report.md, bold"}])],
+            "execute": {"s1": LOOKED, "s2": lambda *_: call("look", x="sky")},
+        }
+    )
+    agent = Agent(model, [look, send], effects=REPLANNED["effects"], storage="memory:")
+    run = await agent.start("sales and weather")
+    plan = dict(run.pending[0]["plan"])
+    plan["steps"] = [*plan["steps"][:2], {**plan["steps"][2], "content": "write report.md, never mention Bob"}]
+    async with agent.stream_resume(run, {"plan": plan}) as stream:
+        async for event in stream:
+            if event["type"] == "step_finished":
+                break
+    run = await agent.resume(run.thread_id, steer="make it bold")
+    text = model.requests[-1].text
+    assert "never mention Bob" in text
+    assert "The user edited this plan" in text
+    assert run.pending[0]["changes"] == ["step s3 now says: write report.md, bold"]
+    assert [step["id"] for step in run.pending[0]["plan"]["steps"]] == ["s1", "s2", "s3"]
+    await agent.aclose()

@@ -13,7 +13,8 @@ from langgraph.store.memory import InMemoryStore
 from donewhen import Agent, build_graph
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import FRESH, CallOutcome, Doubt, Effect, EffectLog, perform
+from donewhen.graph.tools.effects import FRESH, CallOutcome, Effect, EffectLog, UnknownEffect, perform
+from donewhen.graph.tools.place import Place
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.testing import ScriptedModel
 
@@ -35,6 +36,10 @@ def charge(order: str, idempotency_key: str) -> str:
 def effect_of(function: Callable[..., Any], **more: Any) -> Effect:
     tool: BaseTool = StructuredTool.from_function(function)
     return Effect("key", tool, {}, "write", **more)
+
+
+def log_of(store: Any, thread: str, dispatch: str, step: str, settled: Any = ()) -> EffectLog:
+    return EffectLog(store, thread, Place(dispatch=dispatch), step, settled)
 
 
 class World:
@@ -78,24 +83,24 @@ async def test_an_answer_from_before_a_freeze_is_not_the_last_word_before_a_writ
     """R04: a worker frozen between its question and the answer asks again, and learns that it lost its thread."""
     world = World()
     with pytest.raises(StorageError):
-        await perform(EffectLog(Frozen(), "t", "execute:0", "s1"), effect_of(send), world.run)
+        await perform(log_of(Frozen(), "t", "execute:0", "s1"), effect_of(send), world.run)
     assert world.count == 0
 
 
 async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
     """R03: "it did not happen" is about the attempt it was said of. Dying again in the next attempt asks again."""
     store, world = InMemoryStore(), World(dies=1)
-    await begun(EffectLog(store, "t", "execute:0", "s1"))
-    first = await perform(EffectLog(store, "t", "execute:0", "s1"), effect_of(send), world.run)
-    assert isinstance(first, Doubt)
+    await begun(log_of(store, "t", "execute:0", "s1"))
+    first = await perform(log_of(store, "t", "execute:0", "s1"), effect_of(send), world.run)
+    assert isinstance(first, UnknownEffect)
     ledger, denied = (
-        EffectLog(store, "t", "execute:1", "s1"),
+        log_of(store, "t", "execute:1", "s1"),
         effect_of(send, known="not_happened", attempt=first.attempt),
     )
     with pytest.raises(Died):
         await perform(ledger, denied, world.run)
     second = await perform(ledger, denied, world.run)
-    assert second == Doubt("key@execute:1", False, "s1")
+    assert second == UnknownEffect("key@execute:1", "unsure", "s1")
     assert world.count == 1
     once_more = await perform(ledger, replace(denied, attempt=second.attempt), world.run)
     assert isinstance(once_more, CallOutcome)
@@ -106,25 +111,25 @@ async def test_what_was_denied_once_is_not_denied_for_ever() -> None:
 async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
     """R03: the call was made after all; a fork of the thread's history asks before it makes it once more."""
     store, world = InMemoryStore(), World()
-    await begun(EffectLog(store, "t", "execute:0", "s1"))
+    await begun(log_of(store, "t", "execute:0", "s1"))
     denied = effect_of(send, known="not_happened", attempt="key@execute:0")
-    assert isinstance(await perform(EffectLog(store, "t", "execute:1", "s1"), denied, world.run), CallOutcome)
-    doubt = await perform(EffectLog(store, "t", "execute:2", "s1"), denied, world.run)
-    assert doubt == Doubt("key@execute:1", True, "s1")
+    assert isinstance(await perform(log_of(store, "t", "execute:1", "s1"), denied, world.run), CallOutcome)
+    doubt = await perform(log_of(store, "t", "execute:2", "s1"), denied, world.run)
+    assert doubt == UnknownEffect("key@execute:1", "made", "s1")
     assert world.count == 1
 
 
 async def test_a_tool_that_takes_the_key_is_called_again_with_it() -> None:
     """R03: the service knows the key, so nobody has to be asked; a tool that does not take it asks."""
-    ledger, world = EffectLog(InMemoryStore(), "t", "execute:0", "s1"), World(dies=1)
+    ledger, world = log_of(InMemoryStore(), "t", "execute:0", "s1"), World(dies=1)
     with pytest.raises(Died):
         await perform(ledger, effect_of(charge), world.run)
     again = await perform(ledger, effect_of(charge), world.run)
     assert isinstance(again, CallOutcome)
     assert again.result.text == "done"
-    other = EffectLog(ledger.store, "u", "execute:0", "s1")
+    other = log_of(ledger.store, "u", "execute:0", "s1")
     await begun(other)
-    assert isinstance(await perform(other, effect_of(send), World().run), Doubt)
+    assert isinstance(await perform(other, effect_of(send), World().run), UnknownEffect)
 
 
 @pytest.mark.parametrize(
@@ -143,16 +148,16 @@ async def test_a_write_is_known_again_in_another_round(dispatch: str, step: str,
     made where this history knows of the first one, or where a step beside this one makes it too."""
     store, world = InMemoryStore(), World()
     first = replace(effect_of(send), key="first")
-    assert isinstance(await perform(EffectLog(store, "t", "execute:0", "s1"), first, world.run), CallOutcome)
+    assert isinstance(await perform(log_of(store, "t", "execute:0", "s1"), first, world.run), CallOutcome)
     later = replace(first, key="later")
-    found = await perform(EffectLog(store, "t", dispatch, step, claims), later, world.run)
+    found = await perform(log_of(store, "t", dispatch, step, claims), later, world.run)
     if made == "asked":
-        assert found == Doubt("first@execute:0", True, "s1")
+        assert found == UnknownEffect("first@execute:0", "made", "s1")
     else:
         assert isinstance(found, CallOutcome)
-        assert found.claim == ("first" if made == "replayed" else "later")
+        assert found.key == ("first" if made == "replayed" else "later")
     assert world.count == (2 if made == "made" else 1)
-    assert isinstance(await perform(EffectLog(store, "other thread", "x", step), later, world.run), CallOutcome)
+    assert isinstance(await perform(log_of(store, "other thread", "x", step), later, world.run), CallOutcome)
 
 
 @pytest.mark.parametrize("kind", ["read", "idempotent"])
@@ -161,7 +166,7 @@ async def test_what_is_harmless_is_done_again_in_a_fork(kind: Any) -> None:
     store, world = InMemoryStore(), World()
     effect = replace(effect_of(send), kind=kind)
     for branch in ("execute:0", "execute:1"):
-        assert isinstance(await perform(EffectLog(store, "t", branch, "s1"), effect, world.run), CallOutcome)
+        assert isinstance(await perform(log_of(store, "t", branch, "s1"), effect, world.run), CallOutcome)
     assert world.count == 2
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +26,8 @@ class Page:
 
     address: str
     client: httpx.AsyncClient
+    stop: Callable[[], Awaitable[None]]
+    """Ends the server before its time, as Ctrl-C does."""
 
     @property
     def link(self) -> str:
@@ -44,31 +46,40 @@ class Page:
     async def answer(self, thread: str, id: str, answer: Any) -> None:
         await self.send(f"threads/{thread}/answer", id=id, answer=answer)
 
-    async def told(self, thread: str, *, ends: int = 1) -> list[Json]:
-        """Events from the first on, up to where the stream has ended this often; or the picture of a thread at rest."""
+    async def told(self, thread: str, *, ends: int = 1, kinds: Collection[str] = ENDS) -> list[Json]:
+        """Events from the first on, up to where there were so many of these kinds."""
         found: list[Json] = []
+        async for event in self.events(thread):
+            found.append(event)
+            if sum(event["type"] in kinds for event in found) == ends:
+                break
+        return found
+
+    async def events(self, thread: str) -> AsyncIterator[Json]:
+        """All events, as they come."""
         async with self.client.stream("GET", f"/api/threads/{thread}/events") as answer:
             assert answer.status_code == 200
             async for line in answer.aiter_lines():
                 if line.strip():
-                    found.append(json.loads(line))
-                if sum(event["type"] in ENDS for event in found) == ends:
-                    break
-        return found
+                    yield json.loads(line)
 
 
 @asynccontextmanager
-async def served(agent: Agent, **metadata: Any) -> AsyncIterator[Page]:
+async def served(agent: Agent, *, port: int = 0, **metadata: Any) -> AsyncIterator[Page]:
     """The page of an agent; the agent is closed with it."""
-    listening = listen(0)
+    listening = listen(port)
     address = f"{HOST}:{listening.getsockname()[1]}"
     app = page(Conversations(agent, metadata), TOKEN, frozenset([address]))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
     task = asyncio.create_task(server.serve(sockets=[listening]))
     headers = {"authorization": f"Bearer {TOKEN}"}
-    try:
-        async with httpx.AsyncClient(base_url=f"http://{address}", headers=headers, timeout=20) as client, agent:
-            yield Page(address, client)
-    finally:
+
+    async def stop() -> None:
         server.should_exit = True
         await task
+
+    try:
+        async with httpx.AsyncClient(base_url=f"http://{address}", headers=headers, timeout=20) as client, agent:
+            yield Page(address, client, stop)
+    finally:
+        await stop()

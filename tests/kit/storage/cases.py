@@ -11,18 +11,23 @@ from langgraph.graph.message import add_messages
 from langgraph.types import Send, interrupt
 from typing_extensions import TypedDict
 
-from tests.kit.storage.servers import fresh_postgres_url
+from tests.kit.storage.servers import fresh_postgres_url, pooled
 
 KEY = bytes(range(32))
 DATABASES = ["sqlite", "postgres"]
-STORAGES = ["memory", "sqlite", "postgres", "sqlite-sealed", "postgres-sealed"]
+STORAGES = ["memory", "sqlite", "postgres", "postgres-C", "postgres-pooled", "sqlite-sealed", "postgres-sealed"]
+"""PostgreSQL with the locale en_US.UTF-8, as its image makes it; with C; and through a pooler in transaction mode."""
 
 
 def fresh_url(kind: str, folder: Path) -> str:
     """The URL of a new, empty storage of the kind."""
     if kind.startswith("memory"):
         return "memory:"
-    return fresh_postgres_url() if kind.startswith("postgres") else f"sqlite:///{folder}/runs.db"
+    if kind == "postgres-pooled":
+        return pooled(fresh_postgres_url())
+    if kind.startswith("postgres"):
+        return fresh_postgres_url("C" if kind == "postgres-C" else "")
+    return f"sqlite:///{folder}/runs.db"
 
 
 def key_of(kind: str) -> bytes | None:

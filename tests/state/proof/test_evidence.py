@@ -288,16 +288,6 @@ def test_an_error_never_proves_that_something_worked(criterion: str) -> None:
     assert weighed(cites({"observation": "s2.1", "quote": "no such file"}), seen(FAILED), criterion)[1]
 
 
-@pytest.mark.parametrize(
-    "text", ["Error: permission denied", '{"error": "no such order"}', '{"success": false, "id": 1}']
-)
-def test_a_write_that_says_it_failed_proves_no_change(text: str) -> None:
-    """B9: also where the error came back as text; a log that begins so may be read."""
-    claim = cites({"observation": "s2.1"})
-    assert "failed" in weighed(claim, seen(tool("s2.1", text, effect="write")), "the order was refunded")[1][0]
-    assert weighed(claim, seen(tool("s2.1", text)), "the log was looked at")[1] == []
-
-
 CUT = {**tool("s2.1", "a: 3\nb: 7\n" * 900), "unread": [3000, 9000]}
 SAID_CUT = tool("s2.1", '{"files": ["a", "b"], "truncated": true}')
 

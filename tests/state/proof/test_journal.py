@@ -118,8 +118,8 @@ def answered(question: str, text: str = "2023", *, ok: bool = True) -> dict[str,
 @pytest.mark.parametrize("again", ["Which year?", "which  YEAR", "Which year ?!", "Ｗhich year…"])
 def test_the_same_question_finds_its_answer(again: str) -> None:
     """X11: the recorded answer is given; also that there was none."""
-    assert (answered_before([answered("Which year?")], again) or {})["text"] == "2023"
-    assert answered_before([answered("Which year?", "(no answer)", ok=False)], again)
+    assert (answered_before([answered("Which year?")], again, step="s1") or {})["text"] == "2023"
+    assert answered_before([answered("Which year?", "(no answer)", ok=False)], again, step="s1")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_the_same_question_finds_its_answer(again: str) -> None:
 )
 def test_an_answer_about_one_thing_is_none_about_another(before: str, now: str) -> None:
     """X11: a question that differs in a word is another question, however long they are."""
-    assert answered_before([answered(before, "yes")], now) is None
+    assert answered_before([answered(before, "yes")], now, step="s1") is None
 
 
 # Out of date --------------------------------------------------------------------------------------------------------

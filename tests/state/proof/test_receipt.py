@@ -1,7 +1,7 @@
 """The receipt: typed JSON of what was planned, done, claimed and verified; it cannot say more than is proven."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,7 @@ async def test_an_edited_plan_is_approved_as_edited(tmp_path: Path) -> None:
 
 FIRST: Json = {"id": "s1", "content": "Look", "done_when": ["looked"], "tools": ["look"]}
 FAILS: Json = {"id": "s2", "content": "Write the report", "done_when": ["written"]}
+NO_PAPER = [{"what": "s2", "why": "there is no paper"}]
 LOOKED = [call("look"), finish_step("looked", "s1.1")]
 
 
@@ -160,10 +161,11 @@ def look() -> str:
     return "all is there"
 
 
-async def replanned(plan: list[Json], *answers: Any, confirm: str = "never") -> Run:
+async def replanned(plan: list[Json], *answers: Any, confirm: str = "never", drop: Sequence[Json] = ()) -> Run:
     """A second step that fails, and a replan."""
     rounds = {"s1": LOOKED, "s2": [give_up("no paper")], "s3": [finish_step("a text", "s3.result")]}
-    scripted = steps([FIRST, FAILS], rounds, deliver=["All done, the report is written."], plan=[submit_plan(plan)])
+    again = submit_plan(plan, drop=drop)
+    scripted = steps([FIRST, FAILS], rounds, deliver=["All done, the report is written."], plan=[again])
     scripted.script.strict = False
     flow = await play(
         scripted,
@@ -178,7 +180,7 @@ async def replanned(plan: list[Json], *answers: Any, confirm: str = "never") -> 
 
 async def test_a_failed_step_that_nobody_agreed_to_drop_is_no_completion() -> None:
     """F9, D02: a planner cannot make a run complete by leaving out what it could not do."""
-    run = await replanned([FIRST])
+    run = await replanned([FIRST], drop=NO_PAPER)
     assert run.status == "partial"
     assert (run.receipt or {})["replaced"] == [
         {
@@ -202,7 +204,7 @@ async def test_a_step_that_another_took_the_place_of_is_still_named() -> None:
 
 async def test_a_person_may_drop_a_step() -> None:
     """C04: the difference is asked about; what was agreed is complete, and the receipt says what was dropped."""
-    run = await replanned([FIRST], "approve", "approve", confirm="always")
+    run = await replanned([FIRST], "approve", "approve", confirm="always", drop=NO_PAPER)
     assert run.status == "completed"
     assert [(row["id"], row["by"]) for row in (run.receipt or {})["replaced"]] == [("s2", "user")]
     assert "Write the report" in run.answer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from donewhen import Agent, Settings
 from donewhen.agent.run import Run
 from donewhen.state.plan.plan import Rules, read_plan
-from donewhen.state.plan.revisions import difference
+from donewhen.state.plan.revise import difference
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.runs import Outbox, config, drawn, last_seen, said, step
 

@@ -1,0 +1,38 @@
+"""Files that a person drops on the page: kept in the folder of the tools, beside what is there, never in its place."""
+
+import contextlib
+import os
+import secrets
+from pathlib import PurePath
+from typing import IO
+
+from langchain_core.tools import ToolException
+
+from donewhen.agent.workspace.root import TEMPORARY, Root
+from donewhen.state.errors import DoneWhenError
+
+MOST_NAMES = 1000
+
+
+def keep_file(folder: str, name: str, content: IO[bytes]) -> str:
+    """Write the content as a new file of the folder; return the name, which has a number where the wanted one is taken.
+
+    Raises DoneWhenError for a name that is none, and where nothing can be written.
+    """
+    wanted = PurePath(name.replace("\\", "/"))
+    names = [wanted.name, *(f"{wanted.stem} ({number}){wanted.suffix}" for number in range(2, MOST_NAMES))]
+    try:
+        root = Root(folder)
+        found = next((each for each in names if root.kind(root.file_parts(each)) is None), None)
+        if found is None:
+            raise DoneWhenError(f"there are {MOST_NAMES} files of the name {wanted.name!r}")
+        written = (TEMPORARY + secrets.token_hex(8),)
+        root.replace(written, content)
+        try:
+            root.move(written, root.file_parts(found))  # which replaces nothing, whoever wrote there meanwhile
+        finally:
+            with contextlib.suppress(OSError), root.folder(()) as top:
+                os.unlink(written[0], dir_fd=top)
+    except (ToolException, OSError, ValueError) as error:
+        raise DoneWhenError(f"the file cannot be kept: {error}") from None
+    return found

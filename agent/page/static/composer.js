@@ -1,0 +1,89 @@
+// The box at the bottom: the one place where words are typed. What they are for follows from how the thread stands, and
+// is said beside it; a form may ask for words of its own (`reply`).
+import { $, fill, words } from "/draw.js";
+import { draft, keep } from "/drafts.js";
+
+export class Composer {
+  // `send(use, text)` carries out what was typed; it is kept until that has worked.
+  constructor(send) {
+    this.send = send;
+    this.view = null;
+    this.key = "box:";
+    this.wanted = null; // what a form asked for: {id, how}
+    $("text").addEventListener("input", () => { this.save(); this.show(); });
+    $("text").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && !event.shiftKey && !event.isComposing) this.submit(event);
+      if (event.key === "Escape" && this.wanted) this.reply(null);
+    });
+    $("composer").addEventListener("submit", (event) => this.submit(event));
+    $("use-no").addEventListener("click", () => this.reply(null));
+  }
+
+  // Turn to a thread (null: a new one), with what was typed there before.
+  open(thread, view) {
+    this.key = `box:${thread ?? ""}`;
+    this.view = view;
+    const kept = draft(this.key);
+    if ($("text").value !== (kept?.text ?? "")) $("text").value = kept?.text ?? "";
+    this.wanted = kept?.wanted ?? null;
+    this.sending = false;
+    this.show();
+  }
+
+  reply(id, how) {
+    this.wanted = id && { id, how };
+    this.save();
+    this.show();
+    $("text").focus();
+  }
+
+  save() {
+    const text = $("text").value;
+    keep(this.key, text || this.wanted ? { text, wanted: this.wanted } : null);
+  }
+
+  // What the words are for: {kind, id}.
+  use() {
+    const { pending = [], working, parts } = this.view ?? {};
+    const asked = this.wanted && pending.find((each) => each.id === this.wanted.id);
+    if (asked) return { kind: this.wanted.how, id: asked.id, asked };
+    if (working) return { kind: "tell" };
+    if (pending.length) return { kind: "answer", id: pending[0].id, asked: pending[0] };
+    return { kind: parts?.stopped ? "steer" : "goal" };
+  }
+
+  show() {
+    const use = this.use();
+    const shown = { goal: words.goal, tell: words.tell, answer: words.reply, steer: words.reply, changes: words.what_changes, refusal: words.why }[use.kind];
+    if ($("text").placeholder !== shown) $("text").placeholder = shown;
+    const several = use.kind === "answer" && this.view.pending.length > 1;
+    const question = (use.asked?.question ?? "").split("\n")[0];
+    $("use").hidden = !(several || use.kind === "changes" || use.kind === "refusal");
+    $("use-text").textContent = use.kind === "answer" ? fill(words.answering, { question }) : shown;
+    $("use-no").hidden = !this.wanted;
+    $("send").textContent = use.kind === "refusal" ? words.refuse : words.send;
+    $("send").disabled = Boolean(this.sending) || (!$("text").value.trim() && use.kind !== "refusal");
+    $("stop").hidden = !this.view?.working;
+    if ($("stop").hidden) $("stop").disabled = false;
+  }
+
+  async submit(event) {
+    event?.preventDefault();
+    const use = this.use();
+    const text = $("text").value.trim();
+    if (this.sending || (!text && use.kind !== "refusal")) return;
+    const { key, view } = this;
+    this.sending = true;
+    this.show();
+    try {
+      await this.send(use, text);
+      keep(key, null);
+      if (this.key === key && $("text").value.trim() === text) {
+        $("text").value = "";
+        this.wanted = null;
+      }
+    } catch { /* said on the page; what was typed stays */ }
+    if (this.view === view || this.key === key) this.sending = false;
+    this.show();
+  }
+}

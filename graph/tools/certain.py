@@ -1,0 +1,231 @@
+"""Which errors say for certain that nothing happened. Every other leaves the outcome of a call unknown (X24).
+
+An error speaks by its class and by where it was raised, never by its text. Certain are the tool's own deliberate
+error, a refusal by whoever was asked, a connection that was never made, and wrong arguments or logic in the tool's own
+code. What a library raises while it reads a reply is not: the effect came before the reply.
+"""
+
+import functools
+import json
+import opcode
+import os
+import socket
+import ssl
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from langchain_core.tools import BaseTool, ToolException
+from pydantic import ValidationError
+
+MOST = 50
+"""Errors of one chain that are looked at."""
+OWN_MISTAKES = (ValueError, TypeError, LookupError, ArithmeticError, NotImplementedError)
+"""Wrong arguments and logic, where the tool's own code raises them."""
+REPLY_ERRORS = (json.JSONDecodeError, UnicodeDecodeError, ValidationError)
+"""Kinds of ValueError that come of reading a reply, whoever raises them."""
+NOT_THERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""What an operating system refuses to begin."""
+NEVER_CONNECTED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
+NEVER_SENT = {
+    "httpx": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"},
+    "httpcore": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol"},
+    "urllib3": {"NewConnectionError", "ConnectTimeoutError", "NameResolutionError", "LocationParseError"},
+    "requests": {"ConnectTimeout", "InvalidURL", "MissingSchema", "InvalidSchema"},
+    "aiohttp": {"ClientConnectorError", "ConnectionTimeoutError", "InvalidURL"},
+    "botocore": {"EndpointConnectionError", "ConnectTimeoutError", "NoCredentialsError", "ParamValidationError"},
+    "psycopg_pool": {"PoolTimeout"},
+    "smtplib": {"SMTPConnectError", "SMTPNotSupportedError"},
+}
+"""By library, its errors of requests that never left."""
+SQL_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
+"""Of PEP 249: the database took nothing of the statement."""
+GRPC_REFUSALS = {
+    "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION",
+    "OUT_OF_RANGE", "UNIMPLEMENTED",
+}  # fmt: skip
+MCP_REFUSALS = (-32700, -32600, -32601, -32602, 32600)
+"""Codes of JSON-RPC for a request that was not carried out; the last is how the SDK says that a session is over."""
+NO_REFUSALS = (408, 499)
+"""Of the 4xx, those that say that somebody did not wait for the answer."""
+OF_VALUES = {
+    "uuid", "enum", "_strptime", "ipaddress", "fractions", "_pydecimal", "zoneinfo", "pathlib", "os", "shutil", "re",
+    "string", "typing", "dataclasses", "functools", "collections", "inspect", "statistics", "random", "calendar",
+}  # fmt: skip
+"""Modules of the standard library that only work on values: who calls them with a wrong one is mistaken."""
+_RAISE = opcode.opmap["RAISE_VARARGS"]
+_STANDARD = f"{Path(json.__file__).parent.parent}{os.sep}"
+CLIENTS = ("langchain_mcp_adapters",)
+"""Packages of tools that are clients themselves: what their code raises may come of reading a reply."""
+
+
+def nothing_happened(error: BaseException, tool: BaseTool) -> bool:
+    """Return whether what a tool raised says for certain that its call had no effect.
+
+    What else a tool raises only where nothing happened stands in `tool.metadata["certain_errors"]`: classes, or names
+    with or without their module.
+    """
+    declared = (tool.metadata or {}).get("certain_errors") or ()
+    return is_certain(error, (declared,) if isinstance(declared, str | type) else declared, _package(tool))
+
+
+def is_certain(error: BaseException, declared: Iterable[type | str] = (), package: str = "") -> bool:
+    """Return whether an error says for certain that nothing happened, and every error that led to it does so too.
+
+    `declared`: errors that do by agreement. `package`: whose mistakes are the tool's own, beside the application's.
+    """
+    return _is_certain(error, _Tool(tuple(declared), package))
+
+
+@dataclass(frozen=True)
+class _Tool:
+    """What its author says of a tool, and whose code it is."""
+
+    declared: tuple[type | str, ...]
+    package: str
+    """The first part of its module's name; "" for a client."""
+
+
+def _package(tool: BaseTool) -> str:
+    body: Any = getattr(tool, "coroutine", None) or getattr(tool, "func", None) or type(tool)
+    while isinstance(body, functools.partial):
+        body = body.func
+    name = _library(body if isinstance(getattr(body, "__module__", None), str) else type(body))
+    return "" if name in CLIENTS else name
+
+
+def _is_certain(error: BaseException, tool: _Tool) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_certain(each, tool) for each in error.exceptions)
+    return all(_did_nothing(failure, tool) for failure in _failures(error))
+
+
+def _failures(error: BaseException) -> Iterator[list[BaseException]]:
+    """Yield each failure that led to the error, as the errors by which it was called on its way, the last first.
+
+    An error that is raised `from` another, or in place of the one just caught, is another name for the same failure.
+    One that happens while another is handled is a failure of its own, and the one before is none the less true.
+    """
+    open_ends, seen = [error], set[int]()
+    while open_ends and len(seen) < MOST:
+        failure: list[BaseException] = []
+        current: BaseException | None = open_ends.pop()
+        while current is not None and id(current) not in seen and len(seen) < MOST:
+            seen.add(id(current))
+            failure.append(current)
+            cause, context = current.__cause__, current.__context__
+            if cause is None and current.__suppress_context__:  # `from None`: the author says that it does not matter
+                context = None
+            elif cause is None and context is not None and _replaces(current, context):
+                cause = context
+            if context is not None and context is not cause:
+                open_ends.append(context)
+            current = cause
+        if failure:
+            yield failure
+
+
+def _replaces(error: BaseException, caught: BaseException) -> bool:
+    """Return whether the error was raised, by a statement, in the very frame that had caught the other one."""
+    raised, handler = _innermost(error), caught.__traceback__
+    if handler is None:
+        return True  # never raised: it only says more of this one
+    if raised is None or raised.tb_frame is not handler.tb_frame:
+        return False
+    return raised.tb_frame.f_code.co_code[raised.tb_lasti] == _RAISE
+
+
+def _did_nothing(failure: Collection[BaseException], tool: _Tool) -> bool:
+    if any(_is_declared(error, tool) or _was_never_sent(error) for error in failure):
+        return True
+    words = [word for error in failure if (word := _refuses(error)) is not None]
+    return all(words) if words else all(_is_own(error, tool) for error in failure)
+
+
+def _is_declared(error: BaseException, tool: _Tool) -> bool:
+    kinds = type(error).__mro__
+    names = {name for kind in kinds for name in (kind.__name__, f"{kind.__module__}.{kind.__qualname__}")}
+    return any(each in (names if isinstance(each, str) else kinds) for each in tool.declared)
+
+
+def _was_never_sent(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_was_never_sent, error.exceptions))
+    return isinstance(error, NEVER_CONNECTED) or any(
+        kind.__name__ in NEVER_SENT.get(_library(kind), ()) for kind in type(error).__mro__
+    )
+
+
+def _library(kind: type | Callable[..., Any]) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _refuses(error: BaseException) -> bool | None:
+    """Return whether it holds an answer that refuses the request; None if it holds no answer at all."""
+    if (status := _http_status(error)) is not None:
+        return 400 <= status < 500 and status not in NO_REFUSALS
+    names, library = {kind.__name__ for kind in type(error).__mro__}, _library(type(error))
+    if isinstance(code := getattr(error, "smtp_code", None), int):
+        return code >= 400
+    if library == "smtplib" and "SMTPRecipientsRefused" in names:
+        return True
+    if isinstance(code := getattr(getattr(error, "error", None), "code", None), int):
+        return code in MCP_REFUSALS
+    if "DatabaseError" in names:
+        return True if names & SQL_REFUSALS else None
+    if library == "grpc":
+        with suppress(Exception):
+            return error.code().name in GRPC_REFUSALS  # type: ignore[attr-defined]
+    return None
+
+
+def _http_status(error: BaseException) -> int | None:
+    """Return the HTTP status that it holds, in whichever of the usual places."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):  # botocore
+        about = response.get("ResponseMetadata")
+        found = [about.get("HTTPStatusCode")] if isinstance(about, Mapping) else []
+    else:
+        found = [_attribute(response, name) for name in ("status_code", "status")]
+    found += [_attribute(error, name) for name in ("status_code", "http_status", "status")]
+    found.append(_attribute(_attribute(error, "resp"), "status"))  # googleapiclient
+    if isinstance(code := _attribute(error, "code"), HTTPStatus):  # google.api_core
+        found.append(code)
+    statuses = (int(each) for each in found if isinstance(each, int) and not isinstance(each, bool))
+    return next((status for status in statuses if 100 <= status < 600), None)
+
+
+def _attribute(holder: Any, name: str) -> Any:
+    with suppress(Exception):  # a property of somebody else's
+        return getattr(holder, name, None)
+    return None
+
+
+def _is_own(error: BaseException, tool: _Tool) -> bool:
+    """Return whether the tool itself said that it failed, or did so by a mistake of its own."""
+    if isinstance(error, (ToolException, StopIteration, *NOT_THERE)):
+        return True
+    if not isinstance(error, OWN_MISTAKES) or isinstance(error, REPLY_ERRORS) or not (raised := _innermost(error)):
+        return False
+    module = str(raised.tb_frame.f_globals.get("__name__") or "")
+    own = module.partition(".")[0] in {"donewhen", tool.package}
+    return own or module in OF_VALUES or _is_of_the_application(raised.tb_frame.f_code.co_filename)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _is_of_the_application(file: str) -> bool:
+    """Return whether the code is neither installed nor of the standard library."""
+    installed = {"site-packages", "dist-packages"} & {*Path(file).parts}
+    return not installed and not file.startswith(("<frozen", _STANDARD))
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
+    """Return where it was raised."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    return place

@@ -1,0 +1,378 @@
+"""The page as a place where one works, in headless Chromium: nothing typed is lost, everything is within reach."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent
+from donewhen.agent.workspace import workspace_tools
+from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
+from tests.agent.page.test_page import READ, READING, agent
+from tests.kit.screens.browser import DESKTOP, MARKS, PHONE, axe, browser, picture, playwright, say, timed
+from tests.kit.screens.pages import served
+
+pytestmark = MARKS
+TWO = [{**READ, "content": name, "depends_on": []} for name in ("First", "Second")]
+
+
+async def asked(tab: Any, goal: str = "read it") -> None:
+    """Send the goal, and wait for what is asked."""
+    await say(tab, goal)
+    await tab.wait_for_selector(".card.ask")
+
+
+async def focused(tab: Any) -> str:
+    return str(await tab.evaluate("document.activeElement.id || document.activeElement.tagName"))
+
+
+class Gate:
+    """A tool that waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered, self.go = asyncio.Event(), asyncio.Event()
+
+    async def wait_here(self) -> str:
+        """Wait."""
+        self.entered.set()
+        await self.go.wait()
+        return "waited"
+
+    def agent(self, **roles: Any) -> tuple[Agent, ScriptedModel]:
+        plan = submit_plan([{"content": "Wait", "done_when": ["waited"], "tools": ["wait_here"]}])
+        script = {"triage": [plan], "execute": [call("wait_here"), finish_step("done", "s1.1")], **roles}
+        model = ScriptedModel(roles=script)
+        settings = {"when_busy": "next_round"}
+        tools = [self.wait_here]
+        return Agent(model, tools, storage="memory:", effects={"wait_here": "read"}, settings=settings), model
+
+
+async def test_the_checklist_has_the_order_of_the_plan_that_runs() -> None:
+    """N38: steps moved before they run stand, and are done, in their new order."""
+    execute = {
+        "s1": [call("read_note", path="a"), finish_step("one", "s1.1")],
+        "s2": [call("read_note", path="b"), finish_step("two", "s2.1")],
+    }
+    reading = agent(triage=[submit_plan(TWO)], execute=execute, deliver=["Both are read."])
+    async with served(reading) as page, browser(page) as tab:
+        await asked(tab)
+        await tab.locator("[aria-label=Down]").first.click()
+        first = tab.locator(".edit .row > textarea").first
+        await playwright.expect(first).to_have_value("Second")
+        assert await tab.evaluate("document.activeElement.getAttribute('aria-label')") in ("Down", None)
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.locator(".step .what").all_inner_texts() == ["Second", "First"]
+
+
+async def test_a_refused_edit_keeps_what_was_edited() -> None:
+    """N38, C03: the reason stands above the form, which is as it was left; mended, it runs."""
+    execute = [call("read_note", path="a.txt"), finish_step("seven", ["s1.1", "s1.1"])]
+    async with served(agent(triage=[submit_plan([READ])], execute=execute)) as page, browser(page) as tab:
+        await asked(tab)
+        await tab.click("text=Add a criterion")
+        await tab.locator(".edit .crit textarea").nth(1).fill("the number is named")
+        await tab.fill(".edit .row > textarea", "")
+        await tab.locator(".limits input").first.fill("7")
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".card.ask .problem")
+        assert await tab.input_value(".edit .crit:nth-child(2) textarea") == "the number is named"
+        assert await tab.input_value(".limits input >> nth=0") == "7"
+        await tab.fill(".edit .row > textarea", "Read it all")
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.inner_text(".step .what") == "Read it all"
+        assert "2/7 rounds" in await tab.inner_text("#meter")
+
+
+async def test_the_text_of_a_plan_follows_its_list() -> None:
+    """N38: what was edited in the list stands in the text; neither is lost when one turns to the other."""
+    execute = [call("read_note", path="a.txt"), finish_step("seven", "s1.1")]
+    async with served(agent(triage=[submit_plan([READ])], execute=execute)) as page, browser(page) as tab:
+        await asked(tab)
+        await tab.fill(".edit .row > textarea", "Read it twice")
+        await tab.click("text=Edit as text")
+        assert "Read it twice" in await tab.input_value(".plan-text")
+        await tab.click("text=Edit as a list")
+        assert await tab.input_value(".edit .row > textarea") == "Read it twice"
+        await tab.click("text=Edit as text")
+        await tab.fill(".plan-text", (await tab.input_value(".plan-text")).replace("twice", "three times"))
+        await tab.reload()
+        await tab.wait_for_selector(".card.ask")
+        assert "three times" in await tab.input_value(".plan-text")
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".receipt")
+        assert await tab.inner_text(".step .what") == "Read it three times"
+
+
+async def test_what_is_half_typed_survives_a_reload_and_another_thread() -> None:
+    """N38: words in the box, an edited plan, and which question the words are for, each with its thread."""
+    triage = [submit_plan([READ]), answer("Hello.")]
+    async with served(agent(triage=triage, execute=READING)) as page, browser(page) as tab:
+        await asked(tab)
+        await tab.fill(".edit .row > textarea", "Read it twice")
+        await tab.click("text=Ask for changes")
+        await tab.fill("#text", "half a sentence")
+        await tab.reload()
+        await tab.wait_for_selector(".card.ask")
+        assert await tab.input_value(".edit .row > textarea") == "Read it twice"
+        assert await tab.input_value("#text") == "half a sentence"
+        assert "What should be different?" in await tab.inner_text("#use-text")
+        await tab.click("#new")
+        assert await tab.input_value("#text") == ""
+        await tab.fill("#text", "another")
+        await tab.locator("#threads .open", has_text="read it").click()
+        await tab.wait_for_selector(".card.ask")
+        assert await tab.input_value("#text") == "half a sentence"
+        assert await tab.input_value(".edit .row > textarea") == "Read it twice"
+        await tab.click("#new")
+        assert await tab.input_value("#text") == "another"
+        await say(tab, "hello")
+        await tab.wait_for_selector("text=Hello.")
+        await tab.click("#new")
+        assert await tab.input_value("#text") == ""
+
+
+async def test_the_focus_is_where_one_types() -> None:
+    """N38: in the box while it works and when it asks; a form that is being filled in keeps it."""
+    gate = Gate()
+    waiting, _ = gate.agent()
+    async with served(waiting) as page, browser(page) as tab:
+        assert await focused(tab) == "text"
+        await asked(tab, "wait")
+        assert await focused(tab) == "text"
+        await tab.click("text=Run it")
+        await gate.entered.wait()
+        assert await focused(tab) == "text"
+        assert await tab.is_enabled("#text")
+        gate.go.set()
+        await tab.wait_for_selector(".receipt")
+        assert await focused(tab) == "text"
+
+
+async def test_one_talks_to_it_while_it_works() -> None:
+    """N76: what is typed at work is heard at the next round, and stands in the conversation."""
+    gate = Gate()
+    waiting, model = gate.agent()
+    async with served(waiting) as page, browser(page) as tab:
+        await asked(tab, "wait")
+        assert "waiting for you" in await tab.inner_text("#threads")
+        await tab.click("text=Run it")
+        await gate.entered.wait()
+        await playwright.expect(tab.locator("#threads")).to_contain_text("at work")
+        assert "waiting for you" not in await tab.inner_text("#threads"), "N48: only where it waits"
+        await tab.wait_for_selector("#busy:not([hidden])")
+        await say(tab, "in blue, please")
+        await tab.wait_for_selector(".user:text('in blue, please')")
+        assert await tab.input_value("#text") == ""
+        await picture(tab, "page-working")
+        gate.go.set()
+        await tab.wait_for_selector(".receipt")
+        assert "in blue, please" in str([message.content for message in model.requests[-1].messages])
+        assert await tab.locator("#busy").is_hidden()
+
+
+async def test_the_tools_of_a_step_are_chosen(tmp_path: Path) -> None:
+    """N76: what a step may use is ticked; what was approved is what was ticked."""
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "Look", "tools": ["list_files"]}])]})
+    async with (
+        served(Agent(model, workspace_tools(tmp_path), storage="memory:"), dir=str(tmp_path)) as page,
+        browser(page) as tab,
+    ):
+        await asked(tab)
+        await tab.locator(".edit .tools summary").click()
+        await tab.fill(".edit .tools > input", "write")
+        await tab.locator(".choice label:visible", has_text="write_file").locator("input").check()
+        assert "list_files, write_file" in await tab.inner_text(".edit .tools summary")
+        await picture(tab, "page-tools")
+        await tab.click("text=Run it as edited")
+        await tab.wait_for_selector(".problem, .step")
+        thread = (await page.client.get("/api/threads")).json()["threads"][0]["thread_id"]
+        (plan,) = [event["plan"] for event in await page.told(thread, ends=2) if event["type"] == "revision"]
+        assert plan["steps"][0]["tools"] == ["list_files", "write_file"]
+
+
+async def test_where_it_works_and_with_what_is_said(tmp_path: Path) -> None:
+    """N38, N76: folder and model in the head, on the empty page, and in the list where a thread is of elsewhere."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with served(agent(storage, triage=[answer("Four.")]), dir="/elsewhere", model="a:b") as page:
+        await page.told(await page.start("two and two"))
+    async with served(agent(storage), dir=str(tmp_path), model="some:model") as page, browser(page) as tab:
+        assert await tab.inner_text("#place") == f"{tmp_path.name} · some:model"
+        assert str(tmp_path) in await tab.inner_text(".empty")
+        await playwright.expect(tab.locator("#threads")).to_contain_text("Begun in /elsewhere")
+        await tab.locator(".example").first.click()
+        assert await tab.input_value("#text") == "What is in this folder?"
+        assert await focused(tab) == "text"
+
+
+async def test_a_file_is_dropped_in(tmp_path: Path) -> None:
+    """N76: it is put into the folder, beside what is there, and named in the box; chosen by hand likewise."""
+    (tmp_path / "data.csv").write_text("old")
+    async with served(agent(), dir=str(tmp_path)) as page, browser(page) as tab:
+        drop = """() => { const data = new DataTransfer();
+            data.items.add(new File(["a,b"], "data.csv", {type: "text/csv"}));
+            for (const type of ["dragenter", "dragover", "drop"])
+              document.body.dispatchEvent(new DragEvent(type, {dataTransfer: data, bubbles: true})); }"""
+        await tab.evaluate(drop)
+        await tab.wait_for_selector("text=data (2).csv is in the folder now.")
+        assert await tab.input_value("#text") == "data (2).csv "
+        assert await tab.locator("#drop").is_hidden()
+        files = [{"name": "../b.txt", "mimeType": "text/plain", "buffer": b"b"}]
+        await tab.set_input_files("#files", files)
+        await tab.wait_for_selector("text=b.txt is in the folder now.")
+    kept = {name: (tmp_path / name).read_text() for name in os.listdir(tmp_path)}
+    assert kept == {"data.csv": "old", "data (2).csv": "a,b", "b.txt": "b"}
+
+
+async def test_conversations_are_found_renamed_and_deleted() -> None:
+    """N76."""
+    triage = [answer("Four."), answer("Six.")]
+    async with served(agent(triage=triage)) as page, browser(page) as tab:
+        for goal, said in (("two and two", "Four."), ("three and three", "Six.")):
+            await tab.click("#new")
+            await say(tab, goal)
+            await tab.wait_for_selector(f"text={said}")
+        titles = tab.locator("#threads .goal")
+        await tab.fill("#search", "TWO")
+        await playwright.expect(titles).to_have_text(["two and two"])
+        await tab.hover("#threads li")
+        await tab.click("#threads [aria-label=Rename]")
+        await tab.fill("#threads input", "Sums <b>1</b>")
+        await tab.press("#threads input", "Enter")
+        await tab.fill("#search", "sums")
+        await playwright.expect(titles).to_have_text(["Sums <b>1</b>"])
+        await tab.fill("#search", "nothing of this kind")
+        await tab.wait_for_selector("text=Nothing found")
+        await tab.fill("#search", "")
+        await playwright.expect(titles).to_have_text(["three and three", "Sums <b>1</b>"])
+        await tab.hover("#threads li >> nth=0")
+        await tab.click("#threads [aria-label=Delete] >> nth=0")
+        await tab.click("dialog >> button.bad")
+        await playwright.expect(titles).to_have_text(["Sums <b>1</b>"])
+        await tab.wait_for_selector(".empty")
+        assert len((await page.client.get("/api/threads")).json()["threads"]) == 1
+
+
+async def test_a_table_can_be_read_on_a_phone() -> None:
+    """N38: columns are as wide as their words; the table scrolls, the page does not."""
+    table = (
+        "| Region | Manager | Comment | Total |\n|---|---|---|--:|\n| West | Wile E. Coyote | buys often | 4,200.75 |"
+    )
+    async with served(agent(triage=[answer(table)])) as page, browser(page, size=PHONE) as tab:
+        await say(tab, "tell")
+        await tab.wait_for_selector("td")
+        widths = await tab.locator("td").evaluate_all("all => all.map((each) => each.clientWidth)")
+        assert min(widths) > 40, widths
+        await picture(tab, "page-phone-table")
+
+
+async def test_the_answer_and_results_are_copied() -> None:
+    """N76: as they were written."""
+    async with served(agent(triage=[answer("It is **four**.")])) as page, browser(page) as tab:
+        await say(tab, "two and two")
+        await tab.wait_for_selector("strong:text('four')")
+        await tab.click(".answer .copy")
+        await tab.wait_for_selector("text=Copied")
+        assert await tab.evaluate("navigator.clipboard.readText()") == "It is **four**."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_axe_finds_nothing(tmp_path: Path, size: dict[str, int], scheme: str) -> None:
+    """N76: empty, with a plan, a question and a call to answer, at its end, with evidence open, with the menu."""
+    edit = call("edit_note", path="a.txt", old_text="one\ntwo\nthree", new_text="one\n2\nthree")
+    reading = call("read_note", path="a.txt")
+    execute = [ask_user("Which **year**?", ["2022", "2023"]), edit, reading, finish_step("# It is\n\n- [x] 7", "s1.1")]
+    steps = [{**READ, "tools": ["read_note"]}]
+    asking = agent(triage=[submit_plan(steps)], execute=execute)
+
+    async def check(state: str) -> None:
+        assert not (found := await axe(tab)), (state, found)
+
+    async with (
+        served(asking, dir=str(tmp_path), model="a:model") as page,
+        browser(page, size=size, scheme=scheme) as tab,
+    ):
+        await check("empty")
+        await asked(tab, "change it")
+        await tab.locator(".edit .tools summary").click()
+        await check("plan")
+        await tab.click("text=Ask for changes")
+        await check("changes")
+        await tab.press("#text", "Escape")
+        await tab.click("text=Run it")
+        await tab.wait_for_selector("button:text('2023')")
+        await check("question")
+        await tab.click("button:text('2023')")
+        await tab.wait_for_selector(".diff .plus")
+        await check("call")
+        await tab.click("text=Run this call")
+        await tab.wait_for_selector(".receipt")
+        for summary in await tab.locator(".step > details > summary, .call > summary, .receipt > summary").all():
+            await summary.click()
+        await check("end")
+        await tab.locator(".receipt .evidence").first.click()
+        await check("evidence")
+        await tab.press("dialog", "Escape")
+        if size is PHONE:
+            await tab.click("#menu")
+            await check("menu")
+
+
+async def test_large_results_and_changes_do_not_hold_the_page_up() -> None:
+    """N37: a result of a megabyte, in one line and in many, and a change of 20,000 lines, opened."""
+    lines = "\n".join(f"line {at} of what was read" for at in range(20_000))
+
+    def read_note(path: str) -> str:
+        """Read a note."""
+        return lines if path == "lines" else "x" * 1_000_000
+
+    def edit_note(path: str, old_text: str, new_text: str) -> str:
+        """Change a note."""
+        return "changed"
+
+    old = "\n".join(f"line {at}" for at in range(10_000))
+    edit = call("edit_note", path="a", old_text=old, new_text=old.replace("line", "row"))
+    quoted = [("s1.2", "line 19999 of what was read")]
+    execute = [call("read_note", path="one"), call("read_note", path="lines"), edit, finish_step("read", *quoted)]
+    steps = [{**READ, "tools": ["read_note", "edit_note"]}]
+    model = ScriptedModel(roles={"triage": [submit_plan(steps)], "execute": execute})
+    effects: Any = {"read_note": "read", "edit_note": "write"}
+    reading = Agent(model, [read_note, edit_note], storage="memory:", effects=effects, settings={"approvals": "plan"})
+    async with served(reading) as page, browser(page) as tab, timed(tab) as tasks:
+        await asked(tab)
+        await tab.click("text=Run it")
+        await tab.wait_for_selector(".receipt", timeout=60_000)
+        await tab.click(".step > details > summary")
+        for row in await tab.locator(".call > summary").all():
+            await row.click()
+        await tab.locator(".call >> text=Show all of it").first.click()
+        await tab.wait_for_selector("dialog[open] pre")
+        assert await tab.locator("dialog .observed").evaluate("each => each.textContent.length") == 1_000_000
+        await tab.press("dialog", "Escape")
+        await tab.click(".receipt > summary")
+        await tab.locator(".receipt .evidence").first.click()
+        assert await tab.inner_text("dialog mark") == "line 19999 of what was read"
+    assert max(tasks, default=0) <= 200, tasks
+
+
+async def test_a_restart_leaves_open_tabs_alone(tmp_path: Path) -> None:
+    """N75: the page comes back at its address; what was half-typed is there, and what is sent is taken."""
+    storage = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with served(agent(storage, triage=[submit_plan([READ])])) as page:
+        port = int(page.address.rpartition(":")[2])
+        async with browser(page, away=True) as tab:
+            await asked(tab)
+            await tab.fill("#text", "half a sentence")
+            await tab.focus(".edit .row > textarea")
+            await page.stop()
+            await tab.wait_for_selector("text=The connection is lost; trying again.")
+            async with served(agent(storage, execute=READING), port=port):
+                await tab.wait_for_selector(".problem", state="detached")
+                assert await tab.input_value("#text") == "half a sentence"
+                assert await tab.evaluate("document.activeElement.matches('.edit .row > textarea')")
+                await tab.click("text=Run it")
+                await tab.wait_for_selector(".receipt")
