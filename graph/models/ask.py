@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableConfig
 from donewhen.graph.context import Deps
 from donewhen.graph.models.cost import cost_of, is_priced, no_price
 from donewhen.graph.models.speech import Retract, Say, SpeechStream
+from donewhen.graph.models.transcript import only_spoke
 from donewhen.graph.models.window import compacted, fits, tokens_of, window_of
 from donewhen.graph.providers.adapter import MOST_TOKENS, TOKENS, Habits, Prepared
 from donewhen.graph.providers.failures import classify
@@ -153,9 +154,11 @@ class _Asking:
         most = self.settings.max_tokens.get(question.role) or _most(self.model, question.role)
         known = [each for each in (window_of(self.model, self.settings), habits.window) if each is not None]
         self.fit(min(known, default=None))
+        printing = not habits.called and only_spoke(question.messages)
+        left_out = set[str]()
         while True:
             prepared = await adapter.prepare(
-                self.model, habits, question.tools, must_call=question.must_call, most=most
+                self.model, habits, question.tools, must_call=question.must_call, most=most, printing=printing
             )
             try:
                 message = await self._answer(prepared)
@@ -168,8 +171,11 @@ class _Asking:
                         raise
                     habits.window, self.messages = smaller, shorter
                     continue
-                if lasting and adapter.refused(habits, prepared, error.__cause__ or error):
+                if lasting and (name := adapter.refused(habits, prepared, error.__cause__ or error)):
+                    left_out.add(name)
                     continue
+                if not error.retryable:  # leaving it out has not helped: what was refused is something else
+                    habits.refused -= left_out
                 raise
             if "tools" in prepared.sent:
                 habits.learn(message)

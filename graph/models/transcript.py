@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from typing import Any
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 
 from donewhen.graph.models.reading import CALLS_CHARS
 from donewhen.graph.tools.rendering import cut_after, cut_before
@@ -24,6 +24,8 @@ HEAD_SHARE = 0.9
 """Of what is shown of a long observation; the rest is its end, where programs say what came of it."""
 ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
 """Of a call's arguments, of its result's first line, and of the model's own words, in rounds that are left out."""
+PATIENCE = 2
+"""Replies in words in a conversation before a model that never called a tool is told to print its calls."""
 EARLIER_LINES = 20
 """Of what earlier requests observed."""
 INDEX_LINES, INDEX_CHARS = 50, 120
@@ -185,12 +187,20 @@ def _short(text: str, most: int) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def called_natively(messages: Sequence[AnyMessage]) -> bool:
+def called_natively(messages: Sequence[BaseMessage]) -> bool:
     """Whether the model made a tool call in this conversation; if so, JSON in its text is text."""
     return any(
         message.tool_calls if isinstance(message, AIMessage) else message.response_metadata.get("called_natively")
         for message in messages
     )
+
+
+def only_spoke(messages: Sequence[BaseMessage]) -> bool:
+    """Whether the model answered `PATIENCE` times in this conversation, and never with a call."""
+    replies = [message for message in messages if isinstance(message, AIMessage) or message.id == EARLIER]
+    if called_natively(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
+        return False
+    return len(replies) >= PATIENCE or any(message.id == EARLIER for message in replies)
 
 
 def kept(message: AIMessage) -> AIMessage:

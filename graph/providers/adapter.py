@@ -32,8 +32,8 @@ _REBUILT = ("langchain_ollama", "langchain_google_genai")
 """Packages whose models make their client when they are made."""
 _MADE = ("client", "profile")
 """Fields that such a model fills by itself."""
-PATIENCE: float = 2
-"""Replies in words before a model that never called a tool is told to print its calls."""
+_ADDRESS = ("openai_api_base", "azure_endpoint", "anthropic_api_url", "base_url", "endpoint", "groq_api_base")
+"""What LangChain's packages call the server's address."""
 _SIZE = 128
 """How many models with their tools are kept ready."""
 _REFUSALS = {
@@ -48,28 +48,20 @@ _REFUSALS = {
 
 @dataclass
 class Habits:
-    """What was learnt about a model while it was asked."""
+    """What was learnt about a model at its server. Nothing here comes from what it says: that concerns one conversation."""
 
     name: str
     """Under which the model has its price."""
     refused: set[str] = field(default_factory=set)
     """Parameters that its server does not take."""
     called: bool = False
-    """Whether it ever called a tool."""
-    texts: int = 0
-    """Replies without a call although tools were offered."""
+    """Whether it ever called a tool, so that it need never be told to print its calls."""
     window: int | None = None
     """Tokens of a request that it takes, where it refused a longer one."""
 
-    @property
-    def prints(self) -> bool:
-        """Whether it is better told to print its calls: it cannot call tools, or never does."""
-        return "tools" in self.refused or (not self.called and self.texts >= PATIENCE)
-
     def learn(self, message: AIMessage) -> None:
-        """A reply came to a request that offered tools."""
-        native = bool(message.tool_calls or message.invalid_tool_calls)
-        self.called, self.texts = self.called or native, 0 if native else self.texts + 1
+        """Note that a reply to a request that offered tools made a call."""
+        self.called = self.called or bool(message.tool_calls or message.invalid_tool_calls)
 
 
 class Prepared(NamedTuple):
@@ -100,7 +92,7 @@ class Adapter:
 
     def __init__(self, *, first_wait: float = 0.5, longest_reply: int = 1_000_000) -> None:
         self.first_wait, self.longest_reply = first_wait, longest_reply
-        self._habits: dict[str, Habits] = {}
+        self._habits: dict[tuple[str, ...], Habits] = {}
         self._linked: WeakKeyDictionary[AbstractEventLoop, dict[int, tuple[BaseChatModel, BaseChatModel]]] = (
             WeakKeyDictionary()
         )
@@ -109,9 +101,10 @@ class Adapter:
         )
 
     def habits(self, model: BaseChatModel) -> Habits:
-        """What is known about this model; the same object for every model of its name."""
+        """What is known about this model; the same object for every model of its name at the same server."""
         name = model_name(model)
-        return self._habits.setdefault(name, Habits(name))
+        address = (str(getattr(model, field, None) or "") for field in _ADDRESS)
+        return self._habits.setdefault((name, *address), Habits(name))
 
     async def prepare(
         self,
@@ -121,29 +114,33 @@ class Adapter:
         *,
         must_call: bool,
         most: int | None,
+        printing: bool = False,
     ) -> Prepared:
         """The model with its tools. `must_call`: a text alone would decide nothing. `most`: tokens it may write.
+        `printing`: it is told to print its calls, as is a model whose server refuses tools.
 
         What is prepared is kept by the identity of model and tools, which nobody may change afterwards.
         """
         kept = self._prepared.setdefault(get_running_loop(), OrderedDict())
-        key = (id(model), must_call, most, habits.prints, *sorted(habits.refused), *map(id, tools))
+        printing = printing or "tools" in habits.refused
+        key = (id(model), must_call, most, printing, *sorted(habits.refused), *map(id, tools))
         if key not in kept:
             link = await self._link(model)
-            kept[key] = ((model, tools), _prepared(link, tools, habits, must_call=must_call, most=most))
+            made = _prepared(link, tools, habits, must_call=must_call, most=most, printing=printing)
+            kept[key] = ((model, tools), made)
             while len(kept) > _SIZE:
                 kept.popitem(last=False)
         kept.move_to_end(key)
         return kept[key][1]
 
-    def refused(self, habits: Habits, prepared: Prepared, error: BaseException) -> bool:
-        """Whether a parameter was refused that the model can do without; the next request leaves it out."""
+    def refused(self, habits: Habits, prepared: Prepared, error: BaseException) -> str | None:
+        """The parameter that was refused and that the model can do without, if any; the next request leaves it out."""
         said = str(error).lower()
         for name, words in _REFUSALS.items():
             if name in prepared.sent - habits.refused and re.search(words, said):
                 habits.refused.add(name)
-                return True
-        return False
+                return name
+        return None
 
     async def _link(self, model: BaseChatModel) -> BaseChatModel:
         """The model with a client of this event loop's own: a connection belongs to the loop that opened it."""
@@ -216,7 +213,13 @@ async def _closed_with_loop(close: Callable[[], Any]) -> None:
 
 
 def _prepared(
-    model: BaseChatModel, tools: Sequence[Mapping[str, Any]], habits: Habits, *, must_call: bool, most: int | None
+    model: BaseChatModel,
+    tools: Sequence[Mapping[str, Any]],
+    habits: Habits,
+    *,
+    must_call: bool,
+    most: int | None,
+    printing: bool,
 ) -> Prepared:
     change: dict[str, Any] = {}
     sent = set()
@@ -232,7 +235,7 @@ def _prepared(
     definitions = copy.deepcopy([dict(tool) for tool in tools])
     if not definitions:
         return Prepared(_changed(model, change), {}, frozenset(sent))
-    if not habits.prints:
+    if not printing:
         try:
             bound, choice = _bound(_changed(model, change), definitions, habits, must_call=must_call)
             return Prepared(*_unbound(bound), frozenset({"tools", *choice, *sent}))

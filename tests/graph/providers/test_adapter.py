@@ -5,15 +5,16 @@ import importlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk
 
+from donewhen import Agent
 from donewhen.graph.context import Deps
 from donewhen.graph.models.ask import ModelReply, Question, ask
 from donewhen.graph.providers.adapter import Adapter
@@ -30,9 +31,11 @@ def deps_of(model: BaseChatModel) -> Deps:
     return Deps(lambda *_: model, adapter=Adapter(first_wait=0))
 
 
-async def asked(deps: Deps, role: str = "triage", **settings: Any) -> ModelReply:
+async def asked(deps: Deps, role: str = "triage", said: Sequence[str] = (), **settings: Any) -> ModelReply:
+    """Ask once more in a conversation in which the model has `said` this before."""
     given = Settings(**{"model_seconds": 5, **settings})
-    return await ask(deps, given, Question(role, PROMPT, control_tools(TRIAGE), must_call=True))
+    rounds = [message for text in said for message in (AIMessage(text), HumanMessage("Decide by a call."))]
+    return await ask(deps, given, Question(role, [*PROMPT, *rounds], control_tools(TRIAGE), must_call=True))
 
 
 # Every provider's own wire form ----------------------------------------------------------------------------------
@@ -249,14 +252,16 @@ async def test_a_bad_request_that_names_none_of_this_is_told() -> None:
 
 
 async def test_a_model_that_ignores_tools_is_held_to_the_printed_form() -> None:
-    """K11: after two replies without a call, calls are printed, and the server holds the reply to their schema; if it
-    knows no schemas, the printed form alone."""
+    """K11: after two replies of a conversation without a call, calls are printed, and the server holds the reply to
+    their schema; if it knows no schemas, the printed form alone."""
     printed = '{"action": "answer", "arguments": {"text": "42"}}'
     refused = fault(status=400, body={"error": {"message": "unknown field response_format"}})
     with WireServer(["It is 42.", "It is 42!", printed, refused, printed]) as server:
-        deps = deps_of(wired(server))
+        deps, said = deps_of(wired(server)), list[str]()
         for _ in range(4):
-            assert (await asked(deps)).error is None
+            got = await asked(deps, said=said)
+            assert got.message is not None
+            said.append(str(got.message.text))
         bodies = [request.body for request in server.requests]
     assert [sorted({"tools", "tool_choice", "response_format"} & set(body)) for body in bodies] == [
         ["tool_choice", "tools"],
@@ -275,9 +280,42 @@ async def test_a_model_that_once_called_a_tool_may_speak() -> None:
     """K11"""
     with WireServer([[answer("42")], "a", "b", "c", "d"]) as server:
         deps = deps_of(wired(server))
-        for _ in range(5):
-            await asked(deps)
+        for number in range(5):
+            await asked(deps, said="abcd"[:number])
         assert all("tools" in request.body for request in server.requests)
+
+
+async def test_what_a_model_says_in_one_conversation_takes_its_tools_from_no_other() -> None:
+    """N31: however many greetings were answered in words before the first call."""
+    with WireServer(["Hello!", "Hi!", "Good morning!", [answer("42")]]) as server:
+        agent = Agent(wired(server))
+        greeted = [await agent.start(goal) for goal in ("hi", "hi there", "good morning")]
+        assert [run.answer for run in greeted] == ["Hello!", "Hi!", "Good morning!"]
+        assert (await agent.start("What is 6 times 7?")).answer == "42"
+        assert all("tools" in request.body for request in server.requests)
+
+
+async def test_a_refusal_that_leaving_out_does_not_mend_was_another_one() -> None:
+    """N31: an error that only quotes such words does not take the tools away from everybody who asks later."""
+    quoted = fault(status=400, body={"error": {"message": "message 3, 'it does not support tools', is malformed"}})
+    with WireServer([quoted, quoted, [answer("42")]]) as server:
+        deps = deps_of(wired(server))
+        assert (await asked(deps, model_retries=0)).error is not None
+        assert (await asked(deps, model_retries=0)).error is None
+        assert ["tools" in request.body for request in server.requests] == [True, False, True]
+
+
+async def test_two_servers_of_a_model_are_two() -> None:
+    """N31: what the server of one refuses, the other of the same name is still sent."""
+    refused = fault(status=400, body={"error": {"message": REFUSALS["tools"]}})
+    with WireServer([refused, '{"action": "answer", "arguments": {"text": "42"}}']) as one:
+        with WireServer([[answer("42")]]) as other:
+            models = [wired(one), wired(other)]
+            deps = Deps(lambda role, *_: models[role == "plan"], adapter=Adapter(first_wait=0))
+            await asked(deps)
+            await asked(deps, role="plan")
+            assert ["tools" in request.body for request in one.requests] == [True, False]
+            assert ["tools" in request.body for request in other.requests] == [True]
 
 
 def test_references_in_a_schema_point_to_where_they_are() -> None:
