@@ -446,7 +446,8 @@ class Agent:
         return await self._runner.info(thread_id)
 
     async def delete(self, thread_id: str) -> None:
-        """Forget a thread: checkpoints, observations, effects. ThreadBusy while somebody works on it."""
+        """Forget a thread: checkpoints, observations, effects. ThreadBusy while somebody works on it; UnknownThread."""
+        await self._runner.info(thread_id)
         await self.storage.delete_thread(thread_id)
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:

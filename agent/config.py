@@ -114,7 +114,7 @@ def read_profile(path: str | Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        found = tomllib.loads(Path(path).expanduser().read_text("utf-8"))
+        found = tomllib.loads(Path(path).expanduser().read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"the profile {str(path)!r} cannot be read as TOML: {error}") from error
     profile = found.get("profile", found)
@@ -161,7 +161,7 @@ def _settings(path: str | None) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        found = json.loads(Path(path).expanduser().read_text("utf-8"))
+        found = json.loads(Path(path).expanduser().read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"DONEWHEN_SETTINGS names {path}, which cannot be read as JSON: {error}") from error
     if not isinstance(found, dict):
@@ -215,7 +215,7 @@ def read_servers(config: Mapping[str, Any] | str | Path, environment: Mapping[st
 
 def _read_file(path: Path) -> Mapping[str, Any]:
     try:
-        raw = json.loads(path.expanduser().read_text("utf-8"))
+        raw = json.loads(path.expanduser().read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"the MCP configuration {path} cannot be read: {error.strerror}") from error
     except ValueError as error:

@@ -14,7 +14,7 @@ from langgraph.runtime import get_runtime
 
 from donewhen.graph.context import Deps, settled
 from donewhen.graph.events import asked, at_turn, thread_of
-from donewhen.graph.sync import wait
+from donewhen.graph.sync import awaitable_store, wait
 from donewhen.state.graph_state import Json, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, as_stored, effective, persisting
@@ -62,6 +62,8 @@ class Node(Runnable[Any, Any]):
         """What the node does. A pause that it leaves is told, wherever it is opened."""
         more, deps = (config,) if self._takes_config else (), self._deps or (config or {})["configurable"][DEPS]
         runtime = settled(get_runtime(), deps)
+        if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
+            runtime = runtime.override(store=store)
         at_turn(thread_of(runtime), values.get("turn", 0) + (self.name == "receive"))
         update = await self._node(values, runtime, *more, deps=deps)
         if pending := (update or {}).get("pending"):

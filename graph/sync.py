@@ -8,12 +8,15 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+from langgraph.store.base import BaseStore, Op
+from langgraph.store.base import Result as StoreResult
 
 Result = TypeVar("Result")
 MOST_IDLE = 16
@@ -74,6 +77,14 @@ def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return task.result()
 
 
+async def shared(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Await `coroutine` in the event loop of `wait`: it goes on while the caller's own loop is blocked by a `wait`."""
+    loop, thread = _loop()
+    if threading.current_thread() is thread:
+        return await coroutine
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
+
+
 @contextmanager
 def opened(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
     """An asynchronous context manager in a `with` of code that is not async."""
@@ -85,6 +96,39 @@ def opened(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
             raise
     else:
         wait(manager.__aexit__(None, None, None))
+
+
+class ThreadedStore(BaseStore):
+    """A store that has no async methods, as async code uses it: each batch is done in a thread."""
+
+    def __init__(self, store: BaseStore) -> None:
+        self._store = store
+        self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
+
+    def batch(self, ops: Iterable[Op]) -> list[StoreResult]:
+        return self._store.batch(ops)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[StoreResult]:
+        made: list[StoreResult] = await threaded(functools.partial(self._store.batch, list(ops)))
+        return made
+
+
+_blocking: dict[type[BaseStore], bool] = {}
+"""Whether stores of a class refuse to be used by async code, such as langgraph's SqliteStore."""
+
+
+async def awaitable_store(store: BaseStore) -> BaseStore:
+    """Return a store that async code can use: the store itself, if it can."""
+    if (blocking := _blocking.get(type(store))) is None:
+        try:
+            await store.abatch([])
+            blocking = False
+        except NotImplementedError:
+            blocking = True
+        except Exception:
+            return store  # whatever is wrong will be said where it is used
+        _blocking[type(store)] = blocking
+    return ThreadedStore(store) if blocking else store
 
 
 # Work that blocks, in threads: neither a full pool delays it, nor does the end of the process wait for it.

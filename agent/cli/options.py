@@ -11,6 +11,7 @@ from typing import Any
 
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.config import DEMO, Config, read_profile
+from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
 from donewhen.graph.models.output import Form
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import KEYS, Limits
@@ -149,7 +150,7 @@ def read_values(given: Sequence[str]) -> dict[str, str]:
 def _schema(path: Path) -> dict[str, Any]:
     """The JSON Schema in a file. Raises ConfigError where it is none."""
     try:
-        return Form.of(loads(path.read_text(encoding="utf-8"))).schema
+        return Form.of(loads(path.read_text(encoding="utf-8-sig"))).schema
     except (OSError, ValueError) as error:
         raise ConfigError(f"--output-schema {str(path)!r} cannot be read: {error}") from None
     except ConfigError as error:
@@ -182,7 +183,21 @@ def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:
 
 
 def _file_text(path: Path) -> str:
+    if str(path) == "-":
+        return piped()
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        data = path.read_bytes()
+    except OSError as error:
         raise ConfigError(f"--answer-file {str(path)!r} cannot be read: {error}") from None
+    return _decoded(data, f"--answer-file {str(path)!r}")
+
+
+def piped() -> str:
+    """Return what stands on stdin, whatever the locale says. Raises ConfigError if it is no text."""
+    return _decoded(sys.stdin.buffer.read(), "what stands on stdin")
+
+
+def _decoded(data: bytes, name: str) -> str:
+    if (encoding := encoding_of(data[:SAMPLE_BYTES])) is None:
+        raise ConfigError(f"{name} is not text")
+    return data.decode(encoding, "replace").replace("\r\n", "\n")

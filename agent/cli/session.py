@@ -23,6 +23,7 @@ from donewhen.agent.cli.options import (
     absolute,
     attached,
     chosen,
+    piped,
 )
 from donewhen.agent.cli.running import Desk, ReadyAgent, work
 from donewhen.agent.cli.screen.asking import PROMPT
@@ -204,12 +205,12 @@ async def open_agent(
 def _goal(request: RunOptions, terminal: Terminal) -> str:
     """The goal from the arguments, from stdin, from both, or typed. Raises GoalError if there is none."""
     given = "" if request.goal == "-" else request.goal
-    piped = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
-    if not given and not piped and terminal.interactive:
+    reads = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
+    if not given and not reads and terminal.interactive:
         terminal.line(terminal.say("goal"), "dim")
         with suppress(EOFError):
             given = terminal.read(PROMPT)
-    goal = "\n\n".join(part for part in (given, sys.stdin.read() if piped else "") if part.strip())
+    goal = "\n\n".join(part for part in (given, piped() if reads else "") if part.strip())
     if not goal.strip():
         raise GoalError('say what you want done: donewhen run "…", or give it on stdin')
     return goal

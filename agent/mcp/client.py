@@ -14,6 +14,7 @@ from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.config import McpServer, read_servers
 from donewhen.agent.tools import described_tool
+from donewhen.graph.sync import shared
 from donewhen.graph.tools.rendering import described
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
@@ -28,6 +29,7 @@ END_SECONDS = 1.0
 """Time in which a session that was cut says with what error it ended."""
 SESSION_OVER = 32600
 """The SDK's code for a session that a remote server does not know any more: it was started again."""
+ENDED = "it ended without an answer"
 SLOW_SECONDS = 2.0
 """After which people are told that a server has not started yet."""
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
@@ -52,8 +54,10 @@ class McpServers:
     and the few that every program needs, nothing else. A tool whose name another server's tool has, or that is
     in `reserved`, is called `server_tool`. Raises ConfigError, naming the server, if one does not start within
     `start_seconds`; the others are stopped again; `slow` is told the name of one that takes longer than 2 seconds.
-    A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a tool only
-    reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with `"trust": true`.
+    Sessions live in the event loop of `wait`, so that their tools answer in any loop, also in one that is blocked by a
+    `wait`. A server that dies later makes the calls at work fail, nothing else; the next call starts it again. That a
+    tool only reads is believed of stdio servers, which have the user's rights anyway, and of remote ones with
+    `"trust": true`.
     """
 
     def __init__(
@@ -73,15 +77,7 @@ class McpServers:
         """The tools of all servers; empty outside of `async with`."""
 
     async def __aenter__(self) -> Self:
-        try:
-            starts = [server.start(self._start_seconds) for server in self._servers]
-            problems = [problem for problem in await asyncio.gather(*starts) if problem]
-            if problems:
-                raise ConfigError("; ".join(problems))
-            self.tools = self._named()
-        except BaseException:
-            await self.aclose()
-            raise
+        await shared(self._open())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -90,6 +86,20 @@ class McpServers:
     async def aclose(self) -> None:
         """Stop all servers. Their tools fail from now on."""
         self.tools = []
+        await shared(self._close())
+
+    async def _open(self) -> None:
+        try:
+            starts = [server.start(self._start_seconds) for server in self._servers]
+            problems = [problem for problem in await asyncio.gather(*starts) if problem]
+            if problems:
+                raise ConfigError("; ".join(problems))
+            self.tools = self._named()
+        except BaseException:
+            await self._close()
+            raise
+
+    async def _close(self) -> None:
         await asyncio.gather(*(server.stop() for server in self._servers))
 
     def _named(self) -> list[BaseTool]:
@@ -172,7 +182,8 @@ class _Server:
                     self._ready.set()
                     await self._stop.wait()
             except BaseException as error:  # a task's end must not take the run along
-                self._problem, self._fault = redact((self._problem or described(error, 500)) + errors.said()), error
+                why = self._problem or (ENDED if _ended(error) else described(error, 500))
+                self._problem, self._fault = redact(why + errors.said()), error
             finally:
                 self._session = None
 
@@ -188,6 +199,9 @@ class _Server:
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        return await shared(self._made(name, arguments))
+
+    async def _made(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Call the tool, in another session if this one ended while nobody used it, during a pause say."""
         for _ in range(2):
             try:
@@ -237,6 +251,18 @@ class _Server:
         self._lost = True
         why = f" ({self._problem})" if self._problem else ""
         return f"the MCP server {self.name!r} is not there any more{why}"
+
+
+def _ended(error: BaseException) -> bool:
+    """Whether an error says no more than that the other side is gone."""
+    import anyio
+    from mcp import McpError
+    from mcp.types import CONNECTION_CLOSED
+
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_ended, error.exceptions))
+    gone = isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | anyio.EndOfStream)
+    return gone or (isinstance(error, McpError) and error.error.code == CONNECTION_CLOSED)
 
 
 @dataclass(eq=False)

@@ -121,7 +121,6 @@ class Conversations:
 
     async def delete(self, thread_id: str) -> None:
         """Forget a thread and all that is kept of it. Raises UnknownThread, and ThreadBusy while it is at work."""
-        await self._agent.info(thread_id)
         await self._agent.delete(thread_id)
         if gone := self._open.pop(thread_id, None):
             gone.tell({"type": "gone"})

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from string import Template as Text
+from string import Template
 from typing import Any
+from unicodedata import normalize
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
@@ -16,7 +17,14 @@ from donewhen.state.values import similar
 SPACE = ("donewhen_templates",)
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,59}")
 NAMES = ("id", "depends_on", "executor", "tools", "tool", "complexity")
-_KEY = re.compile(r"[A-Za-z_]\w{0,39}")
+_KEY = re.compile(r"[^\W\d]\w{0,39}")
+
+
+class Text(Template):
+    """A text with `${key}` where a value goes; keys are words of any script."""
+
+    idpattern = _KEY.pattern
+    flags = re.NOFLAG
 
 
 @dataclass(frozen=True)
@@ -37,10 +45,11 @@ class PlanTemplate:
 
     def filled(self, given: Mapping[str, Any]) -> tuple[str, Json]:
         """Goal and plan with these values; what is not given keeps its default. PlanError for a key it has not."""
-        if extra := [key for key in given if key not in self.parameters]:
+        named = _named(given)
+        if extra := [key for key in named if key not in self.parameters]:
             known = ", ".join(self.parameters) or "none"
             raise PlanError([f"template {self.name!r} has no parameter {', '.join(extra)}; it has: {known}"])
-        values = {**self.parameters, **{key: str(value) for key, value in given.items()}}
+        values = {**self.parameters, **named}
         return Text(self.goal).substitute(values), _mapped(self.plan, lambda text: Text(text).substitute(values))
 
 
@@ -59,7 +68,7 @@ class Templates:
             raise PlanError([f"{name[:60]!r} is no name of a template: letters, digits, - and _, at most 60"])
         if run.status != "completed" or not run.plan or not run.steps:
             raise PlanError([f"only a plan that was completed is worth repeating; {run.thread_id} is {run.status}"])
-        values = {key: str(value) for key, value in (parameters or {}).items()}
+        values = _named(parameters or {})
         plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}
         for key, value in values.items():
             if not _KEY.fullmatch(key) or not value.strip():
@@ -90,6 +99,11 @@ class Templates:
         async with self._storage.reader() as (_, store):
             items = await store.asearch(SPACE, limit=10_000)
         return sorted((PlanTemplate(**item.value) for item in items), key=lambda template: template.name)
+
+
+def _named(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return parameters as texts, under names that are equal if they look equal."""
+    return {normalize("NFC", key): str(value) for key, value in given.items()}
 
 
 async def _read(store: ThreadStore, name: str) -> PlanTemplate:

@@ -69,11 +69,11 @@ def text_replaced(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
 def append_file(root: Root, path: FilePath, content: Content) -> Written:
     """Add text at the end of a file, made when missing. Begin with a line break where a new line is meant."""
     parts = root.file_parts(path)
-    data = encode(content)
     with root.writing, root.append(parts) as file:
-        encoding = detect(file.read(SAMPLE_BYTES), path)
-        if encoding not in ("utf-8", "utf-8-sig"):
-            data = encode(content, _without_mark(encoding, file))
+        sample = file.read(SAMPLE_BYTES)
+        encoding = detect(sample, path)
+        added = _as_crlf(content) if "\r\n" in sample.decode(encoding, "replace") else content
+        data = encode(added, "utf-8" if encoding == "utf-8-sig" else _without_mark(encoding, file))
         file.seek(0, os.SEEK_END)
         file.write(data)
         file.flush()
@@ -105,7 +105,7 @@ def edit_file(
         except UnicodeDecodeError as error:
             raise ToolException(f"{path} holds bytes that are not {encoding}, at {error.start}; not edited.") from None
         if "\r\n" in before and old not in before:
-            old, new = (re.sub("\r?\n", "\r\n", part) for part in (old, new))
+            old, new = _as_crlf(old), _as_crlf(new)
         _exactly_once(before, old, path)
         after = before.replace(old, new)
         root.replace(parts, io.BytesIO(encode(after, encoding)))
@@ -192,6 +192,11 @@ def _exactly_once(content: str, old: str, path: str) -> None:
         line = content[: loose.start()].count("\n") + 1
         raise ToolException(f"Not found in {path} as written; line {line} differs in spacing or case. Copy it exactly.")
     raise ToolException(f"The passage does not occur in {path}; read_file shows what is there.")
+
+
+def _as_crlf(text: str) -> str:
+    """Return the text with the line breaks of a file that Windows wrote."""
+    return re.sub("\r?\n", "\r\n", text)
 
 
 def _without_mark(encoding: str, file: IO[bytes]) -> str:

@@ -48,7 +48,7 @@ _REFUSALS = {
 
 @dataclass
 class Habits:
-    """What was learnt about a model at its server. Nothing here comes from what it says: that concerns one conversation."""
+    """What was learnt about a model at its server, for all conversations: nothing that it says takes anything away."""
 
     name: str
     """Under which the model has its price."""

@@ -4,11 +4,17 @@ from typing import Any
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.store.sqlite import SqliteStore
 from langgraph.types import Command
 
-from donewhen import build_graph
-from donewhen.testing import ScriptedModel, submit_plan
+from donewhen import Settings, build_graph
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 from tests.kit.runs import config, said, scripted, step
+
+
+def send() -> str:
+    """Send it."""
+    return "sent " * 5_000
 
 
 def as_text(name: str = "confirm_plan", key: str = "edited_action") -> Any:
@@ -67,7 +73,7 @@ async def test_an_edit_in_every_shape(value: Any) -> None:
         ([{"op": "replace", "path": "/steps/1/content", "value": "x"}], "a JSON Patch is no answer"),
         ({"steps": [{"id": "s1", "content": "x"}] * 2}, "ids are unique"),
         ({"steps": {"s1": "x"}}, "a list of all its steps"),
-        ({"plan": {"steps": []}}, "at least 1"),
+        ({"plan": {"steps": []}}, "at least one step"),
         ({"steps": STEPS, "limits": {"rouns": 9999}}, "“rouns” is no limit"),
         ({"steps": [{"content": "x", "depends_on": ["s7"]}]}, "'s7', which is not a step"),
         (as_text("send"), "of send, not"),
@@ -98,3 +104,16 @@ async def test_a_plain_answer_delivered_twice_answers_the_next_question_too() ->
     again = (await graph.ainvoke(Command(resume=named), config("t")))["__interrupt__"][0]
     assert "stale" in again.value["problem"]
     assert again.value["id"] == first.value["id"]
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+async def test_a_store_without_async_methods(way: str) -> None:
+    """N32: langgraph's SqliteStore refuses every async method; effects and long results are kept in it all the same."""
+    with SqliteStore.from_conn_string(":memory:") as store:
+        store.setup()
+        model = scripted(submit_plan([step("s1", tools=["send"])]), {"s1": [call("send"), finish_step("sent", "s1.1")]})
+        graph = build_graph(model, tools=[send]).compile(checkpointer=InMemorySaver(), store=store)
+        run = getattr(graph, way)({"messages": "do it"}, config("t"), context=Settings(confirm="never"))
+        out = await run if way == "ainvoke" else run
+        assert out["outcome"]["status"] == "completed"
+        assert store.search(("donewhen",))

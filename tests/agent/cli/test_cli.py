@@ -253,6 +253,20 @@ def test_the_goal_from_stdin(shell: Shell, words: list[str]) -> None:
     assert "count these\nfiles" in str(model.requests[0].messages[-1].content)
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("café".encode(), "café"), ("café".encode("cp1252"), "café"), ("café".encode("utf-16"), "café"), (b"a\0b", None)],
+)
+def test_stdin_in_any_encoding(shell: Shell, written: bytes, read: str | None) -> None:
+    """N32: what PowerShell and old programs pipe is read; what is no text is refused in one line."""
+    with scripted(shell, triage=[answer("yes")] * bool(read)) as model:
+        result = shell("run", "-", stdin=written)
+    if read:
+        assert read in str(model.requests[0].messages[-1].content)
+    else:
+        assert (result.exit_code, result.stderr) == (Exit.USAGE, "donewhen: what stands on stdin is not text\n")
+
+
 def test_stdin_is_added_to_the_goal_on_request(shell: Shell) -> None:
     with scripted(shell, triage=[answer("yes")]) as model:
         shell.run("--stdin", stdin="the list")

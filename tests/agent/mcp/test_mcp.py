@@ -12,11 +12,14 @@ from typing import Any
 
 import pytest
 
+from donewhen import Agent, wait
 from donewhen.agent.config import read_servers
 from donewhen.agent.mcp.client import McpServers
+from donewhen.graph.sync import shared
 from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 SERVER = """
     import asyncio, os, sys
@@ -136,6 +139,22 @@ async def killed(process: int) -> None:
     os.close(watched)
 
 
+async def test_tools_answer_while_their_own_loop_is_blocked(tmp_path: Path) -> None:
+    """N32: in a notebook a session is opened with `await`, and a run is waited for with `wait`."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "look", "done_when": ["the price is known"]}])],
+            "execute": [call("price", thing="tea"), finish_step("3 euros", "s1.1")],
+        }
+    )
+    async with McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}}) as servers:
+        settings = {"confirm": "never", "tool_seconds": 20}
+        agent = Agent(model, servers.tools, storage="memory:", settings=settings)
+        assert wait(agent.start("what is tea?")).status == "completed"
+        assert (await called(servers, "price", {"thing": "tea"})).ok
+    model.assert_exhausted()
+
+
 async def test_a_server_that_died_while_nobody_used_it_is_started_again(tmp_path: Path) -> None:
     """U12: killed during a pause, it is there again for the next call, which was not sent and so is made."""
     async with McpServers({"mcpServers": {"shop": python(tmp_path, SERVER)}}) as servers:
@@ -143,7 +162,7 @@ async def test_a_server_that_died_while_nobody_used_it_is_started_again(tmp_path
             process = int((await called(servers, "process")).text)
             await killed(process)
             for _ in range(20):  # until the end of its output is read, which came before
-                await asyncio.sleep(0)
+                await shared(asyncio.sleep(0))
             again = await called(servers, "process")
             assert again.ok, again.text
             assert int(again.text) != process
@@ -220,7 +239,7 @@ async def test_names_are_prefixed_only_where_they_clash(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(tmp_path: Path) -> None:
-    """The error says which server and why, with what it printed; no process is left."""
+    """N32: the error says which server and why, with what it printed; no process is left."""
     alive = tmp_path / "alive"
     good = f"""
         import atexit, pathlib
@@ -233,13 +252,14 @@ async def test_a_server_that_does_not_start_is_named_and_the_others_are_stopped(
         "good": python(tmp_path, good),
         "missing": {"command": "no-such-program-anywhere"},
         "broken": python(tmp_path, "raise SystemExit('the licence has expired')"),
+        "quiet": {"command": "/bin/false"},
     }
     with pytest.raises(ConfigError) as caught:
         async with McpServers({"mcpServers": config}):
             raise AssertionError("it started")
     assert "'missing' did not start: FileNotFoundError" in str(caught.value)
-    assert "'broken' did not start" in str(caught.value)
-    assert "the licence has expired" in str(caught.value)
+    assert "'broken' did not start: it ended without an answer; it said: the licence has expired" in str(caught.value)
+    assert str(caught.value).endswith("'quiet' did not start: it ended without an answer")
     assert "'good'" not in str(caught.value)
     assert not alive.exists()
 
@@ -260,6 +280,13 @@ async def test_a_remote_server_that_is_not_there_is_named() -> None:
         async with McpServers(config, environment={"TOKEN": "tok_4fJ9xQ2mZ8vB1nT6"}, start_seconds=10):
             raise AssertionError("it started")
     assert "4fJ9" not in str(caught.value)
+
+
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    """N32: as Windows' editors and PowerShell write it."""
+    file = tmp_path / "mcp.json"
+    file.write_text('{"mcpServers": {"shop": {"command": "shop"}}}', "utf-8-sig")
+    assert [*read_servers(file, {})] == ["shop"]
 
 
 def test_the_usual_forms_of_configuration_are_read() -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -79,6 +80,19 @@ async def test_a_template_is_a_plan_without_a_planner(tmp_path: Path, kind: str)
         await agent.templates.delete("total")
         assert await agent.templates.list() == []
     model.assert_exhausted()
+
+
+@pytest.mark.parametrize("key", ["größe", "gro\u0308ße", "地区"])
+async def test_a_parameter_is_named_in_any_script(key: str) -> None:
+    """N32: a key of letters; one that looks the same is the same."""
+    async with Agent(
+        working(1, "North", "South"), [total, write], effects={"total": "read"}, storage="memory:",
+        settings={"confirm": "never", "approvals": "never"},
+    ) as agent:  # fmt: skip
+        run = await agent.start("the total of North")
+        await agent.templates.save(run, "total", {key: "North"})
+        again = await agent.start(template="total", parameters={normalize("NFC", key): "South"})
+        assert (again.status, again.goal) == ("completed", "the total of South")
 
 
 async def test_a_worker_takes_a_template_too(tmp_path: Path) -> None:

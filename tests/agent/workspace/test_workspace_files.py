@@ -36,6 +36,24 @@ def artifact(tool: BaseTool, **arguments: Any) -> tuple[str, dict[str, str]]:
     return str(message.content), message.artifact["files"]
 
 
+@pytest.mark.parametrize(
+    ("before", "added", "after"),
+    [
+        (b"a\r\nb\r\n", "c\nd\n", b"a\r\nb\r\nc\r\nd\r\n"),
+        (b"a\r\n", "b\r\n", b"a\r\nb\r\n"),
+        (b"a\n", "b\n", b"a\nb\n"),
+        ("a\r\n".encode("utf-16"), "b\n", "a\r\nb\r\n".encode("utf-16")),
+    ],
+)
+def test_what_is_appended_has_the_line_breaks_of_the_file(
+    tools: Tools, tmp_path: Path, before: bytes, added: str, after: bytes
+) -> None:
+    """N32"""
+    (tmp_path / "a.txt").write_bytes(before)
+    tools["append_file"].invoke({"path": "a.txt", "content": added})
+    assert (tmp_path / "a.txt").read_bytes() == after
+
+
 def test_what_is_written_is_read_back(tools: Tools, tmp_path: Path) -> None:
     content = "第一行：你好\nzweite Zeile ä\n🎉"
     assert (

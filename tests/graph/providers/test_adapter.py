@@ -308,14 +308,14 @@ async def test_a_refusal_that_leaving_out_does_not_mend_was_another_one() -> Non
 async def test_two_servers_of_a_model_are_two() -> None:
     """N31: what the server of one refuses, the other of the same name is still sent."""
     refused = fault(status=400, body={"error": {"message": REFUSALS["tools"]}})
-    with WireServer([refused, '{"action": "answer", "arguments": {"text": "42"}}']) as one:
-        with WireServer([[answer("42")]]) as other:
-            models = [wired(one), wired(other)]
-            deps = Deps(lambda role, *_: models[role == "plan"], adapter=Adapter(first_wait=0))
-            await asked(deps)
-            await asked(deps, role="plan")
-            assert ["tools" in request.body for request in one.requests] == [True, False]
-            assert ["tools" in request.body for request in other.requests] == [True]
+    printed = '{"action": "answer", "arguments": {"text": "42"}}'
+    with WireServer([refused, printed]) as one, WireServer([[answer("42")]]) as other:
+        models = [wired(one), wired(other)]
+        deps = Deps(lambda role, *_: models[role == "plan"], adapter=Adapter(first_wait=0))
+        await asked(deps)
+        await asked(deps, role="plan")
+        assert ["tools" in request.body for request in one.requests] == [True, False]
+        assert ["tools" in request.body for request in other.requests] == [True]
 
 
 def test_references_in_a_schema_point_to_where_they_are() -> None:

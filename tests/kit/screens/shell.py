@@ -22,7 +22,7 @@ class Shell:
     work: Path
     model: dict[str, str]
 
-    def __call__(self, *words: str, stdin: str = "", **more: str) -> Result:
+    def __call__(self, *words: str, stdin: str | bytes = "", **more: str) -> Result:
         env: dict[str, str | None] = dict.fromkeys(k for k in os.environ if k.startswith(("DONEWHEN_", "OPENAI_")))
         env |= {"XDG_STATE_HOME": str(self.home / "state"), **self.model, **more}
         return CliRunner().invoke(app, list(words), input=stdin, env=env)
