@@ -156,7 +156,10 @@ class ThreadGraph(CompiledStateGraph[Any, Settings, Any, Any]):
 
     async def _end(self, held: Held) -> None:
         snapshot = await held.snapshot()
-        run = run_of(held.thread_id, snapshot)
+        try:
+            run = run_of(held.thread_id, snapshot)
+        except StorageError:  # what was written is of a version that this one cannot read: its row stays as it is
+            return
         await write_end(held.store, run, snapshot.values, goal=run.goal)
 
     def _settings(self, context: Any, held: Held, snapshot: StateSnapshot) -> Settings:

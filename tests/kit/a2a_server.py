@@ -61,6 +61,8 @@ class Librarian(AgentExecutor):
             await asyncio.sleep(1)
             with self._log.with_suffix(".paid").open("a") as paid:
                 paid.write("12 EUR\n")
+            if "rest" in text:
+                await asyncio.sleep(1)  # so that it can be cut off between the payment and the word of it
         if context.current_task is not None:
             await updater.add_artifact([new_text_part(f"three papers on {text}")])
             await updater.complete()

@@ -191,7 +191,7 @@ async def test_what_is_found_done_is_not_done_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [[], ["quiet", "unlisted"]], ids=["it forgot", "it lists no tasks"])
 async def test_an_agent_that_cannot_say_what_it_did(more: list[str], tmp_path: Path) -> None:
     """N15, X24: killed, and started again without its tasks; or it tells nobody which it has: nothing is sent again."""
-    model = far("pay 12 EUR to Bo", "pay Bo 12 EUR, another try")
+    model = far("pay 12 EUR to Bo, then rest", "pay Bo 12 EUR, another try")
     async with bank(tmp_path, *more) as far_bank, agent_of(model, far_bank.executor(20)) as agent:
         running = asyncio.create_task(agent.start("Pay"))
         await far_bank.until(far_bank.arrived)
