@@ -7,9 +7,10 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.audit import Subject, audit, audit_due
 from donewhen.graph.calls.delivery import NO_DATA, Delivery
 from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.proving import Inquiry, decide, have_judged, seen_by
+from donewhen.graph.calls.proving import Proof, check_criteria, evidence_scope
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, judged, now, thread_of
 from donewhen.graph.models.ask import Question, ask
@@ -27,10 +28,11 @@ from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, remaining
-from donewhen.state.proof.claims import read_claims
+from donewhen.state.proof.audit import audited_status, findings
+from donewhen.state.proof.goal_check import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, made
 from donewhen.state.proof.outcome import criteria_rows, reached, receipt, status_of, summary, unproven
-from donewhen.state.proof.receipt import Receipt
+from donewhen.state.proof.receipt import Receipt, Status
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
 from donewhen.state.records import StepClaim
@@ -44,6 +46,10 @@ NOT_PROVEN = (
     "Correction: the answer was not delivered yet; its goal_check does not hold. Deliver again with evidence that "
     "does, or with `met` false where something is really missing and an answer that says so."
 )
+DOUBTED = (
+    "Correction: the answer was not delivered yet; a judge doubts it. Deliver again: say only what was shown, and say "
+    "openly what is missing."
+)
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 
 
@@ -56,11 +62,13 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     values: Json = {**state, "steps": steps, "plan": _worked_on(state, code)}
     values["unknown"] = await _unknown(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
-    site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds)
+    observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
+    site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds, observed=observed)
     form = form_of(state.get("output_schema"), config)
     delivery = Delivery(values, ending, receipt(values, settings, status, code), site, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _text(delivery)
+    text = await _audited(delivery, status, text)
     if goal := (values["plan"] or {}).get("done_when"):
         proven = reached(goal, delivery.verdicts, settings.verification)
         status = "partial" if status == "completed" and not proven else status
@@ -70,8 +78,13 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         reason = "the plan that was approved was not carried out"
     if delivery.flaw and status == "completed":
         status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
+    status, code = audited_status(status, code, delivery.audit)
+    if delivery.audit and code in ("goal_not_met", "not_shown", "unaudited"):
+        reason = delivery.audit["problem"] or "; ".join(findings(delivery.audit))[:1000]
     row = delivery.draft["output"] or await delivery.row()
-    spent, values = site.spent, {**values, "verdicts": delivery.verdicts, "output_row": row}
+    values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
+    values["journal"] = [*(state.get("journal") or ()), *site.noted]
+    spent = site.spent
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
     emit(runtime, "todos", todos=rows)
@@ -81,16 +94,50 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     shown = closing(state.get("messages") or (), pending, "Ended.") if pending else []
     said: list[AnyMessage] = [*shown, *results, delivery.message(text)]
     emit(runtime, "outcome", status=status, code=code, text=text)
-    data = {"output": delivery.data} if form and not delivery.flaw else {}
+    data: Json = {"output": delivery.data} if form and not delivery.flaw else {}
+    data |= {"looked": final["looked"], "changed": final["changed"]}
+    data["missing"] = (delivery.audit or {}).get("missing", [])
     return {
         "messages": said,
         "outcome": {"status": status, "code": code, "text": text, "reason": reason, **data, "receipt": final},
         "steps": merge_records(steps, shut),
         "pending": None,
         "spent": spent,
-        "journal": delivery.checks,
+        "journal": site.noted,
         "todos": changed_todos(state.get("todos") or (), rows),
     }
+
+
+async def _audited(delivery: Delivery, status: Status, text: str) -> str:
+    """Return the text with what is to be said of its audit, which is made now where nobody made it before."""
+    if delivery.audit is not None or status != "completed" or delivery.ending["code"] == "scheduled":
+        return text
+    settings = settings_of(delivery.site.runtime)
+    journal = list(delivery.values.get("journal") or ())
+    if not text.strip() or not audit_due(settings, journal):
+        return text
+    if delivery.ending["code"] == "answered" and settings.verification != "judged" and not delivery.draft["steps"]:
+        return text
+    await _audit(delivery, text)
+    lines = await delivery.unsaid()
+    return delivery.say("\n".join([text, *lines])) if lines else text
+
+
+async def _audit(delivery: Delivery, text: str) -> list[str]:
+    """Have the answer audited; what a judge doubts of it."""
+    site, values = delivery.site, delivery.values
+    verdicts = {id: record.get("verdicts") or [] for id, record in values["steps"].items()}
+    journal = [*(values.get("journal") or ()), *site.noted]
+    output = None if delivery.flaw else delivery.data
+    subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
+    delivery.audit = dict(await audit(site, subject))
+    doubts = [delivery.audit["problem"]] if delivery.audit["problem"] else findings(delivery.audit)
+    level, goal = settings_of(site.runtime).verification, (values.get("plan") or {}).get("done_when") or []
+    for verdict in delivery.verdicts:
+        if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
+            note = "; ".join(doubts)[:1000] or "a judge found nothing to doubt"
+            verdict |= {"verdict": "unverified" if doubts else "proven", "note": note}
+    return findings(delivery.audit)
 
 
 def ended_bare(state: RunState, settings: Settings, reason: str) -> RunState:
@@ -98,7 +145,8 @@ def ended_bare(state: RunState, settings: Settings, reason: str) -> RunState:
     values = {key: value for key, value in state.items() if key not in ("plan", "steps", "approval", "pending")}
     final = receipt(values, settings, "cancelled", "cancelled")
     text = _by_code(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
-    outcome = {"status": "cancelled", "code": "cancelled", "text": text, "reason": reason, "receipt": final}
+    seen = {"missing": [], "looked": final["looked"], "changed": final["changed"]}
+    outcome = {"status": "cancelled", "code": "cancelled", "text": text, "reason": reason, **seen, "receipt": final}
     return {"messages": [AIMessage(text)], "outcome": outcome, "pending": None}
 
 
@@ -147,7 +195,7 @@ def _as_step(values: Json, settings: Settings) -> Step:
         "turn": values.get("turn", 1),
         "fence": values.get("fence", ""),
         "known": journal,
-        "record": {"attempt": 1, "rounds": 0, "observed": sum(entry["step"] == GOAL for entry in journal)},
+        "record": {"attempt": 1, "rounds": 0},
         "allowance": remaining(settings.limits, values.get("granted"), values.get("spent")),
     }
 
@@ -160,12 +208,15 @@ async def _text(delivery: Delivery) -> str:
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed" and not draft["criteria"]:
         result = done[0]["result"]
         if not delivery.take({}, result):
+            delivery.audit = delivery.values["steps"][done[0]["id"]].get("audit")
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
             return delivery.say("\n".join([result, *await delivery.unsaid()]))
     if ending["code"] == "answered":
         delivery.take(ending, ending["text"])
-        draft["output"] = await delivery.row()
-        more = "".join(f"\n\n{line}" for line in (unproven(draft, language) if delivery.flaw else ()))
+        draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
+        draft["audit"] = delivery.audit
+        told = unproven(draft, language) if delivery.flaw or delivery.audit else []
+        more = "\n\n" + "\n".join(told) if told else ""
         if by_code != ending["text"]:
             return delivery.say(by_code + more)
         delivery.said, delivery.said_id = by_code, ending.get("message_id")  # what the model wrote was said already
@@ -198,6 +249,9 @@ async def _asked(delivery: Delivery) -> str:
         flaws = delivery.take(_arguments(reply.message), written)
         answer, unmet = written, await _unmet(delivery, goal, reply.message, written) if goal else []
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
+        doubts: list[str] = []
+        if (not open_ones or not again) and audit_due(settings, delivery.values.get("journal") or ()):
+            open_ones += (doubts := await _audit(delivery, written))
         if not open_ones or not again or exhausted(site.left(), ("model_calls",)):
             answer = "\n".join([answer, *await delivery.unsaid(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
@@ -205,7 +259,8 @@ async def _asked(delivery: Delivery) -> str:
             return answer
         if reply.speech:
             reply.speech.restart()
-        said = "\n".join([NOT_PROVEN if unmet else NOT_IN_FORM, *(f"- {problem}" for problem in open_ones)])
+        why = DOUBTED if doubts else NOT_PROVEN if unmet else NOT_IN_FORM
+        said = "\n".join([why, *(f"- {problem}" for problem in open_ones)])
         question = replace(question, messages=[*question.messages, kept(reply.message), *respond(reply.message, said)])
     return answer
 
@@ -213,17 +268,15 @@ async def _asked(delivery: Delivery) -> str:
 async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
     """What of the goal's criteria is not proven, and says so in `verdicts`."""
     site, settings = delivery.site, settings_of(delivery.site.runtime)
-    claims = read_claims(_arguments(message).get("goal_check"), goal, settings.verification)
+    claims = read_goal_check(_arguments(message).get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims
     claim: StepClaim = {"arguments": {"result": text}}
-    inquiry = Inquiry(site, claim, goal, claims, await seen_by(site, claim, claims))
-    await decide(inquiry) or await have_judged(inquiry)
-    delivery.checks += inquiry.checks
-    site.state["record"]["observed"] += len(inquiry.checks)
-    delivery.verdicts = [verdict for _, verdict in sorted(inquiry.verdicts.items())]
-    judged(site.runtime, None, delivery.verdicts, accepted=not inquiry.bad())
-    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in inquiry.bad()]
+    proof = Proof(site, claim, goal, claims, await evidence_scope(site, claim, claims))
+    await check_criteria(proof)
+    delivery.verdicts = [verdict for _, verdict in sorted(proof.verdicts.items())]
+    judged(site.runtime, None, delivery.verdicts, accepted=not proof.bad())
+    return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in proof.bad()]
 
 
 def _question(delivery: Delivery) -> Question:

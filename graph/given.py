@@ -27,6 +27,7 @@ def for_planning(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         given["brief"]["seen"] = index_of(
             run.get("journal") or (), {PLANNING, *(run.get("steps") or {})}, run.get("fence", "")
         )
+    given["run"] = run
     return given
 
 
@@ -67,6 +68,7 @@ def for_step(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "begun": set(),
         "allowance": record.get("allowance") or {},
         "record": record,
+        "run": run,
     }
 
 

@@ -25,7 +25,7 @@ from donewhen.state.ledger import Amounts, add
 from donewhen.state.records import Pause, StepRecord
 from donewhen.state.values import Json as Json
 
-VERSION = 2
+VERSION = 3
 """Of the stored state; see `state/versions.py`."""
 
 GOAL = "goal"
@@ -145,6 +145,8 @@ class Planning(PlanningStored, total=False):
     known: list[Json]
     """What planning observed in this run so far."""
     turn: int
+    run: Json
+    """The state of the run when planning was sent off, for the audit."""
     attachments: list[Json]
     account: Json
     """How the run stands when planning starts: `granted`, `spent`, and the steps that are `done`."""
@@ -222,6 +224,8 @@ class Step(StepStored, total=False):
     begun: set[str]
     """Filled with the round that this process began or went on with first."""
     allowance: Amounts
+    run: Json
+    """The state of the run when the step was sent off, for the audit."""
 
 
 def changed_todos(before: Sequence[Json], rows: list[Json]) -> Any:

@@ -185,10 +185,12 @@ class StepRecord(TypedDict, total=False):
     """What was claimed of criteria that hold, by number; it need not be said again."""
     imprecise: dict[str, int]
     """How often what was said of a criterion was at fault in its form only, by number."""
-    judged: Json
-    """What the judge decided, so that it is not asked twice."""
-    unconfirmed: list[str]
-    """What the result states and nothing that was observed says."""
+    unchanged: str
+    """Why nothing had to be changed, where it was granted tools for that; in the model's words."""
+    audit: Json
+    """An `AuditRow`: what a judge said of the result, where that is the answer."""
+    doubted: bool
+    """Whether what a judge doubted went back to the model already."""
     wrote: list[str]
     """Of the writes of the step."""
     spent: dict[str, float]

@@ -37,7 +37,33 @@ def _given(values: Json) -> Json:
     return filled
 
 
-MIGRATIONS: dict[int, Migration] = {0: _counted, 1: _given}
+_VERDICTS = {"passed": "proven", "supported": "cited"}
+
+
+def _renamed(values: Json) -> Json:
+    """2, when a verdict was `passed` or `supported`: now what was only cited is not called proven."""
+    filled = dict(values)
+    if values.get("steps"):
+        filled["steps"] = {id: _with_verdicts(record or {}) for id, record in values["steps"].items()}
+    if values.get("record"):
+        filled["record"] = _with_verdicts(values["record"])
+    if (values.get("outcome") or {}).get("receipt"):
+        before = values["outcome"]["receipt"]
+        steps = [{**row, "criteria": _verdicts(row.get("criteria"))} for row in before.get("steps") or ()]
+        receipt = {**before, "criteria": _verdicts(before.get("criteria")), "steps": steps}
+        filled["outcome"] = {**values["outcome"], "receipt": receipt}
+    return filled
+
+
+def _with_verdicts(record: Json) -> Json:
+    return {**record, "verdicts": _verdicts(record["verdicts"])} if record.get("verdicts") else record
+
+
+def _verdicts(rows: list[Json] | None) -> list[Json]:
+    return [{**row, "verdict": _VERDICTS.get(row.get("verdict", ""), row.get("verdict"))} for row in rows or ()]
+
+
+MIGRATIONS: dict[int, Migration] = {0: _counted, 1: _given, 2: _renamed}
 """Version → what makes the next version of it. Never edited once released: threads live for years."""
 
 

@@ -43,7 +43,7 @@ Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
 WhenBusy = Literal["refuse", "next_round"]
 ModeOption = Literal["auto", "answer", "step", "plan"]
-Proof = Literal["claimed", "grounded", "judged"]
+Proof = Literal["claimed", "grounded", "audited", "judged"]
 
 
 class Lazy:

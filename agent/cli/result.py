@@ -28,7 +28,7 @@ MEMORY = "memory:"
 """The storage that ends with the command."""
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """An id that nobody chose."""
-PROVEN = ("passed", "supported")
+GOOD = ("proven", "cited")
 
 
 class Exit(IntEnum):
@@ -224,12 +224,26 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
 
 
 def _proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
-    """How many steps are done and how many criteria proven; nothing for a run without steps."""
+    """Return how many steps are done, what of their criteria is cited and proven, and what a judge said."""
     rows = receipt.get("steps") or []
-    criteria = [item for row in rows for item in row.get("criteria") or []]
-    done, good = sum(row["status"] == "done" for row in rows), sum(item["verdict"] in PROVEN for item in criteria)
-    steps = terminal.say("steps_done", done=done, all=len(rows))
-    return [steps, terminal.say("criteria_proven", good=good, all=len(criteria))] if rows else []
+    verdicts = [item["verdict"] for row in rows for item in row.get("criteria") or []]
+    texts = []
+    if rows:
+        done = sum(row["status"] == "done" for row in rows)
+        counts = [_count(name, verdicts, terminal) for name in GOOD[::-1] if name in verdicts]
+        texts = [terminal.say("steps_done", done=done, all=len(rows)), *([", ".join(counts)] if counts else [])]
+    if not receipt.get("looked", True) and not receipt.get("changed", True):
+        texts.append(terminal.say("no_look"))
+    if (audit := receipt.get("audit")) is None:
+        return texts
+    sentences = audit["sentences"]
+    shown = sum(row["shown"] == "yes" for row in sentences)
+    said = terminal.say("audited", shown=shown, all=len(sentences)) if sentences else terminal.say("not_audited")
+    return [*texts, said]
+
+
+def _count(verdict: str, verdicts: list[str], terminal: Terminal) -> str:
+    return terminal.say(f"{verdict}_count", **{verdict: str(verdicts.count(verdict))})
 
 
 def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bool) -> Iterator[tuple[str, str]]:
@@ -245,17 +259,33 @@ def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bo
             yield from _detail_lines(row, terminal)
     if details and receipt.get("output"):
         yield from _data_lines(receipt["output"], terminal)
+    if details and receipt.get("audit"):
+        yield from _audit_lines(receipt["audit"], terminal)
+
+
+def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
+    """Yield what a judge said of each sentence, and what is missing."""
+    verdicts = terminal.texts("page")
+    for text in audit["missing"]:
+        yield f"{verdicts['missing']}: {text}", "yellow"
+    for row in audit["sentences"]:
+        source = "".join(f" [{id}]" for id in row["by"])
+        if row["shown"] == "yes":
+            yield f"    {terminal.marks['done']} {terminal.shorten(row['text'], 120)}{source}", "dim"
+        else:
+            said = verdicts["contradicted" if row["shown"] == "contradicted" else "not_shown"]
+            yield f"    {said}: {terminal.shorten(row['text'], 200)}{source} {row['why']}".rstrip(), "yellow"
+    if audit["problem"]:
+        yield f"    {verdicts['unaudited']}: {terminal.shorten(audit['problem'], 200)}", "yellow"
 
 
 def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
     """The result as data: what is wrong with it, or the source of each value."""
-    name, loose = terminal.say("output", "show"), terminal.say("unconfirmed", "page")
+    name = terminal.say("output", "show")
     yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:
         source = "".join(f" [{found['observation']}]" for found in field["evidence"])
         yield f"    {field['path']}{source}", "dim"
-        if field["unconfirmed"]:
-            yield f"      {loose}: {terminal.say('unsaid', 'show')}", "yellow"
 
 
 def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
@@ -269,7 +299,7 @@ def _detail_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[
         yield f"    {terminal.say('repeated', 'show', call=call, times=made['times'])}", "yellow"
     for item in row.get("criteria") or []:
         verdict = verdicts["failed_verdict" if item["verdict"] == "failed" else item["verdict"]]
-        yield f"    {verdict}: {item['text']}", "" if item["verdict"] in PROVEN else "yellow"
+        yield f"    {verdict}: {item['text']}", "" if item["verdict"] in GOOD else "yellow"
         for evidence in item.get("evidence") or []:
             quote = f": “{terminal.shorten(str(evidence['quote']), 100)}”" if evidence.get("quote") else ""
             yield f"      [{evidence.get('observation')}]{quote}", "dim"

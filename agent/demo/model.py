@@ -36,6 +36,9 @@ class DemoModel(BaseChatModel):
     model_name: str = DEMO
     profile: Any = Field(default_factory=lambda: dict.fromkeys(SENSES, False))
 
+    judges: bool = False
+    """Its rules cannot doubt what was done: nobody audits its runs."""
+
     @property
     def _llm_type(self) -> str:
         return DEMO

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from donewhen.agent.testing.replies import (
     answer,
     ask_user,
+    audit,
     broken_call,
     call,
     criterion,

@@ -111,14 +111,15 @@ def finish_step(
     evidence: Citations | None = None,
     *,
     goal_check: Sequence[Mapping[str, Any]] | None = None,
+    unchanged: str | None = None,
 ) -> ToolCall:
-    """The executor finishes its step.
+    """The executor finishes its step; `unchanged` says why nothing had to be changed where it was granted writes.
 
     `evidence` is short for a goal_check that meets every criterion: one citation, `"s1.1"` or `("s1.1", "quote")`, for
     criterion 1, or a list, one per criterion. `goal_check` says it in full, see `criterion`. Without both, nothing is
     claimed.
     """
-    return call("finish_step", result=result, goal_check=_goal_check(evidence, goal_check))
+    return _sparse("finish_step", result=result, goal_check=_goal_check(evidence, goal_check), unchanged=unchanged)
 
 
 def finish_task(
@@ -140,6 +141,24 @@ def give_up(reason: str, kind: Literal["blocked", "failed", "replan"] = "failed"
 def recall(observation: str, offset: int | None = None) -> ToolCall:
     """The executor reads the whole of an earlier observation, from character `offset` on."""
     return _sparse("recall", observation=observation, offset=offset)
+
+
+def audit(
+    *doubts: tuple[int, Literal["no", "contradicted"], str],
+    count: int = 100,
+    met: Literal["yes", "part", "no"] | None = None,
+    missing: Sequence[str] = (),
+) -> ToolCall:
+    """The judge finds every one of `count` sentences shown but for the doubted ones, `(number, "no", why)`.
+
+    `met` says whether the goal is; without it, "part" where anything is missing.
+    """
+    said = {number: (shown, why) for number, shown, why in doubts}
+    rows = [
+        {"n": n, "shown": said.get(n, ("yes", ""))[0], "why": said.get(n, ("", ""))[1]} for n in range(1, count + 1)
+    ]
+    goal = {"met": met or ("part" if missing else "yes"), "missing": list(missing)}
+    return call("audit", sentences=rows, goal=goal)
 
 
 def observed(messages: Sequence[BaseMessage]) -> list[str]:

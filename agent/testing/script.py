@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 
-from donewhen.agent.testing.replies import Call
+from donewhen.agent.testing.replies import Call, audit
 
 ROLES = ("triage", "plan", "execute", "deliver", "judge")
 _FIRST_WORDS = {
@@ -18,7 +18,7 @@ _FIRST_WORDS = {
     "you are the planner": "plan",
     "you are the executor": "execute",
     "you write the answer": "deliver",
-    "you are the judge": "judge",
+    "you are the auditor": "judge",
 }
 
 
@@ -106,6 +106,17 @@ class Queue:
         return self.replies[min(self.used, len(self.replies)) - 1]
 
 
+def whole_audit(request: Request) -> Call:
+    """Return an audit that says of every sentence in the request that it is shown, and that the goal is met."""
+    return audit(count=len(re.findall(r"^\d+\. ", claims_of(request.text), re.MULTILINE)))
+
+
+def claims_of(text: str) -> str:
+    """Return the numbered sentences of a judge's request."""
+    found = re.search(r"<claims[^>\n]*>\n(.*)\n</claims", text, re.DOTALL)
+    return found[1] if found else ""
+
+
 @dataclass(frozen=True)
 class Turn:
     """One reply drawn from the script, with the request it answers and the ids it will get."""
@@ -124,6 +135,8 @@ class Script:
         self.queues = queues
         self.strict = strict
         self.requests: list[Request] = []
+        self.audits: list[Request] = []
+        """What a judge was asked where the script has none: it is answered that everything is shown."""
         self.failures: list[AssertionError] = []
         self._calls: dict[str, int] = {}
         self._ids: set[str] = set()
@@ -144,6 +157,10 @@ class Script:
     def take(self, request: Request) -> Turn:
         """Draws the reply to `request`; raises ScriptExhausted if there is none left."""
         with self._lock:
+            if request.role == "judge" and not self._has_judge(request):
+                self.audits.append(request)
+                number = len(self.audits)
+                return Turn(request, whole_audit(request), f"audit_{number}", f"call_audit_{number}_", 1)
             self.requests.append(request)
             key, queue = self._queue(request)
             try:
@@ -170,6 +187,9 @@ class Script:
         """One line for each part of the script that was not used up."""
         left = [q for q in self.queues.values() if q.size is not None and q.used < q.size]
         return [f"{q.name}: {q.used} of {_count(q.size or 0, 'reply', 'replies')} used" for q in left]
+
+    def _has_judge(self, request: Request) -> bool:
+        return ("judge", request.step) in self.queues or ("judge", None) in self.queues
 
     def _queue(self, request: Request) -> tuple[tuple[str | None, str | None], Queue]:
         for key in ((request.role, request.step), (request.role, None), (None, None)):

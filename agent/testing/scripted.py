@@ -41,7 +41,8 @@ class ScriptedModel(BaseChatModel):
     call, `times` times if given. A reply is: a string (speech), an `AIMessage` or `reply(…)`, a `call(…)`, a
     list of calls, an exception (raised), or a policy. `roles` gives `triage`, `plan` (or `draft`), `execute`,
     `deliver` and `judge` a script each; a role may map step ids to scripts of their own, so that parallel
-    steps stay deterministic. Roles and steps without one use `replies`.
+    steps stay deterministic. Roles and steps without one use `replies`; a judge without one finds everything shown
+    (`audits`), so that scripts need not say so.
 
     Use it as a context manager, or call `assert_exhausted()`: both fail if replies are left, and also if the
     model was called too often or an assertion failed in a policy, for a runtime turns these into mere
@@ -74,6 +75,11 @@ class ScriptedModel(BaseChatModel):
     def requests(self) -> list[Request]:
         """Every call so far, in order."""
         return self.script.requests
+
+    @property
+    def audits(self) -> list[Request]:
+        """Every audit so far that the script had no reply for: it was answered that everything is shown."""
+        return self.script.audits
 
     @property
     def failures(self) -> list[AssertionError]:

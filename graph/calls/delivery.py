@@ -7,12 +7,12 @@ from typing import Any
 from langchain_core.messages import AIMessage
 
 from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.proving import origins
+from donewhen.graph.calls.proving import sources_of
 from donewhen.graph.events import emit
 from donewhen.graph.models.output import Form
 from donewhen.graph.models.voice import Voice, finished
 from donewhen.state.graph_state import Json
-from donewhen.state.proof.leaves import traced
+from donewhen.state.proof.leaves import trace_values
 from donewhen.state.proof.outcome import laid_out, left_over, not_asked, unproven, what_next
 from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt
 
@@ -29,8 +29,8 @@ class Delivery:
     site: Site
     verdicts: list[Json] = field(default_factory=list)
     """Of the goal's own criteria."""
-    checks: list[Json] = field(default_factory=list)
-    """Observations of their checks."""
+    audit: Json | None = None
+    """An `AuditRow`: what a judge said of the answer; None where none was due."""
     form: Form | None = None
     """In which the result is wanted as data."""
     data: Any = None
@@ -77,6 +77,7 @@ class Delivery:
         """Whatever the model wrote: what was assumed, what is not done, and what would come next (D03)."""
         draft, language = self.draft, self.language
         draft["output"] = await self.row()
+        draft["audit"] = self.audit  # type: ignore[typeddict-item]
         if criteria is not None:
             draft["criteria"] = criteria
         lines = [*unproven(draft, language), *not_asked(draft, language), *left_over(draft, language)]
@@ -88,7 +89,6 @@ class Delivery:
             return None
         if self.flaw:
             return {"problem": self.flaw, "fields": [], "more": 0}
-        told, sources = await origins(self.site, list(self.values.get("journal") or ()))
-        told.append(str(self.values.get("conversation") or ""))
-        rows, more = await asyncio.to_thread(traced, self.data, sources, told)  # seconds, for megabytes of sources
+        sources = await sources_of(self.site, list(self.values.get("journal") or ()))
+        rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # seconds, for megabytes of sources
         return {"problem": "", "fields": rows, "more": more}

@@ -24,7 +24,7 @@ from donewhen.graph.tools.effects import (
 )
 from donewhen.graph.tools.place import Place
 from donewhen.graph.tools.toolbox import EffectKind
-from donewhen.state.graph_state import Planning, Step
+from donewhen.state.graph_state import Json, Planning, Step
 from donewhen.state.ledger import Amounts, add, less
 from donewhen.state.records import FrozenCall
 from donewhen.state.settings import Settings
@@ -53,6 +53,10 @@ class Site:
     """Of the calls that are being made."""
     wrote: list[str] = field(default_factory=list)
     """Short keys of the writes that were made here and whose outcome is known."""
+    observed: int = 0
+    """Observations that the step has already, where checks and a judge add some."""
+    noted: list[Json] = field(default_factory=list)
+    """Observations of checks and of what a judge looked up here."""
 
     def left(self) -> Amounts:
         """What the step may still spend, less what it spent here."""

@@ -1,4 +1,4 @@
-"""The goal_check node: a step is done when its evidence says so: complete, grounded, checked, judged."""
+"""The goal_check node: a step is done when its evidence says so: complete, grounded, checked, and where due audited."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -7,25 +7,34 @@ from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
+from donewhen.graph.calls.audit import Subject, audit, audit_due
 from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.observing import keep
-from donewhen.graph.calls.proving import UNJUDGED, Inquiry, decide, have_judged, look_again, seen_by, unsupported
+from donewhen.graph.calls.observing import keep, seen_before
+from donewhen.graph.calls.proving import Proof, check_criteria, evidence_scope, refresh_stale_readings
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, judged, now
 from donewhen.graph.execute.leaving import corrected, leave
+from donewhen.graph.models.output import form_of
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import counted
-from donewhen.state.proof.claims import criteria_of, read_claims
+from donewhen.state.plan.progress import RESERVE
+from donewhen.state.proof.audit import findings
+from donewhen.state.proof.goal_check import criteria_of, enough, read_goal_check
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import StepClaim, StepRecord
 from donewhen.state.settings import Settings
+
+UNCHANGED = (
+    "no call of this step changed anything, though it was granted tools for that: make the change, or finish with "
+    "`unchanged`: why nothing had to be changed"
+)
 
 
 async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Hold the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
     claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
-    update = await _held(claim, state, runtime, config, deps)
+    update = await _weigh(claim, state, runtime, config, deps)
     after, id = update["record"], state["step"]["id"]
     if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
         # the result was said, and is none
@@ -33,34 +42,80 @@ async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableCo
     return update
 
 
-async def _held(claim: StepClaim, state: Step, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Step:
+async def _weigh(claim: StepClaim, state: Step, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Step:
     settings, record = settings_of(runtime), state["record"]
-    site = Site(state, runtime, config, deps, settings.tool_seconds)
+    site = Site(state, runtime, config, deps, settings.tool_seconds, observed=record["observed"])
     criteria = criteria_of(state["step"])
     standing = {int(number): stands for number, stands in (record.get("standing") or {}).items()}
-    claims = read_claims(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
+    claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
     if isinstance(claims, list):
         messages = [_answer(claim, _correction(claims, "Send the goal_check again."))]
         return corrected(
             state, runtime, "; ".join(claims), messages, {}, {"claim": None, "draft": claim["arguments"]["result"]}
         )
-    inquiry = Inquiry(site, claim, criteria, claims, await seen_by(site, claim, claims))
-    inquiry.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
-    inquiry.judged = dict(record.get("judged") or {})
-    await look_again(inquiry)
-    needs = await decide(inquiry) or await have_judged(inquiry)
-    charged(runtime, state["step"]["id"], site.spent)
+    proof = Proof(site, claim, criteria, claims, await evidence_scope(site, claim, claims))
+    proof.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
+    proof.doubted = bool(record.get("doubted"))
+    await refresh_stale_readings(proof)
+    needs = await check_criteria(proof)
     if needs:
-        return _cut_off(inquiry, needs)
-    bad = inquiry.bad()
-    verdicts = [verdict for _, verdict in sorted(inquiry.verdicts.items())]
-    judged(runtime, state["step"]["id"], verdicts, accepted=not bad)
-    if bad:
-        return _refused(inquiry, bad)
-    loose = await unsupported(inquiry)
-    if loose and loose != record.get("unconfirmed") and settings.verification == "judged":
-        return _loose(inquiry, loose)
-    return await _accepted(inquiry, loose)
+        charged(runtime, state["step"]["id"], site.spent)
+        return _cut_off(proof, needs)
+    bad, unchanged = proof.bad(), _unchanged(proof)
+    problems = [] if bad or unchanged else await _doubted(proof, config)
+    charged(runtime, state["step"]["id"], site.spent)
+    verdicts = [verdict for _, verdict in sorted(proof.verdicts.items())]
+    judged(runtime, state["step"]["id"], verdicts, accepted=not (bad or unchanged or problems))
+    if bad or unchanged or problems:
+        return _refused(proof, bad, unchanged, problems)
+    return await _accepted(proof)
+
+
+def _unchanged(proof: Proof) -> list[str]:
+    """Return what is wrong with a claim of a step that was to change something and did not."""
+    said = str(proof.claim["arguments"].get("unchanged") or proof.record.get("unchanged") or "").strip()
+    missing = proof.scope.unchanged and not said and proof.settings.verification != "claimed"
+    return [UNCHANGED] if missing else []
+
+
+async def _doubted(proof: Proof, config: RunnableConfig) -> list[str]:
+    """Have the result audited where that is due; return what goes back to the model for it.
+
+    The result of the only step is what the user gets: what is doubted of it goes back once, and what stays is said
+    beside it. Where a judge decides of the step itself, it is done only when nothing is doubted.
+    """
+    site, settings, state = proof.site, proof.settings, proof.site.state
+    decides = [n for n, verdict in proof.verdicts.items() if _judged(verdict, proof.criteria[n - 1], settings)]
+    journal = [*seen_before(state), *site.noted]
+    only = bool(state["record"].get("answers")) and len((state["run"].get("plan") or {}).get("steps") or ()) == 1
+    if not decides and not (only and audit_due(settings, journal)):
+        return []
+    id, result = state["step"]["id"], str(proof.claim["arguments"]["result"]).strip()
+    record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
+    form = form_of(state["run"].get("output_schema"), config) if only else None
+    data, _ = form.read({}, result) if form else (None, [])
+    records = {**(state["run"].get("steps") or {}), id: record}
+    verdicts = {id: [verdict for _, verdict in sorted(proof.verdicts.items())]}
+    subject = Subject(state["run"], result, journal, data, verdicts, records, None if only else id)
+    found = await audit(site, subject, reserve=int(RESERVE["model_calls"]) if only else 0)
+    problems = [found["problem"]] if found["problem"] else findings(found)
+    if found.get("nobody"):
+        problems = ["the model of the role judge cannot judge"]
+    for number in decides:
+        change = {"verdict": "unverified", "note": "; ".join(problems)[:1000]} if problems else {"verdict": "proven"}
+        proof.verdicts[number] |= {**change} if problems else {**change, "note": "a judge found nothing to doubt"}
+    if only:
+        proof.audit = dict(found)
+    if decides:
+        return problems
+    doubts = [] if proof.doubted else findings(found)
+    proof.doubted = proof.doubted or bool(doubts)
+    return doubts
+
+
+def _judged(verdict: Json, criterion: Json, settings: Settings) -> bool:
+    """Return whether a judge has to decide a criterion of the step."""
+    return not criterion.get("check") and not enough(verdict["verdict"], criterion, settings.verification)
 
 
 def _answer(claim: StepClaim, text: str) -> AnyMessage:
@@ -70,43 +125,51 @@ def _answer(claim: StepClaim, text: str) -> AnyMessage:
 
 def _correction(problems: Sequence[str], then: str) -> str:
     lines = "\n".join(f"- {problem}" for problem in problems)
-    return f"Correction: the step is not finished; its goal_check does not hold.\n{lines}\n{then}"
+    return f"Correction: the step is not finished.\n{lines}\n{then}"
 
 
-def _change(inquiry: Inquiry) -> StepRecord:
-    """What any end of the inquiry changes in the record."""
-    bad = {v["criterion"] for v in inquiry.bad() if v["note"] != UNJUDGED}
-    stands = {str(n): claim for n, claim in inquiry.claims.items() if n in inquiry.verdicts and n not in bad}
-    return {
-        "observed": inquiry.record["observed"] + len(inquiry.checks),
-        "claim": None,
-        "draft": inquiry.claim["arguments"]["result"],
-        "verdicts": [v for _, v in sorted(inquiry.verdicts.items())],
-        "standing": stands,
-        "judged": inquiry.judged,
-    }
-
-
-def _refused(inquiry: Inquiry, bad: Sequence[Json]) -> Step:
-    """The model is told, per criterion, what is missing; too many refusals for more than form fail the step."""
-    told = [v for v in bad if v["note"] != UNJUDGED]
-    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in told]
-    forms = [str(v["criterion"]) for v in told if v.get("form")]
-    before = inquiry.record.get("imprecise") or {}
+def _change(proof: Proof) -> StepRecord:
+    """What any end of the proof changes in the record."""
+    bad = {v["criterion"] for v in proof.bad()}
+    stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
     change: StepRecord = {
-        **_change(inquiry),
+        "observed": proof.site.observed + len(proof.site.noted),
+        "claim": None,
+        "draft": proof.claim["arguments"]["result"],
+        "verdicts": [v for _, v in sorted(proof.verdicts.items())],
+        "standing": stands,
+    }
+    if proof.audit is not None:
+        change |= {"audit": proof.audit, "doubted": proof.doubted}
+    if said := str(proof.claim["arguments"].get("unchanged") or "").strip():
+        change["unchanged"] = said
+    return change
+
+
+def _refused(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: list[str]) -> Step:
+    """The model is told, per criterion, what is missing; too many refusals for more than form fail the step."""
+    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {_told(v)}" for v in bad] + unchanged + doubted
+    forms = [str(v["criterion"]) for v in bad if v.get("form")]
+    before = proof.record.get("imprecise") or {}
+    change: StepRecord = {
+        **_change(proof),
         "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
     }
-    then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
-    then += f" Proven, and to be left out: criterion {', '.join(change['standing'])}." if change["standing"] else ""
-    then += " Your result is kept: leave it empty unless it changes."
-    if len(forms) == len(told):
-        return _sent_back(inquiry, problems, then, change)
-    site, said, refused = inquiry.site, "; ".join(problems), inquiry.record["refused"] + 1
+    if doubted and not bad:
+        then = "A judge doubts this. Find out or do what is missing, or say only what was shown; then finish again."
+    else:
+        then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
+    then += f" Shown, and to be left out: criterion {', '.join(change['standing'])}." if change["standing"] else ""
+    then += " Your result is kept: leave it empty unless it changes." if not doubted else ""
+    only_form = len(forms) == len(bad) and not unchanged and not doubted
+    only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged
+    if only_form or (only_doubt and not _decided(proof)):
+        return _sent_back(proof, problems, then, change)
+    site, said, refused = proof.site, "; ".join(problems), proof.record["refused"] + 1
     change["refused"] = refused
-    messages = [_answer(inquiry.claim, _correction(problems, then))]
-    common: Step = {"journal": inquiry.checks, "spent": site.spent}
-    if refused < inquiry.settings.max_refusals:
+    messages = [_answer(proof.claim, _correction(problems, then))]
+    common: Step = {"journal": site.noted, "spent": site.spent}
+    if refused < proof.settings.max_refusals:
         return {**common, **corrected(site.state, site.runtime, said, messages, site.spent, change)}
     emit(site.runtime, "correction", step=site.state["step"]["id"], text=said[:500])
     reason = f"{counted(refused, 'refused goal_check')}; the last: {said[:600]}"
@@ -114,44 +177,50 @@ def _refused(inquiry: Inquiry, bad: Sequence[Json]) -> Step:
     return {**common, **leave(site.state, site.runtime, failed, messages, site.spent)}
 
 
-def _sent_back(inquiry: Inquiry, problems: Sequence[str], then: str, change: StepRecord) -> Step:
-    """Only the form is at fault: no unusable reply, and no refusal."""
-    site = inquiry.site
+def _told(verdict: Json) -> str:
+    """Return what the model is told of a verdict."""
+    own = "you say yourself that it is not met; go on working, or give_up"
+    return own if verdict["claimed"] is False else str(verdict["note"])
+
+
+def _decided(proof: Proof) -> bool:
+    """Return whether a judge had to decide a criterion, and did not find for it."""
+    return any(verdict["verdict"] == "unverified" for verdict in proof.verdicts.values())
+
+
+def _sent_back(proof: Proof, problems: Sequence[str], then: str, change: StepRecord) -> Step:
+    """Send the claim back without counting it as an unusable reply or a refusal."""
+    site = proof.site
     emit(site.runtime, "correction", step=site.state["step"]["id"], text="; ".join(problems)[:500])
-    messages = [_answer(inquiry.claim, _correction(problems, then))]
-    record: StepRecord = {**inquiry.record, **change}
-    common: Step = {"journal": inquiry.checks, "spent": site.spent}
+    messages = [_answer(proof.claim, _correction(problems, then))]
+    record: StepRecord = {**proof.record, **change}
+    common: Step = {"journal": site.noted, "spent": site.spent}
     return {**common, "record": record, "transcript": messages, "decision": None}
 
 
-def _loose(inquiry: Inquiry, loose: list[str]) -> Step:
-    """What the result states without support is sent back once."""
-    problem = f"result: nothing that was observed says {', '.join(loose)}"
-    then = "The criteria are proven. Finish again with what was observed; what stays is marked as unconfirmed."
-    return _sent_back(inquiry, [problem], then, {**_change(inquiry), "unconfirmed": loose})
-
-
-def _cut_off(inquiry: Inquiry, needs: str) -> Step:
+def _cut_off(proof: Proof, needs: str) -> Step:
     """The budget ended in the middle of the proof: it goes on from there when there is more."""
-    site = inquiry.site
-    decided = {str(number): verdict for number, verdict in inquiry.verdicts.items()}
+    site = proof.site
+    decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
     key = exhausted(site.left(), (needs,))
-    change: StepRecord = {**_change(inquiry), "status": "ready", "code": f"allowance:{key}"}
-    change["claim"] = {**inquiry.claim, "decided": decided, "needs": needs}
-    return {"journal": inquiry.checks, "spent": site.spent, **leave(site.state, site.runtime, change, (), site.spent)}
+    change: StepRecord = {**_change(proof), "status": "ready", "code": f"allowance:{key}"}
+    change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
+    return {"journal": site.noted, "spent": site.spent, **leave(site.state, site.runtime, change, (), site.spent)}
 
 
-async def _accepted(inquiry: Inquiry, loose: list[str]) -> Step:
-    site, arguments = inquiry.site, inquiry.claim["arguments"]
+async def _accepted(proof: Proof) -> Step:
+    site, arguments = proof.site, proof.claim["arguments"]
     state, id = site.state, site.state["step"]["id"]
     result = str(arguments["result"]).strip()
     at = now()
     entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=at)
     entry = await keep(site.runtime, state, entry)
-    early = arguments.get("reason") if inquiry.claim["kind"] == "finish_task" else None
+    early = arguments.get("reason") if proof.claim["kind"] == "finish_task" else None
     done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
-    done["said"] = inquiry.claim.get("said")
-    messages = [_answer(inquiry.claim, "Accepted.")]
-    change: StepRecord = {**_change(inquiry), **done, "unconfirmed": loose, "standing": {}, "judged": {}, "draft": ""}
+    done["said"] = proof.claim.get("said")
+    messages = [_answer(proof.claim, "Accepted.")]
+    change: StepRecord = {**_change(proof), **done, "standing": {}, "draft": ""}
+    if not proof.scope.unchanged:
+        change["unchanged"] = ""
     left = leave(state, site.runtime, change, messages, site.spent)
-    return {"journal": [*inquiry.checks, entry], "spent": site.spent, **left}
+    return {"journal": [*site.noted, entry], "spent": site.spent, **left}

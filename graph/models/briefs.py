@@ -16,7 +16,7 @@ from donewhen.state.graph_state import PLANNING, SAID
 from donewhen.state.plan.order import ancestors
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.plan.text import check_text
-from donewhen.state.proof.claims import criteria_of
+from donewhen.state.proof.goal_check import criteria_of
 from donewhen.state.proof.journal import said_by_user
 from donewhen.state.settings import Profile, Settings
 
@@ -50,8 +50,6 @@ AS_DATA = "It is wanted as data: let `result` be JSON of this schema and nothing
 RESULT_CHARS = 4000
 ALL_RESULTS_CHARS = 40_000
 """Of all results in one brief, shared among them."""
-ARGUMENT_CHARS = 1000
-"""Of a call's arguments, in the judge's brief."""
 ASKED_CHARS = 600
 """Of a question that the user answered, with its options."""
 SEEN_CHARS = 300
@@ -243,22 +241,3 @@ def _proof(item: Mapping[str, Any], seen: Mapping[str, str], fence: str) -> str:
     said = "; ".join(" ".join(proof.split()) for proof in proofs if proof.strip())
     line = f"criterion {item['text']}: {item['verdict']}"
     return f"{line}\n{framed('proof', said[:1000], fence)}" if said else line
-
-
-def judge_brief(
-    asked: Mapping[int, tuple[str, Sequence[Mapping[str, Any]]]], changes: str = "", fence: str = ""
-) -> str:
-    """The judge's brief: each criterion, what was observed by which call, and all changes; never what is claimed."""
-    parts = [section("fence", fence)]
-    for number, (criterion, evidence) in asked.items():
-        shown = "\n".join(_evidence(entry, fence) for entry in evidence)
-        parts += [section("criterion", criterion, number=str(number)), f"<evidence>\n{shown}\n</evidence>"]
-    return brief(*parts, section("changes", changes, fence))
-
-
-def _evidence(entry: Mapping[str, Any], fence: str) -> str:
-    source = "the agent's own text" if entry["source"] == "result" else entry["tool"] or entry["source"]
-    made = _json(entry["arguments"])[:ARGUMENT_CHARS]
-    call, word = f" arguments={made}" if made else "", f" {fence}" if fence else ""
-    head = f'observation{word} id="{entry["id"]}" from="{source}"{call}'
-    return f"<{head}>\n{entry['text'][:RESULT_CHARS]}\n</observation{word}>"

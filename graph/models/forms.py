@@ -42,7 +42,9 @@ WORDS = {
 TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools"})
 SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
 RENAMED = {"plan_steps": "steps"}
-WHOLE = frozenset({"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up", "deliver"})
+WHOLE = frozenset(
+    {"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up", "deliver", "audit"}
+)
 """Decisions that call no tool."""
 UNREADABLE = "the JSON of the decision cannot be read for certain; write it again, valid and whole"
 WORDING = {

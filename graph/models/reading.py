@@ -26,8 +26,9 @@ CALLS_CHARS = 200_000
 QUESTION = "I need your help to go on. What should I do?"
 
 Kind = Literal[
-    "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up", "deliver"
-]
+    "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up",
+    "deliver", "audit",
+]  # fmt: skip
 MOST_CALLS = 32
 CUT_OFF = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
 """How providers say that the reply was longer than they write."""
@@ -237,7 +238,8 @@ def _arguments(name: str, *, whole: bool = True) -> "Arguments":
     schema = arguments_schema(name)
     if whole:
         return Arguments(schema)
-    asked = {key: rule for key, rule in schema["properties"].items() if key not in ("goal_check", "evidence")}
+    own = ("goal_check", "evidence", "sentences", "goal")  # with readers of their own
+    asked = {key: rule for key, rule in schema["properties"].items() if key not in own}
     for key in (required := [key for key in schema["required"] if key in asked]):
         asked[key] = {**asked[key], **({"pattern": r"\S"} if asked[key]["type"] == "string" else {})}
     return Arguments({**schema, "properties": asked, "required": required}, closed=False)

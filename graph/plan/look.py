@@ -13,11 +13,11 @@ from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.models.offering import FIND, found, offered_to_plan
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
-from donewhen.graph.plan.outcomes import Turn, out_of_budget
+from donewhen.graph.plan.outcomes import Turn, out_of_budget, planning_as_step
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
-from donewhen.state.graph_state import PLANNING, Json, Planning, Step
+from donewhen.state.graph_state import PLANNING, Json, Planning
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.records import FrozenCall
 from donewhen.state.secrets import redact_json
@@ -32,7 +32,7 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     calls = [call for call in asked if call["name"] != FIND]
     if calls and (key := exhausted(left_of(state), ("tool_calls",))):
         return out_of_budget(Turn(state, runtime, deps), key)
-    site = Site(_as_step(state), runtime, config, deps, settings.tool_seconds)
+    site = Site(planning_as_step(state), runtime, config, deps, settings.tool_seconds)
     room = int(left_of(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
     entries = await asyncio.gather(*(_read(call, first + n, site) for n, call in enumerate(calls[:room])))
@@ -64,19 +64,6 @@ async def _found(
             told[call["position"]] = came["text"]
             names += came["names"]
     return told, names
-
-
-def _as_step(state: Planning) -> Step:
-    """Planning as calls see it: where they are made, and what they may cost."""
-    planning = state["planning"]
-    return {
-        "step": {"id": PLANNING},
-        "turn": state.get("turn", 1),
-        "fence": state["brief"].get("fence", ""),
-        "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
-        "allowance": state.get("allowance") or {},
-        "spent": state.get("spent") or {},
-    }
 
 
 async def _read(call: FrozenCall, number: int, site: Site) -> Json:

@@ -5,11 +5,13 @@ from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.calls.invoking import left_of
+from donewhen.graph.calls.audit import Subject, audit, audit_due
+from donewhen.graph.calls.invoking import Site, left_of
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, mode_chosen
+from donewhen.graph.events import charged, emit, mode_chosen
 from donewhen.graph.models.offering import Offer
 from donewhen.graph.models.output import Form
 from donewhen.graph.models.reading import Decision, Unusable
@@ -18,13 +20,14 @@ from donewhen.graph.models.voice import Voice, finished
 from donewhen.graph.people.budget import Account, budget_pause
 from donewhen.graph.people.consent import propose
 from donewhen.graph.people.pauses import opening, pause
-from donewhen.state.graph_state import Json, Planning
+from donewhen.state.graph_state import PLANNING, Json, Planning, Step
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.modes import PROMOTED, mode_row
 from donewhen.state.plan.revise import work_of
-from donewhen.state.proof.evidence import Ground, Seen, ground
+from donewhen.state.proof.audit import findings
+from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
 from donewhen.state.records import Mode
@@ -43,6 +46,7 @@ REPEATED = (
     "this is, step for step, what failed already; find another way, or ask_user, or decline. If it should be tried "
     "again as it is, ask_user whether to"
 )
+ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
 ANSWER_CHARS = 20_000
 LEGAL = {"triage": TRIAGE, "draft": DRAFT}
 
@@ -58,6 +62,7 @@ class Turn:
     voice: Voice | None = None
     form: Form | None = None
     """In which the result is wanted as data."""
+    config: RunnableConfig = field(default_factory=dict)  # type: ignore[assignment]
 
     @property
     def settings(self) -> Settings:
@@ -178,22 +183,56 @@ def looks(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
     return {"planning": planning, "transcript": [message, *told]}
 
 
-def answered(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
-    """The goal is settled without a plan. What it cites must hold, and data be in its form: that is mended once."""
+async def answered(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
+    """The goal is settled without a plan. What it cites must hold, data be in its form, and a judge not doubt it: that
+    is mended once. Where nothing was looked at or changed, nobody is asked."""
     state, form, arguments = turn.state, turn.form, decision.arguments
     entries = [*state.get("known", ()), *state.get("journal", ())]
-    found = ground(arguments["text"], arguments, Seen(entries, "p")) if arguments.get("evidence") else Ground()
+    found = ground(arguments, EvidenceScope(entries, PLANNING)) if arguments.get("evidence") else Grounding()
     good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
     data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
     if (problems or flaws) and not turn.planning.get("answer_told"):
         return corrected(turn.noting(answer_told=True), message, Unusable([*problems, *flaws]))
-    ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good}
+    more: Planning = {}
+    audited: Json | None = None
+    if audit_due(turn.settings, entries):
+        output = data if form and not flaws else None
+        verdicts = {PLANNING: [{"evidence": good}]}
+        subject = Subject(state["run"], arguments["text"], entries, output, verdicts)
+        site = audit_site(turn, len(entries))
+        audited = dict(await audit(site, subject))
+        charged(turn.runtime, None, site.spent)
+        more = {"spent": site.spent, "journal": site.noted}
+        if (doubts := findings(audited)) and not turn.planning.get("answer_told"):
+            update = corrected(turn.noting(answer_told=True), message, Unusable([*doubts, ONLY_SHOWN]))
+            return {**update, "spent": add(site.spent, update.get("spent")), "journal": site.noted}
+    ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
     ending["message_id"] = turn.said_as("answer.text")
     if form and not flaws:
         ending["output"] = data
     seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
     why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
-    return {"planning": {**turn.planning, "corrections": 0}, "ending": ending, **_mode(turn, "answer", why)}
+    return {"planning": {**turn.planning, "corrections": 0}, "ending": ending, **_mode(turn, "answer", why), **more}
+
+
+def audit_site(turn: Turn, observed: int) -> Site:
+    """Return where a judge's look-ups are made while planning."""
+    site_state = planning_as_step(turn.state)
+    return Site(site_state, turn.runtime, turn.config, turn.deps, turn.settings.tool_seconds, observed=observed)
+
+
+def planning_as_step(state: Planning) -> Step:
+    """Return planning as calls see it: where they are made, and what they may cost."""
+    planning = state["planning"]
+    return {
+        "step": {"id": PLANNING},
+        "goal": state["brief"]["goal"],
+        "turn": state.get("turn", 1),
+        "fence": state["brief"].get("fence", ""),
+        "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
+        "allowance": state.get("allowance") or {},
+        "spent": state.get("spent") or {},
+    }
 
 
 def declined(turn: Turn, message: AIMessage, decision: Decision) -> Planning:

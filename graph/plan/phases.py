@@ -1,10 +1,10 @@
 """The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
@@ -28,14 +28,16 @@ from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Planning
 from donewhen.state.language.scripts import other_script
 from donewhen.state.ledger import add, exhausted
+from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.plan import left_out, read_plan
-from donewhen.state.proof.wording import announces
-from donewhen.state.reading.decisions import TRIAGE, control_tools, plan_tool
+from donewhen.state.reading.decisions import control_tools, plan_tool
 from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
 KEEP = "name it in the `done_when` of a step that reaches it or of the plan, or in `drop` with why it goes"
+_KEYS = pattern(r"[\"'](?:action|steps|plan_steps|tool_calls?|arguments)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
+"""What only a printed decision has, however broken it is."""
 ECHO = "this repeats what you were given; decide by one call"
 
 
@@ -66,7 +68,7 @@ async def _hearing(state: Planning, runtime: Runtime[Settings], config: Runnable
 async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
     """One model call of the phase, and what follows from it."""
     voice, form = Voice(runtime, inside=True), form_of(state["brief"].get("output_schema"), config)
-    turn = Turn(state, runtime, deps, voice=voice, form=form)
+    turn = Turn(state, runtime, deps, voice=voice, form=form, config=config)
     settings, planning = turn.settings, turn.planning
     if planning["rounds"] >= settings.plan_rounds:
         return fail(turn, "no_plan", f"planning used all its {counted(settings.plan_rounds, 'round')}")
@@ -84,7 +86,7 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
             return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
         if settings.late():
             return {"planning": after, "spent": reply.spent}
-    update = _acted(turn, reply)
+    update = await _acted(turn, reply)
     messages = [*voice.spoken(), *update.get("messages", ())]
     return {"planning": after, **update, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
 
@@ -131,7 +133,7 @@ def _running_out(state: Planning, settings: Settings) -> list[HumanMessage]:
     return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
 
 
-def _acted(turn: Turn, reply: ModelReply) -> Planning:
+async def _acted(turn: Turn, reply: ModelReply) -> Planning:
     """What the reply changes; `turn` has this round counted."""
     settings, planning, legal = turn.settings, turn.planning, turn.legal
     if reply.message is None:
@@ -144,9 +146,9 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
         return _goes_on(reply, outcome.speech)
     echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
     # Nor is a decision that was printed by who can call an answer, however often it is printed.
-    no_answer = echo or not alone or bool(from_text(outcome.speech, legal).calls)
+    no_answer = echo or not alone or cut_off(message) or _is_decision(outcome.speech, legal)
     may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
-    if may_answer and (planning.get("texts") or _is_whole(reply.message, outcome.speech)):
+    if may_answer and (planning.get("texts") or not turn.deps.all_tools(settings).names):
         outcome, alone = Decision("answer", {"text": outcome.speech}), False
     # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
     said = "" if alone else outcome.speech
@@ -170,9 +172,10 @@ def _acted(turn: Turn, reply: ModelReply) -> Planning:
     decided(turn.runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
     if plan:
         return planned(turn, message, outcome, plan)
-    update = {"calls": looks, "answer": answered, "ask_user": asks, "decline": declined}[outcome.kind](
-        turn, message, outcome
-    )
+    if outcome.kind == "answer":
+        update = await answered(turn, message, outcome)
+    else:
+        update = {"calls": looks, "ask_user": asks, "decline": declined}[outcome.kind](turn, message, outcome)
     if reply.speech and outcome.kind == "answer" and "ending" not in update:  # it is sent back, and said again
         reply.speech.restart()
     return update
@@ -186,11 +189,9 @@ def _goes_on(reply: ModelReply, speech: str) -> Planning:
     return {"transcript": [kept(reply.message), HumanMessage(GO_ON)]}
 
 
-def _is_whole(message: AIMessage, text: str) -> bool:
-    """Whether a text can be an answer at once: not cut off, announced, bare data, or a decision that was not read."""
-    named = any(name in text for name in TRIAGE if "_" in name)
-    ends = text.rstrip().endswith((":", "：", "...", "…"))
-    return not (cut_off(message) or ends or named or text.lstrip().startswith(("{", "[")) or announces(text))
+def _is_decision(text: str, legal: Sequence[str]) -> bool:
+    """Return whether a text is, or holds, a decision that was printed, also one that cannot be read (N11)."""
+    return bool(from_text(text, legal).calls) or _KEYS.search(text) is not None
 
 
 def _read(turn: Turn, written: Json) -> Json | list[str]:

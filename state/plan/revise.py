@@ -14,7 +14,7 @@ from typing import Any
 from donewhen.state.language.texts import say
 from donewhen.state.plan.order import built_on, circle_of, in_order, needs_of
 from donewhen.state.plan.rules import Rules, folded
-from donewhen.state.proof.claims import criteria_of
+from donewhen.state.proof.goal_check import criteria_of
 from donewhen.state.values import Json, near
 
 Speak = Callable[..., str]

@@ -35,8 +35,6 @@ def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
         "standing": {},
         "draft": "",
         "imprecise": {},
-        "judged": {},
-        "unconfirmed": [],
         "spent": {},
         "granted": {},
         "calls": [],

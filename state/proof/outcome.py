@@ -6,8 +6,9 @@ from typing import Any
 
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.ledger import meter
-from donewhen.state.proof.claims import criteria_of, enough, level_of
-from donewhen.state.proof.journal import call_key, canonical, repeated_calls
+from donewhen.state.proof.audit import DOUBTFUL
+from donewhen.state.proof.goal_check import criteria_of, enough
+from donewhen.state.proof.journal import call_key, canonical, made, repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.records import StepRecord
 from donewhen.state.secrets import redact_json
@@ -18,6 +19,9 @@ CODES: dict[str, Status | None] = {
     "scheduled": "completed",  # the request was to have it repeated; nothing of the plan ran
     "worked": None,  # by the steps: completed, partial or failed
     "finished_early": "partial",
+    "goal_not_met": "partial",  # an audit: something that was asked for is missing
+    "not_shown": "partial",  # an audit: something that is said was not shown
+    "unaudited": "partial",  # an audit was due and could not be made
     "declined": "failed",
     "bad_goal": "failed",
     "no_plan": "failed",
@@ -33,8 +37,6 @@ CODES: dict[str, Status | None] = {
 
 ASSUMPTION_CHARS = 300
 """Of what was assumed, in the answer; the receipt has it whole."""
-MOST_PATHS = 10
-"""Of unconfirmed values, in the answer; the receipt has them all."""
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
@@ -42,7 +44,7 @@ def proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
     """Whether a step is done and every criterion is as good as the level demands."""
     verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
     return record.get("status") == "done" and all(
-        enough(verdicts.get(number, "failed"), level_of(criterion, level))
+        enough(verdicts.get(number, "failed"), criterion, level)
         for number, criterion in enumerate(criteria_of(step), 1)
     )
 
@@ -82,6 +84,9 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "modes": list(values.get("modes") or ()),
         "effects": [*_effects(effects), *map(_unknown, values.get("unknown") or ())],
         "output": values.get("output_row"),
+        "audit": values.get("audit"),
+        "looked": any(made(e) and e["effect"] == "read" for e in journal),
+        "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
     }
@@ -175,7 +180,7 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapp
 def reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
     """Whether every criterion that the goal has of its own is proven as the level demands (D06)."""
     rows = zip(goal, criteria_rows(goal, verdicts), strict=True)
-    return all(enough(row["verdict"], level_of(criterion, level)) for criterion, row in rows)
+    return all(enough(row["verdict"], criterion, level) for criterion, row in rows)
 
 
 def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Mapping[str, Any]]) -> StepRow:
@@ -190,7 +195,7 @@ def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Map
         "started": record.get("started", ""),
         "ended": record.get("ended", ""),
         "spent": dict(record.get("spent") or {}),
-        "unconfirmed": list(record.get("unconfirmed") or ()) if record.get("status") == "done" else [],
+        "unchanged": record.get("unchanged") or "",
         "silent_rounds": record.get("silent_most", 0),
         "repeated": redact_json(repeated_calls(journal, step["id"])),
         "criteria": criteria_rows(criteria_of(step), record.get("verdicts") or ()),
@@ -225,7 +230,7 @@ def laid_out(lines: Sequence[str]) -> str:
 
 
 def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """What of the work that is done was not shown: criteria that stayed unverified, and facts that nothing supports."""
+    """Return what of the work that is done was not shown: criteria that stayed unverified, and what a judge doubted."""
     speak = partial(say, language, "summary")
     lines: list[str] = []
     if receipt.get("verification") == "claimed":
@@ -237,21 +242,29 @@ def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
         open_ones = [item for item in row.get("criteria") or () if item["verdict"] == "unverified" and item["note"]]
         if row["status"] == "done":
             lines += [f"- {speak('not_verified')}: {item['text']} — {item['note']}" for item in open_ones]
-            if facts := ", ".join(row.get("unconfirmed") or ()):
-                lines.append(f"- {speak('unconfirmed', content=row['content'], facts=facts)}")
-    return lines + _of_data(receipt.get("output"), language)
+            if row.get("unchanged"):
+                lines.append(f"- {speak('unchanged', content=row['content'])} — {row['unchanged']}")
+    return [*lines, *_of_data(receipt.get("output"), language), *_of_audit(receipt.get("audit"), language)]
+
+
+def _of_audit(audit: Mapping[str, Any] | None, language: str) -> list[str]:
+    """Return a line for each sentence that was not shown and for each thing that is missing."""
+    if audit is None:
+        return []
+    if audit["problem"]:
+        return [f"- {say(language, 'summary', 'unaudited')} ({audit['problem']})"]
+    lines = [f"- {say(language, 'summary', 'missing')}: {text}" for text in audit["missing"]]
+    for row in audit["sentences"]:
+        if row["shown"] in DOUBTFUL:
+            key = "contradicted" if row["shown"] == "contradicted" else "not_shown"
+            why = f" — {row['why']}" if row["why"] else ""
+            lines.append(f"- {say(language, 'summary', key)}: “{row['text'][:200]}”{why}")
+    return lines
 
 
 def _of_data(row: Mapping[str, Any] | None, language: str) -> list[str]:
-    """What is to be said of the result as data: that it is missing, or which of its values nothing supports."""
-    if row is None:
-        return []
-    if row["problem"]:
-        return [f"- {say(language, 'summary', 'no_output', problem=row['problem'])}"]
-    loose = [field["path"] or "output" for field in row["fields"] if field["unconfirmed"]]
-    more = f" … (+{len(loose) - MOST_PATHS})" if len(loose) > MOST_PATHS else ""
-    facts = ", ".join(loose[:MOST_PATHS]) + more
-    return [f"- {say(language, 'summary', 'unconfirmed', content='output', facts=facts)}"] if loose else []
+    """Return what is to be said of the result as data: that it is missing."""
+    return [f"- {say(language, 'summary', 'no_output', problem=row['problem'])}"] if row and row["problem"] else []
 
 
 def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:

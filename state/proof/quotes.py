@@ -3,8 +3,9 @@
 A text is read as tokens: words, single characters of scripts without spaces, whole numbers by their value, dates,
 times and ids. Punctuation, markup and case are no tokens. A quote stands in a text if its tokens stand there one
 directly after the other: scattered words prove nothing, and a denial or a digit left out is noticed. Seconds are a
-token of their own, so a time can be quoted without them. `…` in a quote skips, between passages of two tokens or a long
-number at least, but never a denial nearby.
+token of their own, so a time can be quoted without them. `…` in a quote skips. What the words mean, a denial left out
+before them included, is for the audit. In scripts without spaces nobody can tell where a word ends: a quote of fewer
+than four characters stands there only by itself, between what is no character of such a script.
 """
 
 import html
@@ -14,7 +15,6 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from donewhen.state.pattern import pattern
-from donewhen.state.proof.wording import denies
 
 _TYPOGRAPHY = str.maketrans("‘’‚‛“”„‟«»‐‑‒–—−⁄", '\'\'\'\'""""""------/')
 _SPACES = pattern(r"\s+")
@@ -59,8 +59,14 @@ _DECIMAL_COMMA = pattern(r"\d+,\d+")
 _OPERATION = pattern(r"[\w)\]] (?:[-+*/]|[!=]=) [\w(\[\"]")
 OPERATORS = ("+", "*", "/", "!=")
 _SKIP = pattern(r"[\[(]?(?:…|\.{3,})[\])]?")
-_NEARBY = 15
-"""Tokens: a stretch left out of a quote that is shorter than this belongs to the same sentence."""
+_LINK = pattern(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)")
+"""A Markdown link, which people quote by what they see of it."""
+_CURRENCIES = {"eur": "€", "usd": "$", "gbp": "£", "jpy": "¥", "cny": "¥", "inr": "₹", "krw": "₩", "rub": "₽",
+               "uah": "₴", "ils": "₪", "try": "₺", "vnd": "₫"}  # fmt: skip
+"""ISO 4217 codes of currencies that have a sign."""
+_CURRENCY = pattern(rf"(?<![^\W\d_])(?:{'|'.join(_CURRENCIES)})(?![^\W\d_])", re.IGNORECASE)
+_SHORT = 4
+"""Characters of a script without spaces: fewer may be a part of a longer word."""
 PASSAGE_CHARS = 200
 HASH_CHARS = 32
 """Of the shortest hash that is shortened to how it begins."""
@@ -172,6 +178,7 @@ class SearchedText:
     def _forms(self) -> list[str]:
         """As it stands; with the escapes of JSON read; each without tags, without line numbers, and regrouped."""
         forms = [self.text, *([_ESCAPE.sub(_unescaped, self.text)] if "\\" in self.text else [])]
+        forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form and _LINK.search(form)]
         forms += [_TAG.sub(" ", form) for form in forms if _TAG.search(form)]
         forms += [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
         return forms + [joined for form in forms if (joined := regrouped(form)) != form]
@@ -186,11 +193,29 @@ class SearchedText:
         """Whether the quote stands in the text; one without words and numbers, `[]`, only if it is all of the text."""
         quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
         forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
+        forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
         forms += [joined for form in forms if (joined := regrouped(form)) != form]
         signs = _signs(quote)
         if not tokens(quote, signs):
-            return bool(quote.strip()) and "".join(quote.split()) == "".join(self.text.split())
-        return any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms)
+            return bool(quote.strip()) and quote.strip() in self.text
+        if len(short := tokens(quote)) < _SHORT and all(map(_UNSPACED.fullmatch, short)):
+            return any(self._stands_alone(fold(form)) for form in forms)
+        if any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms):
+            return True
+        signed = _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], quote)
+        return signed != quote and self.says(signed)
+
+    def _stands_alone(self, short: str) -> bool:
+        """Return whether so few characters of a script without spaces stand between characters of another kind."""
+        for found in re.finditer(re.escape(short), self._folded):
+            before, after = self._folded[found.start() - 1 : found.start()], self._folded[found.end() : found.end() + 1]
+            if not (_UNSPACED.fullmatch(before) or _UNSPACED.fullmatch(after)):
+                return True
+        return False
+
+    @cached_property
+    def _folded(self) -> str:
+        return fold(self.text)
 
     def _whole_hash(self, short: re.Match[str]) -> str:
         """The first hash in the text that begins so, as git and others shorten them; else as it was."""
@@ -241,22 +266,11 @@ def _stands(quote: str, signs: Collection[str], reading: str) -> bool:
     return False
 
 
-def _telling(token: str) -> bool:
-    """Whether it stands for something by itself: a number or an id, not a word or a small count."""
-    return sum(map(str.isdigit, token)) > 1
-
-
 def _in_order(parts: list[list[str]], reading: str) -> bool:
-    """Whether the parts around skips follow each other in the text, and no denial is skipped within a sentence."""
-    if not parts or (len(parts) > 1 and any(len(part) < 2 and not _telling(part[0]) for part in parts)):
-        return False
+    """Return whether the parts around skips follow each other in the text."""
     end = 0
-    for number, part in enumerate(parts):
-        at = reading.find(token_line(part), max(end - 1, 0))
-        if at < 0:
-            return False
-        skipped = reading[end:at].split(None, _NEARBY) if number else []
-        if len(skipped) < _NEARBY and denies(skipped):
+    for part in parts:
+        if (at := reading.find(token_line(part), max(end - 1, 0))) < 0:
             return False
         end = at + len(token_line(part))
-    return True
+    return bool(parts)

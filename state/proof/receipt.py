@@ -5,7 +5,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from donewhen.state.ledger import MeterRow
-from donewhen.state.proof.claims import Verdict
+from donewhen.state.proof.goal_check import Verdict
 from donewhen.state.records import ModeRow, StepStatus
 
 Status = Literal["completed", "partial", "failed", "cancelled", "exhausted"]
@@ -17,6 +17,10 @@ class Evidence(TypedDict):
     observation: str
     """Its id, such as `s2.3`; `recall`, the journal in state and `donewhen show` have the text."""
     quote: NotRequired[str]
+    before: NotRequired[bool]
+    """Meant as it was before what it describes was changed."""
+    part: NotRequired[bool]
+    """The model saw a part of it only."""
 
 
 class CriterionRow(TypedDict):
@@ -62,8 +66,8 @@ class StepRow(TypedDict):
     """What an executor that works by itself said, in short: rows of `by`, `text` and `calls`."""
     spent: dict[str, float]
     """By ledger key, all attempts of this plan together."""
-    unconfirmed: list[str]
-    """Numbers, dates, ids and names of files in `result` that nothing observed or said supports."""
+    unchanged: str
+    """Why nothing was changed though tools for that were granted, in the model's words; "" where something was."""
     silent_rounds: int
     """The longest row of rounds that brought nothing new."""
     repeated: list[RepeatedRow]
@@ -135,9 +139,7 @@ class FieldRow(TypedDict):
     path: str
     """Such as `offers[0].price`; "" where the data is that value."""
     evidence: list[Evidence]
-    """The observation or result that says it; empty for what is nobody's words, such as a rating."""
-    unconfirmed: bool
-    """Whether it states a number, a date, an id or a file that nothing observed or said supports."""
+    """The observation or result in which it stands; empty for what stands nowhere as it is, such as a sum."""
 
 
 class OutputRow(TypedDict):
@@ -148,6 +150,31 @@ class OutputRow(TypedDict):
     fields: list[FieldRow]
     more: int
     """Values beyond the first thousand, which were not looked up."""
+
+
+class SentenceRow(TypedDict):
+    """A sentence that was delivered, and what a judge said of it."""
+
+    n: int
+    text: str
+    shown: Literal["yes", "no", "contradicted"]
+    by: list[str]
+    """Ids of observations."""
+    why: str
+
+
+class AuditRow(TypedDict):
+    """What a judge said of the text that was delivered, and of the goal."""
+
+    problem: str
+    """Why there was no audit, where one was due; "" where there was one, or nobody who could make it (`nobody`)."""
+    met: Literal["yes", "part", "no", ""]
+    """Whether the user has what they asked for; "" without an audit."""
+    missing: list[str]
+    """Of what they asked for."""
+    sentences: list[SentenceRow]
+    nobody: NotRequired[bool]
+    """The model of the role cannot judge, as the demo model cannot: nobody audited the run."""
 
 
 class PlanRow(TypedDict):
@@ -165,7 +192,7 @@ class Receipt(TypedDict):
     code: str
     plan: PlanRow | None
     schedule: dict[str, Any] | None
-    verification: Literal["claimed", "grounded", "judged"]
+    verification: Literal["claimed", "grounded", "audited", "judged"]
     criteria: list[CriterionRow]
     """The goal's own, of a plan of several steps; proven when the answer was delivered."""
     steps: list[StepRow]
@@ -177,6 +204,12 @@ class Receipt(TypedDict):
     effects: list[EffectRow]
     output: OutputRow | None
     """None where no data was asked for."""
+    audit: AuditRow | None
+    """None where none was due."""
+    looked: bool
+    """Whether anything was looked at."""
+    changed: bool
+    """Whether anything was changed, or may have been."""
     spent: dict[str, float]
     meter: list[MeterRow]
 
@@ -191,6 +224,11 @@ class Outcome(TypedDict):
     """The answer, for the user."""
     reason: str
     """For logs."""
+    missing: list[str]
+    """What the user asked for and does not have, as a judge says."""
+    looked: bool
+    """Whether anything was looked at; `changed`, whether anything was changed, or may have been."""
+    changed: bool
     output: NotRequired[Any]
     """The result as data, where that was asked for and what came fits."""
     receipt: Receipt

@@ -15,6 +15,7 @@ _EVIDENCE = {
         "properties": {
             "observation": {**_TEXT, "description": "the id before a result, such as p.1"},
             "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
+            "before": {"type": "boolean", "description": "true: as it was before a change, on purpose"},
         },
         "required": ["observation"],
     },
@@ -99,6 +100,7 @@ _ALL = {
             ["result", "goal_check"],
             result=_TEXT,
             goal_check=_GOAL_CHECK,
+            unchanged={**_TEXT, "description": "why nothing had to be changed, where tools to change it were granted"},
         ),
         _tool(
             "finish_task",
@@ -107,6 +109,7 @@ _ALL = {
             result=_TEXT,
             goal_check={"type": "array", "items": {"type": "object"}, "description": "as in finish_step"},
             reason=_TEXT,
+            unchanged=_TEXT,
         ),
         _tool(
             "give_up",
@@ -116,6 +119,32 @@ _ALL = {
             kind={"type": "string", "enum": ["blocked", "failed", "replan"]},
         ),
         _tool("deliver", "Deliver the answer to the user.", ["text"], text=_TEXT, goal_check=_GOAL_CHECK),
+        _tool(
+            "audit",
+            "Say of every sentence whether it is shown, and whether the goal is met.",
+            ["sentences", "goal"],
+            sentences={
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "n": {"type": "integer"},
+                        "shown": {"type": "string", "enum": ["yes", "no", "contradicted"]},
+                        "by": {**_TEXTS, "description": "ids of observations"},
+                        "why": {**_TEXT, "description": "where it is not yes"},
+                    },
+                    "required": ["n", "shown"],
+                },
+            },
+            goal={
+                "type": "object",
+                "properties": {
+                    "met": {"type": "string", "enum": ["yes", "part", "no"]},
+                    "missing": {**_TEXTS, "description": "of what the user asked for; [] if nothing is"},
+                },
+                "required": ["met", "missing"],
+            },
+        ),
         _tool(
             "recall",
             "Read more of a long observation.",
@@ -136,6 +165,7 @@ LOOKUPS = ("recall", "find_tools")
 TRIAGE = ("answer", "ask_user", "submit_plan", "decline")
 DRAFT = ("submit_plan", "ask_user", "decline")
 DELIVER = ("deliver",)
+AUDIT = ("audit", "recall")
 EXECUTE = ("ask_user", "finish_step", "finish_task", "give_up", "recall")
 NAMES = frozenset(_ALL)
 

@@ -21,7 +21,7 @@ ROLES = ("triage", "plan", "execute", "judge", "deliver")
 """What models are asked for."""
 ConfirmPolicy = Literal["always", "writes", "complex", "never"]
 AtLimit = Literal["ask", "deliver", "stop"]
-Verification = Literal["claimed", "grounded", "judged"]
+Verification = Literal["claimed", "grounded", "audited", "judged"]
 
 
 def check_role(role: str) -> str:
@@ -88,7 +88,12 @@ class Settings(BaseModel):
         description="plan: approving a plan approves the tools its steps list; outside: likewise, but writes that "
         "leave the workspace ask; each: every write asks, and so does leaving out the rest of an approved plan",
     )
-    verification: Verification = Field(default="grounded", description="what a finished step must prove")
+    verification: Verification = Field(
+        default="audited",
+        description="claimed: a goal_check stands as it is; grounded: what it cites was observed; audited: likewise, "
+        "and a judge doubts what is delivered; judged: a judge doubts every step as well",
+    )
+    audit_calls: int = Field(default=5, ge=0, le=50, description="look-ups that a judge may make, per audit")
     limits: Limits = Field(
         default=LIMITS, description="for the whole run; what is not named keeps its default, None is no limit"
     )

@@ -75,7 +75,7 @@ CARE: dict[str, dict[str, frozenset[str]]] = {
         "always": frozenset({"complex plans", "plans that write", "all other plans"}),
     },
     "approvals": _chain("never", "plan", "outside", "each"),
-    "verification": _chain("claimed", "grounded", "judged"),
+    "verification": _chain("claimed", "grounded", "audited", "judged"),
 }
 """What each value of a setting watches over: a value that watches over more takes more care. Limits and deadlines take
 more care the lower and the earlier they are."""

@@ -6,10 +6,10 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
+from donewhen.graph.calls.judging import judge
 from langchain_core.messages import AIMessage
 
 from donewhen import Agent, Executor, Profile, Settings
-from donewhen.graph.calls.judging import judge
 from donewhen.graph.context import Deps
 from donewhen.graph.models.transcript import index_of
 from donewhen.prompts import brief, instructions, render, section

@@ -15,7 +15,7 @@ export function meterPart(text, spent, limit, key = "") {
 }
 
 export function criterionNode(text, verdict, row = {}, observe = null) {
-  const verdicts = { passed: words.passed, supported: words.supported, unverified: words.unverified, failed: words.failed_verdict };
+  const verdicts = { proven: words.proven, cited: words.cited, unverified: words.unverified, failed: words.failed_verdict };
   const evidence = (row.evidence ?? []).map((each) => el("div", {}, evidenceButton(each, observe)));
   const note = row.note ? el("div", { className: "about", dir: "auto" }, row.note) : null;
   return el("div", { className: `criterion ${verdict}` },
@@ -115,15 +115,35 @@ export function stepAbout(step, { tools = true } = {}) {
   ].filter(Boolean).join(" · ");
 }
 
+const doubted = (audit) => (audit?.sentences ?? []).filter((each) => each.shown !== "yes");
+
+function auditParts(receipt) {
+  const audit = receipt.audit, sentences = audit?.sentences ?? [];
+  if (!audit) return receipt.looked === false && receipt.changed === false ? [words.no_look] : [];
+  const shown = sentences.filter((each) => each.shown === "yes").length;
+  return [sentences.length ? fill(words.audited, { shown, all: sentences.length }) : words.not_audited];
+}
+
+// Every sentence of the answer with the judge's mark; the observations that it rests on are a click away.
+function auditNode(audit, observe) {
+  if (!audit) return null;
+  const missing = audit.missing.map((each) => el("div", { className: "sentence no", dir: "auto" }, el("span", { className: "verdict" }, words.missing), each));
+  const problem = audit.problem ? el("div", { className: "sentence no", dir: "auto" }, el("span", { className: "verdict" }, words.unaudited), audit.problem) : null;
+  const rows = audit.sentences.map((each) => el("div", { className: `sentence ${each.shown}`, dir: "auto" },
+    el("span", { className: "verdict" }, each.shown === "yes" ? "✓" : each.shown === "contradicted" ? words.contradicted : words.not_shown),
+    each.text, each.why ? el("span", { className: "about" }, ` ${each.why}`) : "", ...each.by.map((id) => evidenceButton({ observation: id }, observe))));
+  return el("div", { className: "audit" }, problem, ...missing, ...rows);
+}
+
 export function receiptNode(receipt, run, observe) {
   const steps = receipt.steps ?? [];
   const criteria = steps.flatMap((step) => step.criteria ?? []);
-  const good = criteria.filter((each) => ["passed", "supported"].includes(each.verdict)).length;
   const done = steps.filter((step) => step.status === "done").length;
   const seconds = run.spent?.active_seconds;
   const parts = [
     steps.length && fill(words.steps_done, { done, all: steps.length }),
-    criteria.length && fill(words.criteria_proven, { good, all: criteria.length }),
+    ["cited", "proven"].map((each) => [each, criteria.filter((row) => row.verdict === each).length]).filter(([, n]) => n).map(([each, n]) => fill(words[`${each}_count`], { [each]: n })).join(", "),
+    ...auditParts(receipt),
     seconds !== undefined && `${seconds.toFixed(1)} s`,
   ].filter(Boolean);
   const summary = el("summary", { className: `outcome ${run.status}` },
@@ -131,13 +151,13 @@ export function receiptNode(receipt, run, observe) {
   const rows = steps.map((step) => el("div", { className: "receipt-step" },
     el("div", { dir: "auto" }, `${MARKS[step.status] ?? ""} ${step.id} ${step.content}`),
     ...(step.criteria ?? []).map((each) => criterionNode(each.text, each.verdict, each, observe)),
-    step.unconfirmed?.length ? el("div", { className: "criterion unverified" }, el("span", { className: "verdict" }, words.unconfirmed), step.unconfirmed.join(", ")) : null));
+    step.unchanged ? el("div", { className: "criterion", dir: "auto" }, `${words.unchanged} ${step.unchanged}`) : null));
   const effects = (receipt.effects ?? []).map((each) =>
     el("div", {}, button(`[${each.id}] ${each.tool}`, () => observe(each.id), "evidence"), each.ok ? "" : " ✗"));
   const approvals = (receipt.approvals ?? []).map((each) => `${each.decision}${each.text ? `: ${each.text}` : ""} (${each.by})`);
   const questions = (receipt.questions ?? []).map((each) => `${each.question ? `${each.question} → ` : ""}${each.answer} (${each.by})`);
   const lines = [...approvals, ...questions].map((each) => el("div", { dir: "auto" }, each));
   const list = (title, items) => (items.length ? [el("div", { className: "about" }, title), ...items] : []);
-  return el("details", { className: "card receipt" }, summary, ...rows,
+  return el("details", { className: "card receipt", open: doubted(receipt.audit).length > 0 }, summary, auditNode(receipt.audit, observe), ...rows,
     el("div", { className: "receipt-step" }, ...list(words.effects, effects), ...list(words.decisions, lines)));
 }

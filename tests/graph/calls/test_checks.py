@@ -10,7 +10,7 @@ from langchain_core.tools import ToolException, tool
 from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.proof.claims import enough, level_of
+from donewhen.state.proof.goal_check import enough, level_of
 from donewhen.testing import ScriptedModel, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import Flow, one_step, play
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.claims import criteria_of, enough, level_of, read_claims
 from donewhen.state.proof.evidence import MOST_EVIDENCE, Seen, excerpt, ground
+from donewhen.state.proof.goal_check import criteria_of, enough, level_of, read_claims
 from donewhen.state.proof.journal import observation
 
 JSON = st.recursive(

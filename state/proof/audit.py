@@ -1,0 +1,128 @@
+"""The audit of a whole run: what is about to be delivered, cut into claims, and what a judge said of each. Pure.
+
+A judge only doubts: it cannot make anything count as done that structure does not allow. Whatever goes wrong with it
+leaves the run unaudited, which is never `completed`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from donewhen.state.proof.leaves import leaf_values
+from donewhen.state.proof.receipt import AuditRow, SentenceRow, Status
+
+MOST_CLAIMS = 150
+"""Of one delivery; a longer one has several sentences in a claim."""
+SHORTEST = 12
+"""Characters: what is shorter, such as “Done.”, is a claim together with what follows it on its line."""
+SHOWN = ("yes", "no", "contradicted")
+DOUBTFUL = ("no", "contradicted")
+MOST_MISSING = 20
+WHY_CHARS = 500
+
+
+def split_claims(text: str, output: Any = None, language: str = "") -> list[str]:
+    """Return the sentences of a text, in any script, and the values of data that is delivered with it."""
+    claims = [sentence for line in text.splitlines() for sentence in _sentences(line.strip(), language)]
+    claims += [f"{path or 'output'} = {value}" for path, _, value in leaf_values(output)]
+    each = -(-len(claims) // MOST_CLAIMS)
+    return claims if each <= 1 else [" ".join(claims[at : at + each]) for at in range(0, len(claims), each)]
+
+
+def _sentences(line: str, language: str) -> Iterator[str]:
+    import sentencex  # type: ignore[import-untyped] # some milliseconds that only a delivery needs
+
+    before = ""
+    for sentence in sentencex.segment(language or "en", line) if line else ():
+        before = f"{before} {sentence.strip()}".strip()
+        if len(before) >= SHORTEST and any(map(str.isalnum, before)):
+            yield before
+            before = ""
+    if any(map(str.isalnum, before)):
+        yield before
+
+
+def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:
+    """Return what a judge said of each claim and of the goal, or what is wrong with what it said. Never raises."""
+    given: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
+    listed = [item for item in given.get("sentences") or () if isinstance(item, Mapping)]
+    by_number: dict[int, Mapping[str, Any]] = {}
+    problems = []
+    for item in listed:
+        number = _integer(item.get("n"))
+        if number is not None and number > len(claims) and item.get("shown") == "yes":
+            continue
+        if number is None or not 1 <= number <= len(claims):
+            problems.append(f"sentence {item.get('n')!r}: there are 1 to {len(claims)}")
+        elif number in by_number and by_number[number].get("shown") != item.get("shown"):
+            problems.append(f"sentence {number} has two items that contradict each other")
+        elif str(item.get("shown")).casefold() not in SHOWN:
+            problems.append(f"sentence {number}: shown must be yes, no or contradicted")
+        else:
+            by_number[number] = item
+    left_out = [str(number) for number in range(1, len(claims) + 1) if number not in by_number]
+    problems += [f"nothing is said of sentence {', '.join(left_out)}"] if left_out and not problems else []
+    goal = given.get("goal")
+    met = str(goal.get("met") if isinstance(goal, Mapping) else goal).casefold()
+    met = {"true": "yes", "false": "no"}.get(met, met)
+    if met not in ("yes", "part", "no"):
+        problems.append("goal must be {met: yes | part | no, missing: [...]}")
+    if problems:
+        return problems
+    missing = goal.get("missing") if isinstance(goal, Mapping) else ()
+    missing = [missing] if isinstance(missing, str) else missing if isinstance(missing, list | tuple) else ()
+    texts = [" ".join(str(each).split())[:WHY_CHARS] for each in missing][:MOST_MISSING]
+    rows: list[SentenceRow] = [
+        {
+            "n": number,
+            "text": text,
+            "shown": str(by_number[number]["shown"]).casefold(),  # type: ignore[typeddict-item]
+            "by": _ids(by_number[number].get("by")),
+            "why": " ".join(str(by_number[number].get("why") or "").split())[:WHY_CHARS],
+        }
+        for number, text in enumerate(claims, 1)
+    ]
+    known = cast("Literal['yes', 'part', 'no']", met)
+    return {"problem": "", "met": known, "missing": [text for text in texts if text], "sentences": rows}
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool):
+        return None
+    return int(value) if isinstance(value, int) or (isinstance(value, str) and value.strip().isdecimal()) else None
+
+
+def _ids(said: Any) -> list[str]:
+    given = said if isinstance(said, list) else str(said or "").replace(",", " ").split()
+    return [str(id).strip().strip("[]")[:40] for id in given if str(id).strip().strip("[]")][:10]
+
+
+def unaudited(problem: str) -> AuditRow:
+    """Return the audit that could not be made, and why; "" where nobody is there to make it."""
+    return {"problem": problem, "met": "", "missing": [], "sentences": []}
+
+
+def findings(audit: Mapping[str, Any]) -> list[str]:
+    """Return what a judge doubted, for whoever wrote it; [] where nothing was."""
+    lines = [
+        f"“{row['text'][:300]}” is {'contradicted by' if row['shown'] == 'contradicted' else 'not shown by'} what was "
+        f"observed: {row['why']}"
+        for row in audit["sentences"]
+        if row["shown"] in DOUBTFUL
+    ]
+    lines += [f"missing of what the user asked for: {text}" for text in audit["missing"]]
+    if audit["met"] in ("part", "no") and not audit["missing"]:
+        lines.append("the goal is not met" if audit["met"] == "no" else "the goal is met in part only")
+    return lines
+
+
+def audited_status(status: Status, code: str, audit: Mapping[str, Any] | None) -> tuple[Status, str]:
+    """Return status and code of a run with its audit, which never makes them better (D07)."""
+    if audit is None or status != "completed" or audit.get("nobody"):
+        return status, code
+    if audit["problem"]:
+        return "partial", "unaudited"
+    if audit["met"] != "yes" or audit["missing"]:
+        return "partial", "goal_not_met"
+    if any(row["shown"] in DOUBTFUL for row in audit["sentences"]):
+        return "partial", "not_shown"
+    return status, code
