@@ -1,14 +1,18 @@
 """Credentials in text: one list, two levels. `conceal` for what models work on: only what certainly is a credential.
 `redact` for logs, errors of providers and records: also what merely stands under a secret's name.
 
-A certain credential is one that is known; a key with its issuer's prefix, a web token, a private key; a password in a
-URL or a netrc; a bearer or basic header; and under a secret's name what looks random (`"api_key": "…"`, `password: …`)
-or all that a variable is set to on a line of its own (`DB_PASSWORD=…`). Both are linear in the text's length.
+A certain credential is one that is known; a key in its issuer's form or with its checksum, a web token, a private key;
+a password in a URL or a netrc; a bearer or basic header; under a secret's name what was drawn at random
+(`"api_key": "…"`), and under a password's name what is no word; and all that a variable is set to on a line of its own
+(`DB_PASSWORD=…`). The number of an `authorization` and the path of a `storage_key` are none.
+Both levels are linear in the text's length.
 """
 
 import re
+import string
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from donewhen.state.pattern import pattern
@@ -25,19 +29,43 @@ _LOWER = {upper: upper + 32 for upper in range(65, 91)}
 _PEM = pattern(r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*(?:-----END [A-Z ]{0,32}PRIVATE KEY-----)?")
 # Prefixes that the issuers themselves give their keys, so that nothing has to be guessed.
 _PREFIXES = (
-    *("sk-", "sk_", "rk_", "pk_", "whsec_", "gsk_", "hf_", "npm_", "r8_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+    *(
+        "sk-",
+        "sk_",
+        "rk_",
+        "pk_live_",
+        "pk_test_",
+        "whsec_",
+        "gsk_",
+        "hf_",
+        "npm_",
+        "r8_",
+        "ghp_",
+        "gho_",
+        "ghu_",
+        "ghs_",
+        "ghr_",
+    ),
     *("github_pat_", "dop_v1_", "lsv2_pt_", "lsv2_sk_", "glsa_", "pcsk_", "xai-", "tvly-", "pplx-", "nvapi-"),
     *("glpat-", "pypi-", "csk-", "xoxa-", "xoxb-", "xoxe-", "xoxo-", "xoxp-", "xoxr-", "xoxs-", "xapp-", "AKIA"),
     *("ASIA", "AIza", "ya29.", "SG.", "eyJ"),
 )
 _ISSUED = pattern(
     r"(?<![A-Za-z0-9_-])(?<!sha256=)(?<!sha384=)(?<!sha512=)(?:sk-(?:[a-z]{2,8}[0-9]{0,2}-){0,2}[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*"
-    r"|[a-z][a-z0-9_]{1,11}_[A-Za-z0-9_]{16,}|[a-z]{3,5}-[A-Za-z0-9_-]{16,}"
+    r"|(?![prs]k_)[a-z][a-z0-9_]{1,11}_[A-Za-z0-9_]{16,}|[prs]k_(?:live|test)_[A-Za-z0-9]{16,}|sk_[0-9a-f]{40,}|[a-z]{3,5}-[A-Za-z0-9_-]{16,}"
     r"|A(?:KI|SI)A[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9._-]{16,}"
     r"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]+)*)"
 )
 _WORDS = pattern(r"[A-Za-z]{0,15}\d{0,4}(?:[-_.][A-Za-z]{0,15}\d{0,4})*")
 """A name that begins like a key: `pk_rsaSSA_PSS_SHAKE128`, `pplx-decider-flash-v1`."""
+_CHECKED = pattern(r"(?:gh[oprsu]|npm)_([A-Za-z0-9]{30})([A-Za-z0-9]{6})")
+"""Of GitHub and npm: what was drawn at random, and its CRC-32 in base 62."""
+_BASE62 = string.digits + string.ascii_uppercase + string.ascii_lowercase
+_DIGIT, _LETTER = pattern(r"\d"), pattern(r"[^\W\d_]")
+_PARTS = pattern(r"[^A-Za-z0-9]+")
+_CHANGES = pattern(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+"""Where small letters, capitals and digits follow each other: seldom in names, dates and numbers, often by chance."""
+_UNBROKEN = pattern(r"[A-Za-z0-9_-]{16,}")
 _PLACEHOLDER = pattern(
     r"your[-_][a-z_-]+|[\w-]*(?:\.{3}|…)|x{3,}|[a-z_-]*(?:placeholder|example)[a-z_-]*", re.IGNORECASE
 )
@@ -63,8 +91,9 @@ _SETS = pattern(
 _LEAD = pattern(r"(?:export |set |ENV )?[ \t]*\Z")
 _CAMEL = pattern(r"(?<=[a-z0-9])(?=[A-Z])")
 _KEYS = ("api", "access", "account", "auth", "encryption", "master", "private", "signing", "storage", "secret")
-_CERTAIN = frozenset(
-    ["password", "passwd", "passphrase", "pwd", "secret", "authorization", "apitoken", "secretaccesskey"]
+_PASSWORDS = frozenset(("password", "passwd", "passphrase", "pwd"))
+_CERTAIN = _PASSWORDS | frozenset(
+    ["secret", "authorization", "apitoken", "secretaccesskey"]
     + [f"{word}key" for word in _KEYS]
     + [f"{word}token" for word in ("access", "refresh", "auth", "bearer", "bot", "session", "id")]
 )
@@ -96,13 +125,13 @@ def redact(text: str) -> str:
 
 
 def redact_json(value: Any) -> Any:
-    """A copy of a JSON-like value for records: strings redacted, what stands under a secret's name replaced whole."""
-    return _json(value, redact, secret_name, 0)
+    """A copy of a JSON-like value for records: strings redacted, credentials under a secret's name replaced whole."""
+    return _json(value, redact, _WIDE)
 
 
 def conceal_json(value: Any) -> Any:
     """A copy for whoever must know what a call really was: only certain credentials are missing."""
-    return _json(value, conceal, lambda name: _names_secret(name, _CERTAIN), 0)
+    return _json(value, conceal, _CERTAIN)
 
 
 def secret_name(name: str) -> bool:
@@ -143,7 +172,7 @@ def _certain(text: str, known: Sequence[str]) -> list[Span]:
         for start, _ in _places(text, prefix):
             if start >= ended and (found := _ISSUED.match(text, start)):
                 ended = found.end()
-                spans += [found.span()] if _is_random(found[0]) and not _WORDS.fullmatch(found[0]) else []
+                spans += [found.span()] if _is_issued(found[0]) else []
     if "://" in text:
         spans += [found.span(1) for found in _IN_URL.finditer(text) if found[1] != REDACTED]
     if "password" in text:
@@ -228,7 +257,8 @@ def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool)
         plain = not whole or whole[0] in "$<{%/~" or (name.endswith("TOKEN") and whole.isdecimal())
         return None if found is None or plain or "(" in whole or _PLACEHOLDER.fullmatch(whole) else found.span()
     found = (_ENDS[quote] if quote else _PLAIN).match(text, sets.end())
-    if found is None or not _is_random(found[0]) or not 6 <= len(found[0]) <= 512 or " " in found[0]:
+    drawn = _is_random if _names_secret(name, _PASSWORDS) else _was_drawn
+    if found is None or not drawn(found[0]) or not 6 <= len(found[0]) <= 512 or " " in found[0]:
         return None
     certain = (
         sign == "=" or (bool(sets[1]) and bool(quote)) or (alone and not text[found.end() : found.end() + 1].strip())
@@ -236,6 +266,7 @@ def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool)
     return found.span() if certain and found[0][0] not in "/~" else None
 
 
+@lru_cache(maxsize=256)
 def _names_secret(name: str, names: frozenset[str]) -> bool:
     if not 0 < len(name) <= 100:
         return False
@@ -247,23 +278,47 @@ def _names_secret(name: str, names: frozenset[str]) -> bool:
 
 
 def _is_random(value: str) -> bool:
-    return any(each.isdigit() for each in value) and any(each.isalpha() for each in value)
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None
 
 
-def _json(value: Any, clean: Callable[[str], str], hidden: Callable[[str], bool], depth: int) -> Any:
+def _was_drawn(value: str) -> bool:
+    """Whether a text has the entropy of a credential: not that of a number, a date, a name or a path with some."""
+    parts = [(len(part), len(_CHANGES.findall(part))) for part in _PARTS.split(value)]
+    size, mixed = sum(size for size, _ in parts), sum(size for size, changes in parts if changes >= max(2, 0.15 * size))
+    if mixed >= 12 and 2 * mixed >= size:
+        return True
+    return sum(changes for _, changes in parts) >= 0.25 * size and _UNBROKEN.fullmatch(value) is not None
+
+
+def _is_issued(key: str) -> bool:
+    """Whether what has an issuer's form is a key of it: by its checksum, or as it is no name that begins like one."""
+    return (_is_random(key) and not _WORDS.fullmatch(key)) or _was_drawn(key) or _has_checksum(key)
+
+
+def _has_checksum(key: str) -> bool:
+    if (found := _CHECKED.fullmatch(key)) is None:
+        return False
+    left, digits = zlib.crc32(found[1].encode()), ""
+    for _ in found[2]:
+        left, digit = divmod(left, len(_BASE62))
+        digits = _BASE62[digit] + digits
+    return digits == found[2]
+
+
+def _json(
+    value: Any, clean: Callable[[str], str], names: frozenset[str], *, secret: bool = False, depth: int = 0
+) -> Any:
+    """The value without credentials; `secret`: it stands under a secret's name."""
     if isinstance(value, str):
-        return clean(value)
+        return REDACTED if secret and _was_drawn(value) else clean(value)
     if depth > _DEEPEST:
         return REDACTED
+    below = partial(_json, clean=clean, names=names, depth=depth + 1)
     if isinstance(value, Mapping):
         return {
-            key: REDACTED if _hides(str(key), item, hidden) else _json(item, clean, hidden, depth + 1)
+            key: REDACTED
+            if item and not isinstance(item, bool) and _names_secret(str(key), _PASSWORDS)
+            else below(item, secret=secret or _names_secret(str(key), names))
             for key, item in value.items()
         }
-    return [_json(item, clean, hidden, depth + 1) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _hides(name: str, value: Any, hidden: Callable[[str], bool]) -> bool:
-    """Numbers stay, since `token: 5` counts tokens, unless the name says password."""
-    whole = isinstance(value, str | Mapping | list | tuple) or "pass" in name.lower()
-    return bool(value) and whole and not isinstance(value, bool) and hidden(name)
+    return [below(item, secret=secret) for item in value] if isinstance(value, list | tuple) else value

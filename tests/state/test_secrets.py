@@ -1,9 +1,14 @@
 """Secrets: what must go from what models see, and from logs and records; what must stay, and how fast."""
 
+import base64
+import json
+import secrets
 import shutil
+import string
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +23,7 @@ from donewhen.graph.tools.call import call_tool
 from donewhen.state.secrets import REDACTED, conceal, conceal_json, known_secrets, redact, redact_json, secret_name
 from tests.state.harmless import HARMLESS
 
+DRAWN = "q1W2e3R4t5y6U7i8"
 SECRETS = [
     ("Incorrect API key provided: sk-proj-abc***xyz9. You can", "sk-proj", "Incorrect API key provided:"),
     ("key sk-ant-api03-AbCdEf_1234 was refused", "AbCdEf", "was refused"),
@@ -127,8 +133,8 @@ def test_a_megabyte_is_quick(unit: str) -> None:
 
 def test_arguments_are_redacted_by_name_and_by_content() -> None:
     arguments = {
-        "apiKey": "x",
-        "nested": [{"DB_PASSWORD": "p", "token": 5, "password": 1234, "credentials": {"a": 1}}],
+        "apiKey": DRAWN,
+        "nested": [{"DB_PASSWORD": "p", "token": 5, "password": 1234, "credentials": {"a": [1, DRAWN]}}],
         "text": "password=abc",
         "secret": "",
         "flag": True,
@@ -137,13 +143,13 @@ def test_arguments_are_redacted_by_name_and_by_content() -> None:
     cleaned = redact_json(arguments)
     assert cleaned == {
         "apiKey": REDACTED,
-        "nested": [{"DB_PASSWORD": REDACTED, "token": 5, "password": REDACTED, "credentials": REDACTED}],
+        "nested": [{"DB_PASSWORD": REDACTED, "token": 5, "password": REDACTED, "credentials": {"a": [1, REDACTED]}}],
         "text": f"password={REDACTED}",
         "secret": "",
         "flag": True,
         "monkey": "banana",
     }
-    assert arguments["apiKey"] == "x"
+    assert arguments["apiKey"] == DRAWN
     assert redact_json(cleaned) == cleaned
 
 
@@ -172,8 +178,12 @@ CREDENTIALS = [
     ("Authorization: Bearer abcdef1234567890", "abcdef"),
     ("authorization: Basic dXNlcjpwYXNzd29yZDE=", "dXNl"),
     ('{"user": "ann", "password": "hunter2"}', "hunter2"),
-    ('{"result": "{\\"api_key\\": \\"abc123def\\"}"}', "abc123def"),
-    ('{"accessToken": "a1b2c3d4", "dbPassword": "q1w2e3r4"}', "a1b2c3d4"),
+    (f'{{"result": "{{\\"api_key\\": \\"{DRAWN}\\"}}"}}', DRAWN),
+    (f'{{"accessToken": "{DRAWN}", "dbPassword": "tr0ub4dor"}}', DRAWN),
+    (f'{{"accessToken": "{DRAWN}", "dbPassword": "tr0ub4dor"}}', "tr0ub4dor"),
+    ("in GitHub's form: 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", "zQWB"),
+    ("drawn without a digit: 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", "ghp_a"),
+    ("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", "hf_Q"),
     ("PATH=/bin\nDB_PASSWORD=hunter2\nHOME=/root", "hunter2"),
     ('export GITHUB_TOKEN="abc123def456"', "abc123"),
 ]
@@ -187,6 +197,9 @@ ORDINARY = [
     '<div class="sk-toggleable__content sk-estimator-id-12">scikit-learn</div>',
     "bearer of 2024 bad news; basic 1 2 3",
     "word Zk8Qm3Tn5Rb7Wc2Xd9Vf4Lg6Hj1Ps0Ya",
+    '{"authorization": "PA-2024-1188", "storage_key": "claims/2024/c-1.pdf", "account_key": "ACME-2024"}',
+    '{"secret": "the vote of 2024", "access_key": "door-17", "auth_token": "INV2024001188AB", "cookie": "3 dozen"}',
+    "pk_8f14e45fceea167a5a36dedd4bea2543 is the primary key",
 ]
 
 
@@ -267,7 +280,7 @@ DB_PASSWORD=correcthorsebattery
 export SERVICE_API_KEY='abc def ghi'
 aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzzzzKEY
 machine example.org login ann password sesame
-{{"client_secret": "q1w2e3r4t5", "user": "ann"}}
+{{"client_secret": "q1w2e3r4t5y6", "user": "ann"}}
 password: Hunter2x9
 -----BEGIN RSA PRIVATE KEY-----
 {"MIIEowIBAAKCAQEA7bq" * 20}
@@ -338,5 +351,33 @@ def test_names_and_placeholders_are_no_credentials(text: str) -> None:
 
 def test_what_a_call_really_was_is_shown_but_for_credentials() -> None:
     """W5: whoever must say whether it happened can match the call."""
-    arguments = {"to": "ann", "commit": "d41d8cd98f00b204e9800998ecf8427e", "token": "CAUQAA2", "api_key": "abc123def"}
+    arguments = {"to": "ann", "commit": "d41d8cd98f00b204e9800998ecf8427e", "token": "CAUQAA2", "api_key": DRAWN}
     assert conceal_json(arguments) == {**arguments, "api_key": REDACTED}
+
+
+NAMED = {"authorization": "PA-2024-1188", "storage_key": "claims/2024/c-1.pdf", "account_key": "ACME-2024"}
+
+
+@pytest.mark.parametrize("level", [conceal_json, redact_json])
+def test_numbers_of_cases_and_names_of_files_are_no_credentials(level: Any) -> None:
+    """N33: under whatever name they stand; who approves, checks and reads the receipt needs them."""
+    assert level(NAMED) == NAMED
+
+
+def drawn(kind: str) -> str:
+    letters = string.ascii_letters + string.digits
+    return {
+        "hex": lambda: secrets.token_hex(16),
+        "base64": lambda: base64.b64encode(secrets.token_bytes(30)).decode(),
+        "urlsafe": lambda: secrets.token_urlsafe(24),
+        "uuid": lambda: str(uuid.uuid4()),
+        "letters": lambda: "".join(secrets.choice(letters) for _ in range(20)),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["hex", "base64", "urlsafe", "uuid", "letters"])
+def test_what_was_drawn_at_random_is_a_credential_under_a_secrets_name(kind: str) -> None:
+    """N33, F8: of a thousand keys as services make them, one in fifty at most has the looks of a name."""
+    keys = [drawn(kind) for _ in range(1000)]
+    assert sum(conceal_json({"api_key": key})["api_key"] == key for key in keys) <= 20
+    assert sum(key in conceal(json.dumps({"client_secret": key})) for key in keys) <= 20
