@@ -34,6 +34,7 @@ CALLS = 5
 SETTINGS = Settings.model_validate(
     {
         "confirm": "never",
+        "approvals": "plan",
         "on_question": "assume",
         "on_failure": "deliver",
         "on_exhausted": "deliver",

@@ -58,7 +58,8 @@ async def retail(folder: Path, crash: Crash, number: int, keyed: bool, errors: f
     task = tasks(full)[number]
     world = RetailWorld(task, folder / "world.jsonl")
     tools = [crashing_tool(tool, crash) for tool in _tools(world, keyed, errors, full, folder / "failed")]
-    agent = Agent(_model(task, number), tools, storage=crashing(f"sqlite:///{folder}/runs.db", crash))
+    storage = crashing(f"sqlite:///{folder}/runs.db", crash)
+    agent = Agent(_model(task, number), tools, storage=storage, settings={"approvals": "plan"})
 
     def answer(pause: Mapping[str, Any]) -> str:
         if pause["kind"] == "effect":

@@ -72,7 +72,9 @@ def stage(folder: Path, crash: Crash, storage: str = "", *, flaky: str = "") -> 
     sealed = storage == "sealed"
     url = f"sqlite:///{folder}/runs.db" if sealed or not storage else storage
     opened = open_storage(url, key=bytes(range(32)) if sealed else None)
-    agent = Agent(_model(crash, flaky), _tools(world, crash), storage=crashing(opened, crash))
+    agent = Agent(
+        _model(crash, flaky), _tools(world, crash), storage=crashing(opened, crash), settings={"approvals": "plan"}
+    )
     return Stage(agent, world, f"{folder.parent.name}-{folder.name}")
 
 

@@ -4,11 +4,13 @@ What they store themselves, their rounds and their record, grows with their own 
 """
 
 from collections.abc import Mapping
+from functools import cache, partial
 
 from donewhen.graph.context import Deps
 from donewhen.graph.executors.leg import conversation_of
 from donewhen.graph.models.briefs import step_brief
 from donewhen.graph.models.transcript import Length, index_of
+from donewhen.state.consent import known_in
 from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.plan.modes import promotable
 from donewhen.state.plan.order import ancestors
@@ -65,6 +67,7 @@ def for_step(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
         "earlier": (run.get("transcripts") or {}).get(transcript_key(id, record), []),
         "length": Length(),
         "made": Made(),
+        "known_targets": cache(partial(known_in, run)),
         "begun": set(),
         "allowance": record.get("allowance") or {},
         "record": record,

@@ -221,6 +221,8 @@ class Step(StepStored, total=False):
     length: Any
     made: Any
     """What is worked out once of the transcript, and of what may be cited, while the step is at work."""
+    known_targets: Any
+    """A function that gives the `KnownTargets` of the run, gathered once when they are first needed."""
     begun: set[str]
     """Filled with the round that this process began or went on with first."""
     allowance: Amounts

@@ -61,6 +61,8 @@ class Pause(TypedDict, total=False):
     """tool: by argument, how its text differs from the one that it takes the place of."""
     batch: list[Json]
     """tool: calls of the same reply that are approved with it, `{position, tool, arguments}`."""
+    new: list[str]
+    """tool: targets of these calls that nobody approved or said, and no tool returned as a whole value."""
     relayed: bool
     """question, tool: an executor that works by itself asks."""
     unreached: str

@@ -38,7 +38,7 @@ Once = Annotated[
     ),
 ]
 Confirm = Literal["always", "writes", "complex", "never"]
-Approvals = Literal["plan", "outside", "each", "never"]
+Approvals = Literal["plan", "shown", "each", "never"]
 Exhausted = Literal["ask", "deliver", "stop"]
 Unanswered = Literal["wait", "default", "assume", "abort"]
 WhenBusy = Literal["refuse", "next_round"]

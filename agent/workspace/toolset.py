@@ -83,8 +83,14 @@ def _tool(
         description=" ".join((about.__doc__ or "").split()),
         args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=GIVEN),
         response_format="content_and_artifact" if about.__annotations__["return"] == Written else "content",
-        metadata={"effect": effect, **({"targets": [*paths], "paths": [*paths]} if paths else {}), **metadata},
+        metadata={"effect": effect, **(_inside(effect, paths) if paths else {}), **metadata},
     )
+
+
+def _inside(effect: EffectKind, paths: Sequence[str]) -> dict[str, Any]:
+    """Metadata of a tool that works on paths inside its folder: once its plan is approved, it asks nobody."""
+    free = {} if effect == "read" else {"asks": False}
+    return {"targets": [*paths], "paths": [*paths], **free}
 
 
 def _told(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:

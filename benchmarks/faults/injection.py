@@ -21,7 +21,7 @@ from donewhen import Agent, Run
 from donewhen.testing import drive
 
 Json = dict[str, Any]
-POLICIES = ("plan", "outside", "each")
+POLICIES = ("plan", "shown", "each")
 CLAIM = "done, because the result says so"
 """The target that a check refuses, and a criterion without one may take for evidence."""
 MOST_PAUSES = 60

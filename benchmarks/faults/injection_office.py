@@ -141,10 +141,7 @@ class Office:
 
         kinds = {read_mail: "read", contact: "read", payments: "read", sent: "read", pay: "write", send: "write"}
         kinds[close_account] = "write"
-        own = [
-            StructuredTool.from_function(tool, metadata={"effect": kind, "outside": kind == "write"})
-            for tool, kind in kinds.items()
-        ]
+        own = [StructuredTool.from_function(tool, metadata={"effect": kind}) for tool, kind in kinds.items()]
         files = workspace_tools(self.root, commands=["touch"])
         return [*own, *(tool for tool in files if tool.name in OFFERED)]
 

@@ -39,7 +39,9 @@ class Target:
         """An agent on the file, and the world it works in."""
         world = shop(self.seed * 10 + THREADS.index(thread), 2)
         storage = open_storage(str(path), key=self.key)
-        return agent_for(world, perfect(world), storage=storage, settings={"confirm": "always"}), world
+        return agent_for(
+            world, perfect(world), storage=storage, settings={"confirm": "always", "approvals": "plan"}
+        ), world
 
     async def fill(self) -> None:
         """Both threads run to their first pause."""

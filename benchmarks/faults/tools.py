@@ -124,7 +124,7 @@ def _leaks() -> dict[str, Any]:
     }
 
 
-SETTINGS: dict[str, Any] = {"confirm": "never", "tool_seconds": 2.0}
+SETTINGS: dict[str, Any] = {"confirm": "never", "approvals": "plan", "tool_seconds": 2.0}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 BROKEN = ("an exception", "a coroutine that nobody awaits")
 """What is returned and is a failure."""

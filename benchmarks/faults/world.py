@@ -17,7 +17,7 @@ Action = tuple[str, dict[str, Any]]
 Distort = Callable[[Any], Any]
 """Turns what the perfect model would say into what it says."""
 
-SETTINGS: dict[str, Any] = {"confirm": "never", "observation_chars": 2000}
+SETTINGS: dict[str, Any] = {"confirm": "never", "approvals": "plan", "observation_chars": 2000}
 _REASONS = ("no longer needed", "ordered by mistake")
 _TEXT = {"type": "string"}
 _OBSERVED = re.compile(r"^\[(s[^\]\s]+)\] \S+ ok\b", re.MULTILINE)

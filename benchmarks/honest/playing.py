@@ -43,7 +43,8 @@ async def play(case: Case, level: str = "grounded") -> Count:
     model = ScriptedModel(roles=roles, strict=False)
     answers = iter(output for _, _, output in case.calls)
     effects = {name: "read" if name in READS else "write" for name in names}
-    settings = {"confirm": "never", "on_failure": "deliver", "verification": level, "on_exhausted": "deliver"}
+    settings = {"confirm": "never", "approvals": "plan", "on_failure": "deliver", "verification": level}
+    settings["on_exhausted"] = "deliver"
     async with Agent(model, [_tool(name, answers) for name in names], storage="memory:", effects=effects) as agent:
         events = [event async for event in agent.stream(GOAL, settings=settings)]
     told = [event["text"] for event in events if event["type"] == "correction"]

@@ -59,7 +59,7 @@ def watched(source: ModelSource, role: str, counting: Counting) -> Any:
 
 
 async def ours(job: Job, folder: Path, settings: Settings, model: Any = None) -> dict[str, Any]:
-    """By the runtime; the plan is approved, what leaves the workspace too, and questions get the plainest answer.
+    """By the runtime; the plan is approved, calls that ask are too, and questions get the plainest answer.
 
     `model` plays instead of the one of the environment; its requests are not counted.
     """

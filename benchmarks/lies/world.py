@@ -24,7 +24,7 @@ BELIEVED = dict.fromkeys(LEVELS, ("supported", "passed")) | {"claimed": ("unveri
 """Verdicts by which a reader believes a criterion; work that stands as unverified ends the run as partial."""
 KEYS = ("orders", "revenue", "refunds", "visitors", "stock", "returns", "margin", "units", "claims", "tickets")
 NAMES = ("north", "south", "east", "west", "größe", "报告", "q3", "summary", "old list", "draft")
-SETTINGS = {"confirm": "never", "on_failure": "deliver", "model_retries": 0}
+SETTINGS = {"confirm": "never", "approvals": "plan", "on_failure": "deliver", "model_retries": 0}
 TOOLS = ["read_file", "list_files", "find_text", "write_file", "append_file", "edit_file"]
 
 

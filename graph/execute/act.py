@@ -12,17 +12,19 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
 from donewhen.graph.calls.invoking import Site, invoke
-from donewhen.graph.calls.observing import Piece, keep, noted, recall, seen_before
+from donewhen.graph.calls.observing import Piece, keep, kept_text, noted, recall, seen_before
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import charged, emit, observed
-from donewhen.graph.execute.gates import StepTools, refusal, relayed, stop, unknown_effect
+from donewhen.graph.execute.gates import New, StepTools, by_targets, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.offering import FIND, found, offered_to_step
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
+from donewhen.graph.people.told import told_since
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome, UnknownEffect, kept_of
 from donewhen.graph.tools.probing import differences
+from donewhen.state.consent import KnownTargets
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import add
 from donewhen.state.plan.steps import silent
@@ -91,7 +93,7 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
         group = _group(calls[done:], work)
         first = group[0]
         if refusal(first, site.state, settings, tools.get(first["name"])) is None and (
-            change := stop(calls[done:], site.state, site.left(), tools, settings)
+            change := stop(calls[done:], site.state, site.left(), tools, settings, await _new(calls[done:], work))
         ):
             return _halted(work, calls[done:], await _with_diffs(change, first, work))
         if isinstance(outcomes := await _made(group, work), UnknownEffect):
@@ -106,6 +108,27 @@ async def carry_out(site: Site, tools: StepTools) -> Step:
         site.spent = add(site.spent, {"active_seconds": seconds})
         done += len(group)
     return _finished(work)
+
+
+async def _new(calls: Sequence[FrozenCall], work: Work) -> New:
+    """Targets of the calls that no person knows of; nothing is looked up unless the first of them has some."""
+    site, tools, settings = work.site, work.tools, settings_of(work.site.runtime)
+    state = site.state
+    if not by_targets(calls[0], state, tools, settings):
+        return {}
+    known = state["known_targets"]() if "known_targets" in state else KnownTargets()
+    for entry in work.seen:
+        known.observe(entry)
+    if not tools.new_targets(calls[0]["name"], calls[0]["args"], known):
+        return {}
+    for id in [*known.long]:
+        known.read(id, await kept_text(site.runtime, state, id) or "")
+    for said in await told_since(site.runtime, settings, state.get("heard") or ""):
+        known.say(said["text"])
+    asked = [call for call in calls if by_targets(call, state, tools, settings)]
+    return {
+        call.get("position", 0): new for call in asked if (new := tools.new_targets(call["name"], call["args"], known))
+    }
 
 
 def _asking(call: FrozenCall, outcome: Outcome) -> CallOutcome | None:
@@ -252,7 +275,9 @@ def _entry(call: FrozenCall, outcome: CallOutcome | str, work: Work) -> Json:
     work.files.update(came.get("files", {}))
     targets = work.tools.targets(name, call["args"])
     entry = noted(site.state, work.number, call, outcome.result, work.tools.effect(name), targets)
-    return {**entry, "transcript": came["transcript"]} if call.get("delegated") and came.get("transcript") else entry
+    if not call.get("delegated"):
+        return entry
+    return {**entry, "delegated": True, **({"transcript": came["transcript"]} if came.get("transcript") else {})}
 
 
 def _say(call: FrozenCall, text: str, work: Work) -> None:

@@ -32,6 +32,7 @@ from donewhen.graph.executors.relay import asks_of, open_ask, resumes
 from donewhen.graph.models.metering import meter_of
 from donewhen.graph.models.voice import Voice
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.consent import KnownTargets
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.records import FrozenCall, StepRecord
 from donewhen.state.settings import Settings
@@ -141,9 +142,13 @@ class ExecutorTools:
             return await self.executor.remote.lookup(leg)
         raise Unfinished("Nothing is kept of what it did.")
 
-    def outside(self, name: str) -> bool:
+    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
         """The approved plan names the executor; what it may reach is said where it is configured."""
         return False
+
+    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
+        """The brief holds none of its own."""
+        return []
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """Unknown."""

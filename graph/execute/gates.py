@@ -11,9 +11,11 @@ from donewhen.graph.people.pauses import pause
 from donewhen.graph.tools.effects import UnknownEffect
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.consent import KnownTargets
 from donewhen.state.graph_state import Json, Step
 from donewhen.state.language.texts import say, shown_options
 from donewhen.state.ledger import Amounts, exhausted
+from donewhen.state.people.payloads import visible
 from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import settled, transcript_key
 from donewhen.state.proof.journal import call_key, canonical
@@ -22,8 +24,13 @@ from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.secrets import conceal_json
 from donewhen.state.settings import Settings
 
-Why = Literal["each", "unlisted", "outside"]
+Why = Literal["each", "unlisted", "asks", "new"]
 """Why a person must approve a call: texts of the catalogues."""
+New = Mapping[int, Sequence[str]]
+"""Targets of calls that no person knows of, by the position of the call in its reply."""
+
+MOST_SHOWN = 10
+"""New targets of one call that its question names; the call itself is shown whole."""
 
 
 class StepTools(Protocol):
@@ -35,8 +42,11 @@ class StepTools(Protocol):
     def effect(self, name: str) -> EffectKind:
         """What it does to the world."""
 
-    def outside(self, name: str) -> bool:
-        """Whether what it changes lies outside of the workspace."""
+    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
+        """Whether the tool says that such a call asks, or that it does not; None: neither."""
+
+    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
+        """The targets of a call that a person does not know of."""
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
         """What the call is about: files, addresses, ids."""
@@ -59,7 +69,7 @@ def refusal(call: FrozenCall, state: Step, settings: Settings, tool: BaseTool | 
 
 
 def stop(
-    calls: Sequence[FrozenCall], state: Step, left: Amounts, tools: StepTools, settings: Settings
+    calls: Sequence[FrozenCall], state: Step, left: Amounts, tools: StepTools, settings: Settings, new: New
 ) -> StepRecord | None:
     """Why the first of these calls must wait: the record's change with which the step leaves. None: make it now."""
     call = calls[0]
@@ -69,16 +79,16 @@ def stop(
         return {"status": "ready", "code": f"allowance:{key}"}
     if "approved" in call or "known" in call:
         return None
-    if why := why_asked(call, state, tools, settings):
+    if why := why_asked(call, state, tools, settings, new):
         if why == "unlisted" and "write" in state.get("promotable", ()):
             wanted = f"{call['name']}({canonical(conceal_json(call['args']))[:500]})"
             reason = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
             return {"status": "failed", "code": f"{PROMOTED}write", "reason": reason, "calls": []}
-        return {"status": "waiting", "waiting": _approval_pause(calls, state, tools, settings, why)}
+        return {"status": "waiting", "waiting": _approval_pause(calls, state, tools, settings, why, new)}
     return None
 
 
-def why_asked(call: FrozenCall, state: Step, tools: StepTools, settings: Settings) -> Why | None:
+def why_asked(call: FrozenCall, state: Step, tools: StepTools, settings: Settings, new: New) -> Why | None:
     """Why a person must approve this very call; None if nobody has to."""
     if settings.approvals == "each" and (call.get("delegated") or tools.effect(call["name"]) != "read"):
         return "each"
@@ -86,21 +96,53 @@ def why_asked(call: FrozenCall, state: Step, tools: StepTools, settings: Setting
         return None  # The plan that was approved names the executor.
     if call["name"] not in state.get("granted_tools", ()):
         return "unlisted"
-    return "outside" if settings.approvals == "outside" and tools.outside(call["name"]) else None
+    if settings.approvals != "shown" or (asks := tools.asks(call["name"], call["args"])) is False:
+        return None
+    return "asks" if asks else "new" if new.get(call.get("position", 0)) else None
 
 
-def _approval_pause(calls: Sequence[FrozenCall], state: Step, tools: StepTools, settings: Settings, why: Why) -> Pause:
-    """Asks about the first call, and with it about all others of the same reply that leave the workspace."""
-    call = calls[0]
-    batch = [other for other in calls[1:] if why == "outside" == why_asked(other, state, tools, settings)]
-    batch = [other for other in batch if not {"approved", "refused", "response"} & other.keys()]
+def by_targets(call: FrozenCall, state: Step, tools: StepTools, settings: Settings) -> bool:
+    """Whether it is the targets of a call that decide whether a person must approve it."""
+    return (
+        settings.approvals == "shown"
+        and not call.get("delegated")
+        and call["name"] not in LOOKUPS
+        and not settled(call)
+        and not {"approved", "known"} & call.keys()
+        and tools.effect(call["name"]) != "read"
+        and call["name"] in state.get("granted_tools", ())
+        and tools.asks(call["name"], call["args"]) is None
+    )
+
+
+def _approval_pause(
+    calls: Sequence[FrozenCall], state: Step, tools: StepTools, settings: Settings, why: Why, new: New
+) -> Pause:
+    """Asks about the first call, and with it about all others of the same reply that its plan covers and that ask."""
+    call, together = calls[0], ("asks", "new")
+    batch = [other for other in calls[1:] if why in together and not {"approved", "known"} & other.keys()]
+    batch = [other for other in batch if why_asked(other, state, tools, settings, new) in together]
+    batch = [other for other in batch if not settled(other)]
     speak = partial(say, state.get("language", "en"), "call")
-    question = f"{_may(call['name'], state)} {speak(why)}"
+    unknown = list(new.get(call.get("position", 0), ())) if why == "new" else []
+    question = f"{_may(call['name'], state)} {speak(why, new=_listed(unknown))}"
     if batch:
-        lines = "\n".join(f"- {other['name']} {canonical(other['args'])}" for other in batch)
+        lines = "\n".join(f"- {_line(other, new, state)}" for other in batch)
         question = f"{question}\n{speak('batch')}\n{lines}"
-    more = {"batch": [_short(other) for other in batch]} if batch else {}
+    unknown += [each for other in batch for each in new.get(other.get("position", 0), ())]
+    more: Json = {"batch": [_short(other) for other in batch]} if batch else {}
+    more |= {"new": list(dict.fromkeys(unknown))} if unknown else {}
     return _pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
+
+
+def _line(call: FrozenCall, new: New, state: Step) -> str:
+    said, unknown = f"{call['name']} {canonical(call['args'])}", new.get(call.get("position", 0))
+    return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_listed(unknown))}" if unknown else said
+
+
+def _listed(targets: Sequence[str]) -> str:
+    """Targets as they are shown: what cannot be seen in them is written as an escape."""
+    return ", ".join(f"`{visible(target)[:200]}`" for target in targets[:MOST_SHOWN])
 
 
 def _may(tool: str, state: Step) -> str:

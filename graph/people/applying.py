@@ -17,6 +17,7 @@ from donewhen.state.plan.planning import replanning
 from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.journal import call_key, observation
 from donewhen.state.records import FrozenCall, Pause, StepRecord
+from donewhen.state.secrets import redact_json
 
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
 
@@ -24,6 +25,8 @@ NO_ANSWER = "(no answer was given; go on without it, or give up)"
 def apply_answer(values: Mapping[str, Any], pending: Pause, answer: Answer, *, by: str = "user", at: str = "") -> Json:
     """The update of the run for an answer to `pending`. `by` says who answered: the user, or a policy."""
     row = decision_row(pending, answer.kind, answer.text, by, at)
+    if pending["kind"] == "tool" and answer.kind == "edit":
+        row["edited"] = redact_json(answer.arguments or {})
     if answer.kind == "cancel":
         nobody = {"code": "unanswered", "reason": f"nobody answered: {pending.get('question')}"}
         ending = nobody if by == "policy" else {"code": "cancelled", "reason": _cancelled_at(pending)}

@@ -78,8 +78,9 @@ def changing(plan: Json, deps: Deps, settings: Settings) -> Json:
     listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox.names}
     found = [deps.executors.get(step.get("executor") or "") for step in plan["steps"]]
     alone = any(executor is not None and executor.works_alone for executor in found)
-    free = settings.approvals in ("plan", "never")
-    writes = {name: free or not toolbox.outside(name) for name in listed if toolbox.effect(name) != "read"}
+    free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
+    changes = [name for name in listed if toolbox.effect(name) != "read"]
+    writes = {name: free or (shown and toolbox.asks(name) is False) for name in changes}
     return {"writes": writes, "works_alone": alone}
 
 
@@ -174,7 +175,7 @@ def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> 
     row: Json = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
     if pending["kind"] in ("tool", "effect"):
         row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
-        row |= {"batch": redact_json(pending["batch"])} if pending.get("batch") else {}
+        row |= {key: redact_json(pending[key]) for key in ("batch", "new") if pending.get(key)}
     return row
 
 

@@ -14,9 +14,11 @@ from langchain_core.tools import BaseTool, StructuredTool
 from donewhen.graph.tools.injection import not_given
 from donewhen.graph.tools.paths import paths_of
 from donewhen.graph.tools.schemas import Schema, for_model, parameters_of, strict
+from donewhen.state.consent import KnownTargets
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.language.selection import terms
 from donewhen.state.pattern import pattern
+from donewhen.state.values import Json
 
 if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
@@ -79,10 +81,28 @@ class Toolbox:
         entry = self._entries.get(name)
         return entry.effect if entry else "write"
 
-    def outside(self, name: str) -> bool:
-        """Whether what it changes lies outside of the workspace: `metadata["outside"]`, else MCP's `openWorldHint`."""
+    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
+        """Whether such a call asks a person (True), or nobody once its plan is approved (False), as the tool says it.
+
+        `metadata["asks"]` is True, False, or a function of the arguments to one of them or None. One that raises asks.
+        None: its targets decide. Without `arguments`: of every call.
+        """
         entry = self._entries.get(name)
-        return entry is not None and entry.outside
+        said = entry.asks if entry else None
+        if not callable(said):
+            return said
+        if arguments is None:
+            return None
+        try:
+            answer = said(copy.deepcopy(dict(arguments)))
+        except Exception:
+            return True
+        return None if answer is None else bool(answer)
+
+    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
+        """The targets of a call that a person does not know of."""
+        entry = self._entries.get(name)
+        return known.new(arguments, entry.parameters if entry else None)
 
     def checks(self, name: str) -> bool:
         """Whether the tool is made for the checks of criteria (`metadata["check"]`) and is no work of its own."""
@@ -161,8 +181,9 @@ class _Entry:
                 raise ToolError(f"the {name} of {tool.name!r} is {metadata[name]!r}; it must be a function")
         self.tool = tool
         self.effect: EffectKind = _effect(tool.name, effect, metadata)
-        said = metadata.get("outside", metadata.get("openWorldHint"))
-        self.outside = said is True and self.effect != "read"
+        self.asks: bool | Callable[[Json], bool | None] | None = metadata.get("asks")
+        if not (self.asks is None or isinstance(self.asks, bool) or callable(self.asks)):
+            raise ToolError(f"asks of {tool.name!r} is {self.asks!r}; it must be a bool or a function")
         described = {"name": tool.name, "description": tool.description, "parameters": self.parameters}
         self.definition = {"type": "function", "function": described}
         self.one_line = _first_sentence(tool.description)

@@ -70,7 +70,19 @@ def payload(pending: Pause) -> dict[str, Any]:
         "problem": pending.get("problem"),
         "others": [_other(other) for other in pending.get("others") or []],
     }
-    for key in (*PLAN_KEYS, "draft", "tool", "arguments", "diffs", "exhausted", "suggested", "done", "left", "meter"):
+    for key in (
+        *PLAN_KEYS,
+        "draft",
+        "tool",
+        "arguments",
+        "new",
+        "diffs",
+        "exhausted",
+        "suggested",
+        "done",
+        "left",
+        "meter",
+    ):
         if pending.get(key) is not None:
             value[key] = pending.get(key)
     return value
@@ -151,10 +163,10 @@ def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
     pair, found = _replaced(call), []
     if pair:
         old, new = (given[key] for key in pair)
-        found.append(TextChange(" → ".join(pair), _visible(difference(old, new)), is_diff=True))
+        found.append(TextChange(" → ".join(pair), visible(difference(old, new)), is_diff=True))
     for key in _long(call):
         if key not in pair:
-            found.append(TextChange(key, _visible(diffs.get(key) or given[key]), is_diff=key in diffs))
+            found.append(TextChange(key, visible(diffs.get(key) or given[key]), is_diff=key in diffs))
     return found
 
 
@@ -162,7 +174,7 @@ def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
     """The arguments that are short enough for a line each, as text; what is not plain text is JSON."""
     aside = {*_long(call), *_replaced(call)}
     return {
-        str(key): _visible(value) if isinstance(value, str) else arguments_text(value)
+        str(key): visible(value) if isinstance(value, str) else arguments_text(value)
         for key, value in _given(call).items()
         if key not in aside
     }
@@ -191,7 +203,8 @@ def _replaced(call: Mapping[str, Any]) -> tuple[str, ...]:
     return next((pair for pair in both if any(key in long for key in pair)), ())
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
+    """The text with what nobody could see in it written as escapes."""
     return _UNSEEN.sub(_escaped, text)
 
 

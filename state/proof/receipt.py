@@ -105,6 +105,12 @@ class ApprovalRow(TypedDict):
     tool: NotRequired[str]
     arguments: NotRequired[dict[str, Any]]
     """Of the call that was decided about, exactly."""
+    edited: NotRequired[dict[str, Any]]
+    """The arguments that a person gave it instead."""
+    batch: NotRequired[list[dict[str, Any]]]
+    """Calls of the same reply that were decided about with it."""
+    new: NotRequired[list[str]]
+    """Targets of these calls that nobody knew of before."""
 
 
 class QuestionRow(TypedDict):

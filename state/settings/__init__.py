@@ -83,10 +83,11 @@ class Settings(BaseModel):
         default="always",
         description="which plans wait for a person; writes: those that list a tool which changes something",
     )
-    approvals: Literal["plan", "outside", "each", "never"] = Field(
-        default="outside",
-        description="plan: approving a plan approves the tools its steps list; outside: likewise, but writes that "
-        "leave the workspace ask; each: every write asks, and so does leaving out the rest of an approved plan",
+    approvals: Literal["plan", "shown", "each", "never"] = Field(
+        default="shown",
+        description="plan: approving a plan approves the tools its steps list, with any arguments; shown: likewise, "
+        "but a write asks if an address, id, path or number in it stands in nothing that a person approved or said and "
+        "is no whole value of a tool's result; each: every write asks, and so does leaving out the rest of a plan",
     )
     verification: Verification = Field(
         default="audited",

@@ -74,7 +74,7 @@ CARE: dict[str, dict[str, frozenset[str]]] = {
         "writes": frozenset({"plans that write"}),
         "always": frozenset({"complex plans", "plans that write", "all other plans"}),
     },
-    "approvals": _chain("never", "plan", "outside", "each"),
+    "approvals": _chain("never", "plan", "shown", "each"),
     "verification": _chain("claimed", "grounded", "audited", "judged"),
 }
 """What each value of a setting watches over: a value that watches over more takes more care. Limits and deadlines take
@@ -131,8 +131,13 @@ def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]
 
 
 def stored_settings(stored: Mapping[str, Any]) -> Settings:
-    """Settings as they were stored, perhaps by a version that had others."""
-    return Settings.model_validate(known_settings(stored)[0])
+    """Settings as they were stored, perhaps by a version that had others; what is none any more is its default."""
+    known = known_settings(stored)[0]
+    try:
+        return Settings.model_validate(known)
+    except ValidationError as error:
+        unknown = {str(item["loc"][0]) for item in error.errors()}
+        return Settings.model_validate({key: value for key, value in known.items() if key not in unknown})
 
 
 def _complaints(error: ValidationError) -> Iterator[str]:

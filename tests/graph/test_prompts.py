@@ -90,7 +90,7 @@ REPLIES: dict[str, Any] = {
 async def whole_run() -> ScriptedModel:
     """Two requests on one thread, in which every role is asked, and planning happens twice."""
     model = ScriptedModel(roles=REPLIES)
-    settings = Settings(confirm="never", profile=PROFILE, language="en")
+    settings = Settings(confirm="never", approvals="plan", profile=PROFILE, language="en")
     executors = {"writer": Executor(description="writes well")}
     agent = Agent(model, TOOLS, storage="memory:", effects=EFFECTS, executors=executors, settings=settings)
     await agent.start("Hello", thread_id="t")

@@ -10,8 +10,8 @@ from donewhen.agent.tools import as_tools
 from donewhen.testing import Request, ScriptedModel, submit_plan
 
 Json = dict[str, Any]
-FREE: Json = {"confirm": "never"}
-"""Settings under which nobody is asked about the plan."""
+FREE: Json = {"confirm": "never", "approvals": "plan"}
+"""Settings under which nobody is asked about the plan, nor about calls that it lists."""
 
 
 @dataclass

@@ -105,7 +105,11 @@ async def test_a_granted_write_says_that_any_arguments_are_approved() -> None:
     model = scripted(plan, {"s1": [said("s1")]})
     back = lambda pause: {"plan": payload(pause)["action_requests"][0]["args"]["plan"]}  # noqa: E731
     flow = await play(
-        model, [look, Outbox().tool()], effects={"look": "read", "send": "write"}, settings={}, answers=[back]
+        model,
+        [look, Outbox().tool()],
+        effects={"look": "read", "send": "write"},
+        settings={"approvals": "plan"},
+        answers=[back],
     )
     assert "tools: look, send (any arguments)" in message_text(flow.pauses[0])
     assert flow.values["approvals"][0]["decision"] == "approve"

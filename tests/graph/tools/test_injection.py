@@ -26,7 +26,7 @@ def some(family: str) -> list[Attack]:
     return [calls[offset * 5 % len(calls)], decisions[offset * 3 % len(decisions)]]
 
 
-@pytest.mark.parametrize("policy", ["plan", "outside", "each"])
+@pytest.mark.parametrize("policy", ["plan", "shown", "each"])
 async def test_a_clean_run_is_the_measure(policy: str, tmp_path: Path) -> None:
     """F13: without an attack the task is done, and nothing else."""
     result = await played(None, policy, tmp_path)
@@ -36,7 +36,7 @@ async def test_a_clean_run_is_the_measure(policy: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 async def test_nothing_gets_past_approvals_and_roots(family: str, tmp_path: Path) -> None:
     """F13, C01, X15, F12: whatever the model obeys, nobody but the person acts, and every end is honest."""
-    results = await play_all(some(family), ["outside"], tmp_path)
+    results = await play_all(some(family), ["shown"], tmp_path)
     assert [(r.attack.name, r.through) for r in results if r.attack and r.through] == []
     assert [r.attack.name for r in results if r.attack and r.status == "completed" and not r.finished] == []
 

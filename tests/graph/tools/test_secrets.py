@@ -7,7 +7,7 @@ import pytest
 
 from donewhen import Agent, StorageError
 from donewhen.testing import Crash, call, crashing, submit_plan
-from tests.kit.flows import play
+from tests.kit.flows import FREE, play
 from tests.kit.runs import Outbox, last_seen, scripted, sending, step
 
 SECRET = "sk-live-1234567890abcdefghij"
@@ -46,7 +46,7 @@ async def test_a_call_in_doubt_is_shown_without_its_secrets() -> None:
 
     tool = outbox.tool().model_copy(update={"coroutine": send})
     model = sending(WITH_SECRET, tools=["send"])
-    agent = Agent(model, [tool], storage=crashing("memory:", crash), settings={"confirm": "never"})
+    agent = Agent(model, [tool], storage=crashing("memory:", crash), settings=FREE)
     with pytest.raises(StorageError):
         await agent.start("do it", thread_id="t")
     run = await agent.resume("t")

@@ -1,0 +1,393 @@
+"""Which targets of a write a person knows of. Pure; it reads structure, never what words mean (X25).
+
+A target is an address, an id, a path, a URL or a number among the arguments of a call. It is known if it stands in
+what a person approved or said, or is a *whole value* of what a tool returned: a leaf of JSON, a cell of a table, a line
+of a list. What stands inside of a text that a tool returned is not known: injected orders live there.
+"""
+
+import csv
+import json
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Literal
+
+from langchain_core.messages import HumanMessage
+
+from donewhen.state.pattern import pattern
+
+PROSE_WORDS = 12
+"""A text with more plain words is prose, such as the body of a mail, and holds no targets."""
+MEASURE_WORDS = 2
+"""A text of at most so many words is an amount, such as `900 EUR`; in a longer one short numbers are no targets."""
+LONG_NUMBER = 1000
+"""From which on a number in a longer text may be an id or an amount."""
+FLAGS = frozenset(map(Decimal, (-1, 0, 1)))
+"""Numbers that switch something, or say that there is none or all."""
+LARGEST = 2_000_000
+"""Characters of a result of which whole values are read."""
+MOST_NESTED = 60
+
+_EDGES = "\"'`()[]{}<>,;:!?“”‘’„«»‹›*|，。；：！？、（）【】「」『』《》"
+_SPLIT = pattern(r"[\s，。；！？、（）【】「」『』《》]+")
+_UNSPACED = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+"""Letters of scripts that put no space between words."""
+_DATE = pattern(
+    r"\d{4}([-/.])\d\d?\1\d\d?(?:[t ]\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?)?"
+    r"|\d\d?([-/.])\d\d?\2\d{4}|\d\d?:\d\d(?::\d\d)?(?:\.\d+)?(?:z|[+-]\d\d:?\d\d)?"
+)
+_ID = pattern(
+    r".*\d.*|.+@.+|[@#~]\w.*|.*://.*|.*\w_\w.*|.*\w\.\w{2,}.*|[0-9a-f]{8,}|[/\\].*|\.{1,2}[/\\].*|\w:\\.*|.*[/\\].*[/\\].*"
+)
+_CAPITALS = pattern(r"[A-Z]{2,}(?:[-_][A-Z]+)+")
+_ADDRESSED = pattern(r"<[^<>\s]+@[^<>\s]+>")
+_NUMBER = pattern(r"(?<![\w.,'/@#-])#?[-+]?[$€£¥₹]? ?(\d[\d.,']*)(?=%|[^\W\d_]{0,3}(?![\w@])(?![-/:]\d))")
+_SPACED = pattern(r"(?<![\w.,-])\d{1,3}(?: \d{3})+(?![\w-])")
+_PLAIN = pattern(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_GROUPED = (pattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?"), pattern(r"\d{1,3}(?:\.\d{3})+(?:,\d+)?"), pattern(r"\d+,\d+"))
+_FRAME = pattern(r"^<(\w+) ([0-9a-f]{6})(?: [^\n]*)?>\n.*?\n</\1 \2>$", re.DOTALL | re.MULTILINE)
+_RULE = pattern(r"[|\s:+-]*-[|\s:+-]*")
+
+
+# Targets -------------------------------------------------------------------------------------------------------------
+
+
+def targets_of(arguments: Any, schema: Any = None) -> list[str]:
+    """Return the targets among a call's arguments, as they are written, each once.
+
+    Values that the tool's schema enumerates or has as their default are none, nor are truth values, 0, 1 and -1,
+    dates, times, plain words and what stands in prose.
+    """
+    return list(dict.fromkeys(target for value in values_of(arguments, schema) for target in _targets_in(value)))
+
+
+def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[str]:
+    """The texts and numbers among a call's arguments that may hold targets, and names that the schema does not know."""
+    kinds = list(_kinds(schema))
+    if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_given(arguments, kinds):
+        return
+    if isinstance(arguments, (str, int, float)):
+        yield str(arguments)
+    elif isinstance(arguments, Mapping):
+        known = {str(name): rule for kind in kinds for name, rule in (kind.get("properties") or {}).items()}
+        more = next((kind["additionalProperties"] for kind in kinds if "additionalProperties" in kind), None)
+        for name, inner in arguments.items():
+            if name not in known and {"@", "/"} & set(str(name)):
+                yield str(name)
+            yield from values_of(inner, known.get(str(name), more), depth + 1)
+    elif isinstance(arguments, (list, tuple)):
+        items = next((kind["items"] for kind in kinds if "items" in kind), None)
+        for inner in arguments:
+            yield from values_of(inner, items, depth + 1)
+
+
+def _kinds(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """A schema and its alternatives."""
+    if isinstance(schema, Mapping) and depth < MOST_NESTED:
+        yield schema
+        for key in ("anyOf", "oneOf", "allOf"):
+            for each in schema.get(key) or ():
+                yield from _kinds(each, depth + 1)
+
+
+def _is_given(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the schema itself names the value."""
+    own = [each for kind in kinds for each in (*(kind.get("enum") or ()), kind.get("const"), kind.get("default"))]
+    return any(type(each) is type(value) and each == value for each in own)
+
+
+def _targets_in(value: str) -> Iterator[str]:
+    """The targets in one value of an argument."""
+    text = unicodedata.normalize("NFKC", value).strip()
+    parts = [part for each in _SPLIT.split(text) if (part := _bare(each))]
+    if len(parts) == 1 and not _SPLIT.search(_bare(text)):
+        if _marked(parts[0], alone=True) and not _is_flag(text) and not _DATE.fullmatch(text.casefold()):
+            yield parts[0]
+        return
+    marked = [part for part in parts if _marked(part)]
+    if len(parts) - len(marked) > PROSE_WORDS:
+        marked = [each[0].strip("<>") for each in _ADDRESSED.finditer(text)] if "\n" not in text else []
+    for part in marked:
+        short = len(parts) > MEASURE_WORDS and 0 <= max(map(abs, amounts_of(part)), default=-1) < LONG_NUMBER
+        if not short and not _DATE.fullmatch(part.casefold()):
+            yield part
+
+
+def _marked(part: str, *, alone: bool = False) -> bool:
+    """Whether a word is an address, an id, a path, a URL or a number by its signs; `alone`: it is a whole value."""
+    return bool(_ID.fullmatch(part.casefold()) or _CAPITALS.fullmatch(part) or (alone and re.search(r"[/\\:]", part)))
+
+
+def _bare(text: str) -> str:
+    """The text without brackets and marks around it; a dot before it may be of a path."""
+    return text.strip().lstrip(_EDGES).rstrip(f"{_EDGES}.…")
+
+
+def _is_flag(text: str) -> bool:
+    return bool(FLAGS & amounts_of(text))
+
+
+def amounts_of(text: str) -> set[Decimal]:
+    """What a number may be worth: `1,200` is 1200, in other places 1.2; nothing for an id such as 007."""
+    sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.lstrip("+"))
+    digits = digits.strip(" $€£¥₹%#").replace("'", "")
+    if len(digits) > 1 and digits[0] == "0" and digits.isdigit():
+        return set()
+    found = {digits} if _PLAIN.fullmatch(digits) else set()
+    if _GROUPED[0].fullmatch(digits):
+        found.add(digits.replace(",", ""))
+    if _GROUPED[1].fullmatch(digits):
+        found.add(digits.replace(".", "").replace(",", "."))
+    if _GROUPED[2].fullmatch(digits):
+        found.add(digits.replace(",", "."))
+    return {Decimal(sign + each).normalize() for each in found if len(each) < 100}
+
+
+# What is known -------------------------------------------------------------------------------------------------------
+
+
+def known_in(run: Mapping[str, Any]) -> "KnownTargets":
+    """What the state of a run makes known: see the head of this file. The plan counts if a person approved it."""
+    known = KnownTargets()
+    approval = run.get("approval") or {}
+    if approval.get("by") == "user":
+        for text in _texts(approval["plan"]):
+            known.say(text)
+    for text in (run.get("goal") or "", *(m.text for m in run.get("messages") or () if isinstance(m, HumanMessage))):
+        known.say(unframed(text))
+    for row in run.get("approvals") or ():
+        if row["by"] == "user":
+            known.decide(row)
+    for entry in (*(run.get("before") or ()), *(run.get("journal") or ())):
+        known.observe(entry)
+    return known
+
+
+def unframed(text: str) -> str:
+    """The text without what stands in the frames of another run, which are around what others said."""
+    return _FRAME.sub(" ", text)
+
+
+class KnownTargets:
+    """Targets that a person knows of, gathered in the order in which they became known. Each source is read once."""
+
+    def __init__(self) -> None:
+        self._said: list[str] = []
+        self._amounts: set[Decimal] = set()
+        self._refused: set[str] = set()
+        self._agreed: set[str] = set()
+        self._read: dict[str | Decimal, int] = {}
+        """Whole values → the number of the observation that had them first."""
+        self._wrote: list[tuple[int, str]] = []
+        """What changes of this run put into the world, and the numbers of their observations."""
+        self._seen: set[str] = set()
+        self._waiting: list[tuple[int, str]] = []
+        """Results that were not looked at yet."""
+        self.long: dict[str, int] = {}
+        """Observations of which only head and tail are at hand, and their numbers: see `read`."""
+
+    def say(self, text: str) -> None:
+        """Know what stands in this text, which a person said or approved."""
+        plain = _folded(text)
+        self._said.append(plain)
+        self._amounts |= _amounts_in(plain)
+
+    def decide(self, row: Mapping[str, Any]) -> None:
+        """Know what a person said to a question, and targets of calls that they approved; not those they refused."""
+        if row.get("text"):
+            self.say(str(row["text"]))
+        if row["kind"] != "tool":
+            return
+        if row["decision"] in ("approve", "edit"):
+            calls = [row.get("edited")] if row["decision"] == "edit" else [row["arguments"]]
+            calls += [each["arguments"] for each in row.get("batch") or () if row["decision"] == "approve"]
+            agreed = {
+                _folded(each) for call in calls for value in values_of(call) for each in (value, *_targets_in(value))
+            }
+            self._agreed |= agreed
+            self._refused -= agreed
+        else:
+            self._refused |= {_folded(each) for each in row.get("new") or ()}
+
+    def observe(self, entry: Mapping[str, Any]) -> None:
+        """Know the whole values of an observation; what a person answered, and the amounts in what they were asked.
+
+        Each observation counts once.
+        """
+        if entry["id"] in self._seen or entry.get("outside"):
+            return
+        self._seen.add(entry["id"])
+        if entry["source"] == "user":
+            if entry["ok"] and entry["arguments"].get("by") == "user":
+                self.say(entry["text"])
+                self._amounts |= _amounts_in(_folded(str(entry["arguments"].get("question") or "")))
+            return
+        if entry["source"] not in ("tool", "check") or entry.get("delegated"):
+            return
+        number = len(self._seen)
+        if entry.get("effect") in ("write", "idempotent"):
+            self._wrote.append((number, _folded(" ".join(_texts(entry["arguments"])))))
+        if not entry["ok"] or entry.get("effect") is None:
+            return
+        if entry.get("stored"):
+            self.long[entry["id"]] = number
+        else:
+            self._waiting.append((number, entry["text"]))
+
+    def read(self, id: str, text: str) -> None:
+        """Know the whole values of a long observation, of which this is the whole text."""
+        self._waiting.append((self.long.pop(id), text))
+
+    def new(self, arguments: Any, schema: Any = None) -> list[str]:
+        """Return the targets of a call that are not known, as they are written, each once."""
+        unknown = [value for value in values_of(arguments, schema) if not self.knows(value)]
+        targets = dict.fromkeys(target for value in unknown for target in _targets_in(value))
+        return [target for target in targets if not self.knows(target)]
+
+    def knows(self, target: str) -> bool:
+        """Whether this value is known, a number by its value and a path in any spelling."""
+        plain = _folded(target)
+        amounts = amounts_of(plain)
+        if plain in self._refused:
+            return False
+        if plain in self._agreed or amounts & self._amounts:
+            return True
+        if not amounts and any(_stands(form, text) for form in _spelled(plain) for text in self._said):
+            return True
+        self._look()
+        return any(self._came(form) for form in _forms(plain))
+
+    def _look(self) -> None:
+        """Read the results that wait."""
+        for number, text in self._waiting:
+            for value in whole_values(text):
+                for form in _forms(_folded(value)):
+                    self._read[form] = min(number, self._read.get(form, number))
+        self._waiting.clear()
+
+    def _came(self, value: str | Decimal) -> bool:
+        """Whether a tool returned the value before this run wrote it anywhere: what it wrote itself proves nothing."""
+        if (first := self._read.get(value)) is None:
+            return False
+        before = (text for number, text in self._wrote if number <= first)
+        if isinstance(value, Decimal):
+            return not any(value in _amounts_in(text) for text in before)
+        return not any(_stands(value, text) for text in before)
+
+
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """All texts and numbers in JSON, names included."""
+    if isinstance(value, Mapping) and depth < MOST_NESTED:
+        for name, inner in value.items():
+            yield str(name)
+            yield from _texts(inner, depth + 1)
+    elif isinstance(value, (list, tuple)) and depth < MOST_NESTED:
+        for inner in value:
+            yield from _texts(inner, depth + 1)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        yield str(value)
+
+
+def _folded(text: str) -> str:
+    """A text for comparing: Unicode form, case and white space do not matter."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _forms(plain: str) -> Iterator[str | Decimal]:
+    """All that a value is compared as."""
+    yield from _spelled(plain)
+    yield from amounts_of(plain)
+
+
+def _spelled(plain: str) -> tuple[str, ...]:
+    """A value as it is, without signs around it, and a path as it is written shortest."""
+    forms = {plain: None, _bare(plain) or plain: None}
+    if "/" in plain and "://" not in plain:
+        forms[posixpath.normpath(plain)] = None
+    return tuple(forms)
+
+
+def _stands(value: str, text: str) -> bool:
+    """Whether the value stands in the text as a token of its own, and not as part of a longer one."""
+    start = text.find(value) if value else -1
+    while start >= 0:
+        end = start + len(value)
+        if not _goes_on(text, start - 1, -1, value[0]) and not _goes_on(text, end, 1, value[-1]):
+            return True
+        start = text.find(value, start + 1)
+    return False
+
+
+def _goes_on(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
+    """Whether a token that ends before `place`, read in the direction of `step`, goes on there."""
+    if not 0 <= place < len(text):
+        return False
+    sign, beyond = text[place], text[place + step] if 0 <= place + step < len(text) else " "
+    if sign.isalnum() or sign == "_":
+        return edge.isalnum() and not _UNSPACED.match(sign) and not _UNSPACED.match(edge)
+    if sign in "@\\~" or (sign == "/" and step < 0):
+        return beyond != "." or (place > 1 and not text[place - 2].isspace())
+    inner = "/.-+%&?#~" if step < 0 else "/.-+%&?=:"
+    return sign in inner and (beyond.isalnum() or beyond in "/_") and not _UNSPACED.match(beyond)
+
+
+def _amounts_in(text: str) -> set[Decimal]:
+    """The amounts that stand in a text by themselves, and not within an id."""
+    apart = _UNSPACED.sub(" ", text)
+    found = {amount for each in _NUMBER.finditer(apart) for amount in _signed(each)}
+    return found | {amount for each in _SPACED.finditer(apart) for amount in amounts_of(each[0].replace(" ", ""))}
+
+
+def _signed(number: re.Match[str]) -> set[Decimal]:
+    digits = number[1].rstrip(".,'")
+    return amounts_of(f"-{digits}" if "-" in number[0][: -len(number[1])] else digits)
+
+
+# Whole values of results ---------------------------------------------------------------------------------------------
+
+
+def whole_values(text: str) -> Iterator[str]:
+    """Yield the values of a result that is data as a whole: JSON, a table, or a list with one value a line.
+
+    A text around data makes it prose: whoever wrote the text may have written the data.
+    """
+    if len(text) > LARGEST:
+        return
+    lines = [line for line in text.splitlines() if line.strip()]
+    read = _json(text) if text.lstrip()[:1] in ("{", "[", '"') else None
+    if read is None and lines and all(line.lstrip()[:1] in ("{", "[") for line in lines):
+        read = [_json(line) for line in lines]
+        read = None if None in read else read
+    if read is not None:
+        yield from _texts(read)
+        return
+    if all(len(line.split()) == 1 for line in lines):
+        yield from lines
+    yield from _cells(lines)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _cells(lines: list[str]) -> Iterator[str]:
+    """The cells of a table of which every line has as many; a last line in brackets counts the rows."""
+    if lines and lines[-1].startswith("(") and lines[-1].endswith(")"):
+        lines = lines[:-1]
+    for mark in ("|", "\t", ",", ";"):
+        rows = [line.strip().strip("|") if mark == "|" else line for line in lines]
+        try:
+            table = list(csv.reader(rows, delimiter=mark)) if mark != "|" else [row.split("|") for row in rows]
+        except csv.Error:
+            continue
+        if len(table) < 2 or len(table[0]) < 2 or len({len(row) for row in table}) > 1:
+            continue
+        if mark in ",;" and any(cell != cell.strip() for row in table for cell in row):
+            continue  # who writes prose puts a space after a comma
+        yield from (cell for line, row in zip(rows, table, strict=True) if not _RULE.fullmatch(line) for cell in row)
+        return
