@@ -126,8 +126,8 @@ async def test_what_the_user_said_in_earlier_requests_is_known() -> None:
     desk = Desk({"account": "ACME-7"})
     first = [call("look"), finishing]
     second = [call("pay", to="ACME-7", amount=12), MIRA, finishing]
-    plan = submit_plan([{"content": "work", "tools": ["look", "mail", "pay"]}])
-    model = ScriptedModel(roles={"triage": [plan, plan], "execute": [*first, *second]})
+    plans = [submit_plan([{"content": "work", "tools": tools}]) for tools in (["look"], ["mail", "pay"])]
+    model = ScriptedModel(roles={"triage": plans, "execute": [*first, *second]})
     async with Agent(model, desk.tools(), storage="memory:", settings=SHOWN) as agent:
         run = await agent.start("Look up ACME; later it is 12 for them, and a word to mira@example.com")
         run = await agent.start("Now do it", thread_id=run.thread_id)
