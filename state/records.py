@@ -40,6 +40,8 @@ class Pause(TypedDict, total=False):
     """Why the last answer was not taken."""
     draft: str | None
     """plan, tool: the text of an edit that could not be taken, given back to be mended."""
+    said: str
+    """plan, tool, failure: the words that were asked back, so that “change” can mean them."""
     language: str
     """In which the pause is shown; English without it."""
     others: "list[Pause]"

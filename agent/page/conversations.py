@@ -20,11 +20,11 @@ from donewhen.graph.tools.effects import label
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
 from donewhen.state.graph_state import Json
 from donewhen.state.people.payloads import (
+    editable_plan,
     options,
     question_of,
     question_text,
     shown_arguments,
-    shown_plan,
     text_changes,
 )
 from donewhen.state.records import Pause
@@ -143,7 +143,7 @@ class Conversations:
         if pause is None:
             raise StaleAnswer(f"no plan waits as {id!r}")
         try:
-            return {"text": _editable(cast(Pause, {**pause, "draft": None, **edited}))}
+            return {"text": editable_plan(cast(Pause, {**pause, "draft": None, **edited}))}
         except (AttributeError, KeyError, TypeError, ValueError):
             raise DoneWhenError("this is no plan") from None
 
@@ -383,17 +383,12 @@ def asked(pause: Pause) -> Json:
     """A pause with its words: the question, the options, the plan as text, a call's arguments."""
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
-        more["text"] = _editable(pause)
+        more["text"] = editable_plan(pause)
     if pause.get("suggested"):
         more["hint"] = question_text(pause).rpartition("\n\n")[2]  # what “extend” alone means
     if pause["kind"] in ("tool", "effect"):
         more |= _arguments(pause)
     return {**pause, **more}
-
-
-def _editable(pause: Pause) -> str:
-    """The plan as text to be edited: what was sent before and not taken, else the plan as it is proposed."""
-    return str(pause.get("draft") or shown_plan(pause))
 
 
 def _arguments(call: Mapping[str, Any]) -> Json:

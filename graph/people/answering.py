@@ -9,7 +9,7 @@ from donewhen.graph.people.applying import apply_answer
 from donewhen.graph.people.consent import decide_plan, edited_plan
 from donewhen.graph.people.pauses import asked_again, closing, open_pauses, opening, reopened
 from donewhen.state.graph_state import Json, RunState
-from donewhen.state.people.answers import Answer, Bundle, draft_of, read_answer
+from donewhen.state.people.answers import Answer, Bundle, read_answer
 from donewhen.state.people.grammar import JUDGEMENT
 from donewhen.state.records import Pause
 from donewhen.state.settings import Settings
@@ -47,7 +47,7 @@ def take(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Sett
             taken.append(one)
     now = [one for one in taken if one[1].kind != "later"]
     if problems or not now:
-        return asked_again(state, pending, "; ".join(problems), draft_of(answers.get(pending["id"])))
+        return asked_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
     return _update(state, pending, now)
 
 

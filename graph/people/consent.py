@@ -18,6 +18,7 @@ from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import catalogue, say, shown_options
 from donewhen.state.ledger import allowed
 from donewhen.state.people.answers import Answer
+from donewhen.state.plan.document import with_line
 from donewhen.state.plan.plan import Rules, read_plan, revision
 from donewhen.state.plan.planning import begun, fresh_planning
 from donewhen.state.plan.revise import difference
@@ -165,7 +166,7 @@ def edited_plan(
     most = max(settings.max_steps, len(pending["plan"]["steps"]))
     plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not values.get("approval")))
     if isinstance(plan, list):
-        return "the edited plan cannot be taken: " + "; ".join(plan)
+        return "the edited plan cannot be taken: " + "; ".join(with_line(each, answer.lines) for each in plan)
     whole = {**plan, "steps": [done.get(step["id"], step) for step in plan["steps"]]}
     return {**whole, "revision": revision(whole)}
 
@@ -203,9 +204,7 @@ def decide_plan(values: Mapping[str, Any], pending: Pause, answer: Answer, *, by
         refused = {**planning, "open": False, "refused": True}
         return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
     known = {key: planning[key] for key in ("failure", "failed", "finished", "promoted", "tried") if planning.get(key)}
-    again = fresh_planning(
-        planning["number"] + 1, feedback=answer.text, proposal=answer.plan or pending["plan"], **known
-    )
+    again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
     if planning.get("failure"):
         again["phase"] = "draft"
     plan = approval["plan"] if approval else None

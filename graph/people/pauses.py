@@ -10,6 +10,7 @@ from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMes
 from donewhen.graph.people.tasks import closed
 from donewhen.state.graph_state import RunState
 from donewhen.state.pattern import pattern
+from donewhen.state.people.answers import draft_of, said_in
 from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text, short_arguments
 from donewhen.state.proof.questions import same_question
 from donewhen.state.records import Pause, PauseKind
@@ -81,12 +82,13 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
     return last.text if isinstance(last, HumanMessage) else None
 
 
-def asked_again(values: Mapping[str, Any], pending: Pause, problem: str, draft: str = "") -> RunState:
+def asked_again(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
     """The pause stays, and says why the answer was not taken; "" where the person wants to answer later.
 
-    `draft` is the text of an edit that could not be taken, given back to be mended.
+    It keeps what was said in `value`: the words, and the text of an edit, given back to be mended.
     """
-    again: Pause = {**pending, "problem": problem, "draft": draft or pending.get("draft")}
+    draft = draft_of(value) or pending.get("draft")
+    again: Pause = {**pending, "problem": problem, "draft": draft, "said": said_in(value)}
     messages = values["messages"]
     if typed_reply(messages) is None and not problem:
         return {"pending": again}

@@ -3,7 +3,7 @@
 An option is understood in every language that there is a catalogue of, whatever language it was shown in.
 """
 
-import unicodedata
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +13,6 @@ from typing import Any
 from donewhen.state.language.words import plain
 
 LANGUAGES = ("en", "zh", "de", "fr", "es", "ja")
-_GAP = " \t\n:,;-–—"
 
 
 @cache
@@ -36,15 +35,11 @@ class Unclear:
 
     key: str
     values: Mapping[str, Any]
-    """What the places are filled with; several reasons in one place stand one after the other."""
+    """What the places are filled with."""
 
     def said(self, language: str) -> str:
         """The reason in a language."""
-        filled = {
-            name: "; ".join(each.said(language) for each in value) if isinstance(value, list) else value
-            for name, value in self.values.items()
-        }
-        return say(language, "unclear", self.key, **filled)
+        return say(language, "unclear", self.key, **self.values)
 
 
 def unclear(key: str, said: str = "", **values: Any) -> Unclear:
@@ -64,14 +59,10 @@ def shown_options(language: str, about: str) -> list[str]:
 
 
 def chosen(text: str, about: str) -> tuple[Any, str]:
-    """The key of the option that a text names or begins with, and what follows it; `(None, "")` if it names none."""
-    folded = unicodedata.normalize("NFKC", text).strip()
-    for words, key in _options(about):
-        if plain(folded) == words:
-            return key, ""
-        if folded.casefold().startswith(words) and folded[len(words)] in _GAP:
-            return key, folded[len(words) :].strip(_GAP)
-    return None, ""
+    """The key of the option that a text names, and what follows it after a colon; `(None, "")` if it names none."""
+    head, *rest = re.split("[:：]", text, maxsplit=1)
+    whole, known = options_of(about).get(plain(text)), options_of(about).get(plain(head))
+    return (whole, "") if whole else (known, "".join(rest).strip()) if known else (None, "")
 
 
 def goes_on(text: str) -> bool:
@@ -81,20 +72,19 @@ def goes_on(text: str) -> bool:
 
 def option_key(text: str) -> str | None:
     """The key of an option by its words, of whichever pause."""
-    pairs = (pair for about in catalogue("en")["options"] for pair in _options(about))
-    return next((key for words, key in pairs if words == plain(text)), None)
+    found = (options_of(about).get(plain(text)) for about in catalogue("en")["options"])
+    return next((key for key in found if key), None)
 
 
 @cache
-def _options(about: str) -> list[tuple[str, str]]:
-    """(words, key) in every language, the longest words first."""
-    found = {
+def options_of(about: str) -> dict[str, str]:
+    """The words of a pause's options, in every language → key."""
+    return {
         plain(words): key
         for language in LANGUAGES
         for key, said in catalogue(language)["options"][about].items()
         for words in _words(said)
     }
-    return sorted(found.items(), key=lambda pair: -len(pair[0]))
 
 
 def _words(said: str) -> list[str]:

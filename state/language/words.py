@@ -1,146 +1,59 @@
-"""Words by which people say yes, no, cancel and later, in the languages they write (`words.toml`).
+"""The few words that can mean only yes, no, cancel or later. They count as a whole answer and nowhere else.
 
-A text counts only if all of it is such words and courtesy: “Yes, please” consents, “I know” and “Yes, but …” do not.
+A sentence that might be meant as one of them is asked back: nobody's meaning is guessed from longer texts.
 """
 
-import re
 import unicodedata
-from functools import cache
-from importlib.resources import files
-from typing import Literal, cast
+from collections.abc import Mapping
+from typing import Literal
 
 from donewhen.state.pattern import pattern
 
-Word = Literal["yes", "no", "cancel", "enough", "later", "unsure"]
+Word = Literal["yes", "no", "cancel", "later"]
 
-LONGEST_PHRASE = 20
-LONGEST = 60
-"""Tokens of a text that may be nothing but such words."""
-_PARTS = pattern(r"[,.;:!…،؛।。、，！；：|\n]+|(?<=\s)[-–—]+(?=\s)|\s*[–—]+\s*")
-_ASKED = pattern(r"[?？؟]")
+FEW = 5
+"""A text of so many words may always be meant as consent or refusal; two characters are a word of unspaced scripts."""
+SAID: Mapping[Word, str] = {
+    "yes": "y yes yep yeah ok okay true approve approved accept accepted agreed lgtm 👍 👌 ✅ "
+    "ja jawohl genehmigt einverstanden oui approuvé sí si aprobado sim aprovado sì approvato akkoord "
+    "да так tak ano áno igen evet ναι نعم بله כן हाँ हां 是 是的 好 好的 可以 同意 批准 はい 承認 네 예 ใช่ "
+    "có ya kyllä jah da",
+    "no": "n no nope false reject rejected 👎 ❌ nein abgelehnt non refusé não nao nee nej nei "
+    "нет ні nie hayır όχι لا خیر לא नहीं 不 不是 不行 不同意 拒绝 いいえ 却下 아니요 아니오 ไม่ không tidak ei nu",
+    "cancel": "cancel stop abort 🛑 abbrechen stopp annuler annule cancelar cancela annulla annulleren "
+    "отмена стоп anuluj zrušit iptal إلغاء ביטול रद्द 取消 停止 中止 キャンセル 취소 ยกเลิก hủy batal",
+    "later": "later später plus_tard más_tarde luego mais_tarde più_tardi straks позже потом później později sonra "
+    "لاحقا מאוחר_יותר बाद_में 稍后 以后 後で あとで 나중에 ภายหลัง để_sau nanti myöhemmin",
+}
+"""What is said → the words, of any language; `_` is a space."""
+_WORDS: dict[str, Word] = {each.replace("_", " "): said for said, words in SAID.items() for each in words.split()}
 _SPACELESS = pattern(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
-_TOKEN = pattern(rf"{_SPACELESS.pattern}|(?:(?!{_SPACELESS.pattern})\S)+")
+_TOKEN = pattern(rf"(?:{_SPACELESS.pattern})+|(?:(?!{_SPACELESS.pattern})[\w'])+|[👍👌✅👎❌🛑]")
 _UNSEEN = pattern("[\u200b-\u200f\u202a-\u202e\u2060\ufe0e\ufe0f\ufeff\U0001f3fb-\U0001f3ff]")
 
 
 def plain(text: str) -> str:
     """Text folded for comparing with a word: width, case, outer blanks, quotes and full stops. Never "?"."""
-    folded = " ".join(unicodedata.normalize("NFKC", text).replace("’", "'").casefold().split())
+    folded = " ".join(unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).replace("’", "'").casefold().split())
     return folded.strip(" .!,;:。、\"'`*_“”‘")
 
 
 def word(text: str) -> Word | None:
-    """What a text says if it says nothing but that; None for every other text, a question, or both yes and no."""
-    if _ASKED.search(text):
-        return None
-    said = {_meaning(part) for part in _parts(text)} - {"polite"}
-    if len(said) > 1 and said <= {"no", "enough", "cancel", "later"}:
-        said = {next(each for each in ("cancel", "later", "enough") if each in said)}
-    return cast("Word", said.pop()) if len(said) == 1 and None not in said else None
+    """Return what a text says if it is one of the words and nothing else; a slash may stand before it."""
+    return _WORDS.get(plain(text).removeprefix("/"))
 
 
-def opening(text: str) -> Word | None:
-    """What a longer text begins with, set off from the rest: “No, use the other file” begins with no."""
-    parts = _parts(text)
-    said = _meaning(parts[0]) if len(parts) > 1 else None
-    return None if said == "polite" else cast("Word | None", said)
+def may_decide(text: str) -> bool:
+    """Return whether a text might be meant as one of the words: it begins or ends with one, or has few words."""
+    tokens = _TOKEN.findall(plain(text))
+    length = sum(len(token) / 2 if _SPACELESS.match(token) else 1 for token in tokens)
+    first, last = "".join(tokens[:1]), "".join(tokens[-1:])
+    return length <= FEW or any(_begins(first, each) or _ends(last, each) for each in _WORDS)
 
 
-def only_words(text: str) -> bool:
-    """Whether a text is made of such words alone, though they may contradict each other: “yes no”, “don't stop”."""
-    return all(_covered(part) is not None for part in _parts(text))
+def _begins(token: str, each: str) -> bool:
+    return token.startswith(each) if _SPACELESS.match(each) else token == each
 
 
-def begins_with_no(text: str) -> bool:
-    """Whether a text begins by refusing, set off or not: “no, use b.txt”, “don't send that”, “不要发”."""
-    parts = _parts(text)
-    return bool(parts) and _first(_tokens(parts[0])) == "no"
-
-
-def refuses(text: str) -> bool:
-    """Whether any word of a text refuses something, so that nobody should take it for an order."""
-    folded = _folded(text)
-    tokens = re.split(r"[^\w'\-\u0300-\u036f\u0900-\u0dff]+", folded)
-    refusing = _data()["refusing"]
-    return not set(refusing["words"]).isdisjoint(tokens) or any(sign in folded for sign in refusing["signs"])
-
-
-def substance(text: str) -> bool:
-    """Whether a text says enough to plan by: two words, or three signs where signs are words; courtesy aside."""
-    tokens = [token for part in _parts(text) for token in _tokens(part) if any(c.isalnum() for c in token)]
-    said = [token for token in tokens if _lexicon().get((token,)) != "polite"]
-    spaceless = sum(bool(_SPACELESS.match(token)) for token in said)
-    return len(said) - spaceless + spaceless / 1.5 >= 2
-
-
-def _folded(text: str) -> str:
-    return _UNSEEN.sub("", unicodedata.normalize("NFKC", text).replace("’", "'").replace("‘", "'").casefold())
-
-
-def _parts(text: str) -> list[str]:
-    parts = (part.strip(" \t\"'`*_“”()[]/<>~") for part in _PARTS.split(_folded(text)))
-    return [part for part in parts if part]
-
-
-def _tokens(text: str) -> tuple[str, ...]:
-    return tuple(_TOKEN.findall(text))
-
-
-@cache
-def _data() -> dict[str, dict[str, list[str]]]:
-    """Language → what is said → phrases; under `refusing`, words and signs."""
-    import tomllib
-
-    read = tomllib.loads((files("donewhen.state.language") / "words.toml").read_text("utf-8"))
-    return {
-        name: {
-            group: [_folded(" ".join(phrase.split())) for phrase in text.split("|")] for group, text in groups.items()
-        }
-        for name, groups in read.items()
-    }
-
-
-@cache
-def _lexicon() -> dict[tuple[str, ...], str]:
-    """Phrase → what it says. What is courtesy in one language and a word in another is the word."""
-    found: dict[tuple[str, ...], str] = {}
-    for group in ("polite", "unsure", "yes", "later", "enough", "cancel", "no"):
-        for groups in _data().values():
-            found.update((_tokens(phrase), group) for phrase in groups.get(group, ()))
-    return found
-
-
-def _meaning(part: str) -> str | None:
-    """What the known phrases say that make up all of a part, the longest first; None if they do not, or not one thing.
-
-    “don't stop” is made of a no and a cancel, and means neither.
-    """
-    if (found := _covered(part)) is None:
-        return None
-    said = found - {"polite"}
-    return said.pop() if len(said) == 1 else None if said else "polite"
-
-
-def _covered(part: str) -> set[str] | None:
-    tokens, found = _tokens(part), set[str]()
-    if len(tokens) > LONGEST:
-        return None
-    while tokens:
-        if not (length := _length(tokens)):
-            return None
-        found.add(_lexicon()[tokens[:length]])
-        tokens = tokens[length:]
-    return found
-
-
-def _first(tokens: tuple[str, ...]) -> str | None:
-    """What the first known phrase says that is more than courtesy."""
-    while tokens and (length := _length(tokens)):
-        if (said := _lexicon()[tokens[:length]]) != "polite":
-            return said
-        tokens = tokens[length:]
-    return None
-
-
-def _length(tokens: tuple[str, ...]) -> int:
-    return next((n for n in range(min(len(tokens), LONGEST_PHRASE), 0, -1) if tokens[:n] in _lexicon()), 0)
+def _ends(token: str, each: str) -> bool:
+    return token.endswith(each) if _SPACELESS.match(each) else token == each

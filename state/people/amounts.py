@@ -1,32 +1,22 @@
-"""Amounts of the ledger as people read and write them: “2 model calls”, “extend rounds 5”, `{"rounds": 5}`, `5`."""
+"""Amounts of the ledger as people read and write them: “2 model calls”, `rounds 5`, `{"rounds": 5}`, `5`."""
 
 import math
 import re
+import unicodedata
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, say, unclear
+from donewhen.state.language.texts import LANGUAGES, Unclear, catalogue, options_of, say, unclear
 from donewhen.state.ledger import KEYS
 from donewhen.state.pattern import pattern
 from donewhen.state.records import Pause
 
 FRACTIONS = ("cost_usd", "active_seconds")
-ALIASES = {"usd": "cost_usd", "dollars": "cost_usd", "costs": "cost_usd", "seconds": "active_seconds"}
-FILLER = frozenset([
-    "extend", "by", "with", "for", "more", "and", "of", "the", "to", "plus", "=", ":", ",", "und", "et", "y",
-    "和", "と", "、", "：",
-])  # fmt: skip
-AT_MOST = pattern(
-    r"\b(?:(?:no|not) more than|at most|up to|max(?:imum|imal)?\.?|only|höchstens|nicht mehr als|nur"
-    r"|au (?:plus|maximum)|pas plus de|como máximo|no más de|solo)(?=\s|$)|最多|不超过|上限は?|最大"
-)
-"""Words of a limit that say no more than that it is one."""
-THOUSANDS = pattern(r"(?<=\d),(?=\d{3}(?!\d))")
-COMMA = pattern(r"(?<=\d),(?=\d{1,2}(?!\d))")
-MONEY = pattern(r"(?:us)?\$\s*(\d+(?:\.\d+)?)|(\d+(?:\.\d+)?)\s*\$")
-TWO_WORDS = pattern(rf"\b({'|'.join(key.split('_')[0] for key in KEYS if '_' in key)})[ _-](?=[a-z])")
-TOKEN = pattern(r"[=:,]|\d+(?:\.\d+)?(?![\w.])|[^\s=:,]+")
+NUMBER = pattern(r"[0-9]+|0\.[0-9]+|[0-9]+\.[0-9]{1,2}")
+"""A number that is one in every country: in “1.000” the point may set thousands apart."""
+MONEY = pattern(r"\$\s*(\S+)|(\S+?)\s*\$")
+PAIR = pattern(r"(?P<name>\S.*?)\s*[=:\s]\s*(?P<amount>[0-9]\S*)|(?P<first>[0-9][0-9.]*)\s*(?P<second>[^\s0-9.%].*)")
 
 
 def counted(number: float, noun: str) -> str:
@@ -62,43 +52,35 @@ def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
 
 
 def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
-    """(key, number) in either order; a number alone belongs to the exhausted key."""
-    folded = _in_english(AT_MOST.sub(" ", COMMA.sub(".", THOUSANDS.sub("", text.casefold()))))
-    named = re.search("usd|dollar|cost", folded)
-    money = MONEY.sub(lambda found: f" {found[1] or found[2]} {'' if named else 'cost_usd'} ", folded)
-    plain = TWO_WORDS.sub(r"\1_", money)
-    words = [word for word in TOKEN.findall(plain) if word not in FILLER]
-    names = [word for word in words if not word[0].isdigit()]
-    numbers = [float(word) for word in words if re.fullmatch(r"\d+(?:\.\d+)?", word)]
-    if len(words) != len(names) + len(numbers) or not numbers:
-        return unclear("no_amount", text)
-    if not names and len(numbers) == 1:
-        return [(default, numbers[0])] if default else unclear("of_what", keys=", ".join(KEYS))
-    if len(names) != len(numbers):
-        return unclear("unpaired", text)
-    return list(zip(names, numbers, strict=True))
+    """(name, number) of each part between commas, in either order; a number alone belongs to the exhausted key."""
+    said = _without_extend(unicodedata.normalize("NFKC", text).casefold().strip())
+    if NUMBER.fullmatch(said):
+        return [(default, float(said))] if default else unclear("of_what", keys=", ".join(KEYS))
+    pairs = []
+    for part in re.split(r"[,;\n]", said):
+        money, pair = MONEY.fullmatch(part.strip()), PAIR.fullmatch(part.strip())
+        name = "cost_usd" if money else (pair["name"] or pair["second"]) if pair else ""
+        amount = (money[1] or money[2]) if money else (pair["amount"] or pair["first"]) if pair else ""
+        if not name or not NUMBER.fullmatch(amount):
+            return unclear("no_amount", text)
+        pairs.append((name.strip(), float(amount)))
+    return pairs
 
 
-def _in_english(text: str) -> str:
-    """The text with the names of amounts in any language as keys of the ledger."""
-    for name, key in _named():
-        text = re.sub(rf"(?<![a-zà-ÿ]){re.escape(name)}(?![a-zà-ÿ])", f" {key} ", text)
-    return text
+def _without_extend(text: str) -> str:
+    """The text without the word of the option that it may begin with."""
+    words = (word for word, key in options_of("budget").items() if key == "extend")
+    found = next((word for word in words if text.startswith(f"{word} ")), "")
+    return text.removeprefix(found).strip()
 
 
 @cache
-def _named() -> list[tuple[str, str]]:
-    """Names of amounts in the other languages and their keys, the longest names first."""
-    names = {
-        name.casefold(): key
-        for language in LANGUAGES
-        if language != "en"
-        for section in ("amounts", "meter")
-        for key, said in catalogue(language)[section].items()
-        if key in KEYS
-        for name in said.split("|")
-    }
-    return sorted(names.items(), key=lambda pair: -len(pair[0]))
+def _named() -> dict[str, str]:
+    """What amounts are called in every language → key of the ledger."""
+    shown = [catalogue(language)["amounts"].items() for language in LANGUAGES]
+    said = {name.casefold(): key for names in shown for key, name in names}
+    one = {key.removesuffix("s").replace("_", " "): key for key in KEYS}
+    return {**said, **one, **{key.replace("_", " "): key for key in KEYS}, **{key: key for key in KEYS}}
 
 
 def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:
@@ -117,16 +99,14 @@ def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, f
 
 
 def _key(name: str) -> str:
-    plural = name if name.endswith("s") or name in KEYS else f"{name}s"
-    return ALIASES.get(name) or ALIASES.get(plural) or plural
+    return _named().get(name.casefold(), name)
 
 
 def read_limits(value: Any) -> dict[str, float] | Unclear:
-    """Limits by ledger key, from a mapping or from a text like “rounds 40, cost_usd 0.5”; or why there are none."""
-    if not value:
+    """Limits by ledger key, from a mapping; or why there are none."""
+    if value is None:
         return {}
-    pairs = list(value.items()) if isinstance(value, Mapping) else _pairs(str(value), None)
-    if isinstance(pairs, Unclear):
-        return pairs
-    known = [(key, amount) for key, amount in pairs if amount is not None]
+    if not isinstance(value, Mapping):
+        return unclear("none_given")
+    known = [(key, amount) for key, amount in value.items() if amount is not None]
     return _checked(known, positive=False) if known else {}

@@ -60,6 +60,12 @@ def draft_of(value: Any) -> str:
     return next((draft for draft in drafts if isinstance(draft, str) and draft.strip()), "")
 
 
+def said_in(value: Any) -> str:
+    """Return the words of an answer that is nothing but words; "" of any other."""
+    given = read_shape(value)
+    return given.text if isinstance(given, Given) and given.verb in ("text", "respond") else ""
+
+
 def _bundle(value: Any, pending: Pause) -> Bundle | str | None:
     """Answers by id: `{"answers": {…}}`, or a dict whose keys are all ids of open questions."""
     if not isinstance(value, Mapping) or not value:

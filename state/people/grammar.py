@@ -1,7 +1,7 @@
 """What words and decisions mean at each kind of pause: one grammar, in whatever language.
 
-Only words that say nothing else decide; what is not understood is a reason why, and changes nothing.
-“cancel” ends the run and “later” leaves the pause open everywhere; no “no” starts any work.
+Buttons, options and the few words that can mean only one thing decide. A sentence says what should be different where
+it cannot be meant as consent or refusal; else it is asked back, and changes nothing.
 """
 
 import json
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.language.texts import Unclear, chosen, option_key, unclear
-from donewhen.state.language.words import begins_with_no, only_words, opening, plain, refuses, substance, word
+from donewhen.state.language.words import may_decide, plain, word
 from donewhen.state.people.amounts import read_amounts
-from donewhen.state.people.edit import edit_plan, is_plan_text
-from donewhen.state.people.payloads import action_name, options, shown_plan
+from donewhen.state.people.edit import edit_plan
+from donewhen.state.people.payloads import action_name, options
 from donewhen.state.people.shapes import Given, decode_json, looks_like_json, scalar_text
+from donewhen.state.plan.document import is_plan_text
 from donewhen.state.records import Pause
 
 AnswerKind = Literal[
@@ -34,13 +35,13 @@ class Answer:
     """The answer to a question, the feedback or reason of a rejection ("" if none was given), the response in place
     of a result."""
     plan: dict[str, Any] | None = None
-    """kind `edit` of a plan: the whole edited plan, not yet validated, without a revision. kind `reject`: the plan as
-    edited beside the feedback, if it was."""
+    """kind `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
     arguments: dict[str, Any] | None = None
     """kind `edit` of a tool call: the arguments to run it with."""
     amounts: dict[str, float] = field(default_factory=dict)
-    """kind `extend`: how much more, by ledger key; all positive. kinds `edit` and `reject` of a plan: what each limit
-    should be."""
+    """kind `extend`: how much more, by ledger key; all positive. kind `edit` of a plan: what each limit should be."""
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """kind `edit` of a plan that was written as text: the line on which each of its parts begins."""
 
 
 Reader = Callable[[Given, Pause], Answer | Unclear | None]
@@ -75,29 +76,38 @@ def _by_button(given: Given, pending: Pause, edited: Reader) -> Answer | Unclear
     if given.verb in ("reject", "ignore"):
         if said == "yes":
             return unclear("no_but", text)
-        return Answer("cancel") if said == "cancel" else Answer("reject", "" if said == "no" else text)
+        return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
     return None
 
 
 def _option(given: Given, pending: Pause, about: str) -> tuple[str, Any, str]:
-    """The words, the option that they name or begin with, and what follows it; a button “approve” names none."""
+    """The words, the option that they name, and what follows it; a button “approve” names none."""
     text = "" if given.verb == "approve" else _words(given)
     return (text, *chosen(_choose(text, options(pending)), about))
 
 
-def _left(text: str) -> Answer | Unclear | None:
-    """What is the same at every pause: words that end the run or leave the pause open, and texts that only begin so."""
+def _decision(text: str) -> Answer | None:
+    """What a text says of a plan or a call if it is one of their options, or one of the few words, and nothing else."""
+    key, rest = chosen(text, "plan")
+    said = word(text) or (key if key != "edit" and not rest else None)
+    kinds: dict[str | None, AnswerKind] = {"yes": "approve", "no": "reject"}
+    return Answer(kinds.get(said) or said) if said else None  # type: ignore[arg-type]
+
+
+def _ends(text: str) -> Answer | None:
+    """What is the same at every pause: words that end the run or leave the pause open."""
     said = word(text)
-    if said in ("cancel", "enough"):
-        return Answer("cancel")
-    if said == "later":
-        return Answer("later")
-    if (first := opening(text)) in ("cancel", "later"):
-        return unclear(f"may_{first}", text)
-    return None
+    return Answer(said) if said == "cancel" or said == "later" else None
+
+
+def _changed(text: str, pending: Pause) -> str:
+    """What should be different, where a text says that it is that: “change: …”, or “change” of what was said before."""
+    key, rest = chosen(text, "meant")
+    return (rest or str(pending.get("said") or "")) if key else ""
 
 
 def _undecided(text: str) -> Unclear | None:
+    """Why a text that is no sentence decides nothing."""
     if not looks_like_json(text):
         return unclear("undecided", text) if text else None
     try:
@@ -107,41 +117,35 @@ def _undecided(text: str) -> Unclear | None:
     return unclear("json")
 
 
+def _is_sentence(text: str) -> bool:
+    return any(map(str.isalpha, text)) and not looks_like_json(text)
+
+
 def _read_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
-    text, said = given.text, word(given.text)
+    text = given.text
     if decided := _by_button(given, pending, _edited_plan):
         return decided
-    if given.verb not in ("text", "respond", "edit"):
+    if given.verb not in ("text", "respond"):
         return None
-    if left := _left(text):
-        return left
-    if said == "yes" and given.verb != "edit":
-        return Answer("approve")
-    if said == "no":
-        return Answer("reject")
-    if is_plan_text(text, pending.get("plan") or {}):
+    if is_plan_text(text):
         return _edited_plan(Given("edit", fields={"plan": text}), pending)
-    known = only_words(text) or plain(text) in ("edit", "edited", "respond")
-    if known or looks_like_json(text) or not any(map(str.isalpha, text)):
+    if decided := _decision(text):
+        return decided
+    if change := _changed(text, pending):
+        return Answer("reject", change)
+    if not _is_sentence(text):
         return _undecided(text)
-    if given.verb == "text" and not substance(text):
-        return unclear("too_little", text)
-    return Answer("reject", text)
+    return unclear("meant", text) if may_decide(text) else Answer("reject", text)
 
 
-def _edited_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
+def _edited_plan(given: Given, pending: Pause) -> Answer | Unclear:
     if given.action not in (None, action_name("plan")):
         return unclear("not_the_plan", action=given.action)
-    edit = edit_plan(given.fields, pending.get("plan") or {}, limits=pending.get("limits"), shown=shown_plan(pending))
-    if edit is None:
-        text = scalar_text(given.fields.get("plan"))
-        return _read_plan(Given("respond", text), pending) if text else unclear("empty_plan")
+    edit = edit_plan(given.fields, pending.get("plan") or {}, pending.get("limits"))
     if isinstance(edit, Unclear):
         return edit
-    if edit.feedback:
-        return Answer("reject", edit.feedback, plan=edit.plan if edit.changed else None, amounts=edit.limits)
     changed = edit.changed or edit.limits
-    return Answer("edit", plan=edit.plan, amounts=edit.limits) if changed else Answer("approve")
+    return Answer("edit", plan=edit.plan, amounts=edit.limits, lines=edit.lines) if changed else Answer("approve")
 
 
 def _read_question(given: Given, pending: Pause) -> Answer | Unclear:
@@ -162,12 +166,9 @@ def _read_question(given: Given, pending: Pause) -> Answer | Unclear:
 def _free_answer(text: str, pending: Pause) -> Answer | Unclear:
     """The words as the answer, unless they end the run or leave the question open; what may be either is asked."""
     said, asked = word(text), plain(str(pending.get("question") or ""))
-    first = said or opening(text)
     if said in ("cancel", "later") and not text.startswith("/") and plain(text) in asked:
         return unclear(f"answer_or_{said}", text)
-    if first == "cancel" and not said:
-        return unclear("may_cancel", text)
-    return Answer(said) if said == "cancel" or said == "later" else Answer("answer", text)
+    return _ends(text) or Answer("answer", text)
 
 
 def _choose(text: str, choices: list[str]) -> str:
@@ -184,29 +185,28 @@ def _choose(text: str, choices: list[str]) -> str:
 def _alike(text: str, choices: list[str]) -> str:
     """The only option that says yes or no as `text` does; otherwise the text itself."""
     said = word(text)
-    alike = [choice for choice in choices if said in ("yes", "no") and (word(choice) or opening(choice)) == said]
+    alike = [choice for choice in choices if said in ("yes", "no") and word(choice) == said]
     return alike[0] if len(alike) == 1 else text
 
 
 def _read_tool(given: Given, pending: Pause) -> Answer | Unclear | None:
-    text, said = given.text, word(given.text)
+    text = given.text
     if decided := _by_button(given, pending, _edited_call):
         return decided
     if given.verb == "respond":
         return Answer("respond", text) if text else unclear("empty_response")
     if given.verb != "text":
         return None
-    if left := _left(text):
-        return left
-    if said == "yes":
-        return Answer("approve")
-    if said == "no" or (begins_with_no(text) and not only_words(text)):
-        return Answer("reject", "" if said == "no" else text)
-    return unclear("not_run", reasons=[reason]) if (reason := _undecided(text)) else None
+    if decided := _decision(text):
+        return decided
+    if change := _changed(text, pending):
+        return Answer("reject", change)
+    return unclear("meant", text) if _is_sentence(text) else _undecided(text)
 
 
 def _edited_call(given: Given, pending: Pause) -> Answer | Unclear:
-    tool = str(pending.get("tool") or pending.get("name"))
+    """The call with the arguments that were given; those that are not named stay."""
+    tool, before = str(pending.get("tool") or pending.get("name")), pending.get("arguments") or {}
     if given.action == tool and tool != action_name("tool"):
         arguments: Any = given.fields
     elif str(given.fields.get("tool", tool)) != tool:
@@ -216,8 +216,8 @@ def _edited_call(given: Given, pending: Pause) -> Answer | Unclear:
     if not isinstance(arguments, Mapping):
         broken = _undecided(arguments) if isinstance(arguments, str) and looks_like_json(arguments) else None
         return broken or unclear("no_arguments")
-    changed = dict(arguments) != (pending.get("arguments") or {})
-    return Answer("edit", arguments=dict(arguments)) if changed else Answer("approve")
+    edited = {**before, **arguments}
+    return Answer("edit", arguments=edited) if edited != before else Answer("approve")
 
 
 def _read_budget(given: Given, pending: Pause) -> Answer | Unclear:
@@ -235,8 +235,8 @@ def _read_budget(given: Given, pending: Pause) -> Answer | Unclear:
     said = word(text)
     if said == "no":
         return Answer("stop")
-    if left := _left(text):
-        return left
+    if ends := _ends(text):
+        return ends
     agreed = (given.verb == "approve" and not text) or said == "yes" or (key == "extend" and not rest)
     return _extended(True if agreed else rest if key == "extend" else text, pending)
 
@@ -250,37 +250,34 @@ def _read_effect(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, key, rest = _option(given, pending, "effect")
     if key and not rest:
         return Answer(key)
-    if left := _left(text):
-        return left
     if word(text) == "yes":
         return Answer("happened")
     if word(text) == "no":
         return unclear("which_no", text)
-    return unclear("happened", text) if text else None
+    return _ends(text) or (unclear("happened", text) if text else None)
 
 
 def _read_failure(given: Given, pending: Pause) -> Answer | Unclear | None:
-    """Only the options' own words, or words that say what to do, start work; whatever refuses anything does not."""
+    """Only the options, or a sentence that says what to do, start work."""
     text, key, rest = _option(given, pending, "failure")
-    if key and not rest:
-        return Answer(key, text)
-    said = word(text)
-    if said == "no":
+    if key and (not rest or key == "replan"):
+        return Answer(key, rest or text)
+    if word(text) == "no":
         return Answer("stop", text)
-    if left := _left(text):
-        return left
-    if said or not text or looks_like_json(text) or not substance(text):
+    if ends := _ends(text):
+        return ends
+    if change := _changed(text, pending):
+        return Answer("replan", change)
+    if word(text) or not _is_sentence(text):
         return _undecided(text)
-    if refuses(text):
-        return unclear("refuses", text)
-    return Answer("replan", rest if key == "replan" else text)
+    return unclear("meant", text) if may_decide(text) else Answer("replan", text)
 
 
 def _read_early(given: Given, pending: Pause) -> Answer | Unclear | None:
     text, key, rest = _option(given, pending, "early")
     if key and not rest:
         return Answer(key, text)
-    return _left(text) or _undecided(text)
+    return _ends(text) or _undecided(text)
 
 
 REFUSED: dict[str, AnswerKind] = {"question": "declined", "budget": "stop", "effect": "skip", "failure": "stop"}

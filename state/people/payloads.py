@@ -14,6 +14,7 @@ from typing import Any
 
 from donewhen.state.language.texts import say, shown_options, translated
 from donewhen.state.pattern import pattern
+from donewhen.state.plan.document import plan_document
 from donewhen.state.plan.text import plan_text
 from donewhen.state.records import Pause
 
@@ -110,6 +111,13 @@ def shown_plan(pending: Pause) -> str:
     plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
     runs = pending.get("next_runs") or ()
     return plan_text(plan, limits=limits, writes=writes, next_runs=runs, language=language_of(pending))
+
+
+def editable_plan(pending: Pause) -> str:
+    """The plan that waits as text to be edited: an edit that could not be taken, else as it is proposed."""
+    plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
+    runs, draft = pending.get("next_runs") or (), str(pending.get("draft") or "")
+    return draft or plan_document(plan, limits=limits, writes=writes, next_runs=runs, language=language_of(pending))
 
 
 def question_text(pending: Pause) -> str:
@@ -261,7 +269,7 @@ def _arguments(pending: Pause) -> dict[str, str]:
     kind = pending["kind"]
     draft = str(pending.get("draft") or "")
     if kind == "plan":
-        return {"plan": draft or shown_plan(pending)}
+        return {"plan": editable_plan(pending)}
     if kind == "tool":
         tool = str(pending.get("tool") or pending.get("name"))
         return {"tool": tool, "arguments": draft or arguments_text(pending.get("arguments") or {})}

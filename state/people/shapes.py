@@ -8,13 +8,12 @@ and `{"type" | "decision" | "action": word}`.
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.language.words import plain
-from donewhen.state.pattern import pattern
+from donewhen.state.plan.document import unfenced
 
 Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "later", "text", "list", "other"]
 
@@ -29,7 +28,6 @@ VERBS: dict[str, Verb] = {
 }  # fmt: skip
 TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
 EDIT_KEYS = ("plan", "steps", "arguments")
-FENCE = pattern(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
 PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision", "limits")
 NESTING = 4
 
@@ -56,8 +54,7 @@ def decode_json(value: Any) -> Any:
     """A string that holds JSON (bare or in a fenced block) as its value; anything else unchanged."""
     if not isinstance(value, str):
         return value
-    fenced = FENCE.match(value)
-    text = (fenced["body"] if fenced else value).strip()
+    text = unfenced(value).strip()
     if not text.startswith(("{", "[", '"')):
         return value
     try:
@@ -68,8 +65,7 @@ def decode_json(value: Any) -> Any:
 
 def looks_like_json(text: str) -> bool:
     """Whether a text was meant as JSON, though it may be broken: nobody's feedback begins so."""
-    fenced = FENCE.match(text)
-    return (fenced["body"] if fenced else text).lstrip().startswith(("{", "["))
+    return unfenced(text).lstrip().startswith(("{", "["))
 
 
 def read_shape(value: Any, nesting: int = 0) -> Given | str:

@@ -99,7 +99,7 @@ async def test_a_plain_answer_delivered_twice_answers_the_next_question_too() ->
     """C06: what LangGraph alone cannot tell apart; ids can, and the second one is reported (C04)."""
     graph = build_graph(scripted([submit_plan([step("s1")])] * 2, deliver=())).compile(checkpointer=InMemorySaver())
     await graph.ainvoke({"messages": "do it"}, config("t"))
-    first = (await graph.ainvoke(Command(resume="make it shorter"), config("t")))["__interrupt__"][0]
+    first = (await graph.ainvoke(Command(resume="change: make it shorter"), config("t")))["__interrupt__"][0]
     named = {"type": "approve", "id": "confirm.0123456789abcdef"}
     again = (await graph.ainvoke(Command(resume=named), config("t")))["__interrupt__"][0]
     assert "stale" in again.value["problem"]

@@ -14,7 +14,7 @@ from donewhen.agent.cli.screen.drawing import pause_drawn, plan_drawn
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
 from donewhen.state.people.answers import Answer, read_answer
 from donewhen.state.people.grammar import may_replan
-from donewhen.state.people.payloads import arguments_text, shown_plan
+from donewhen.state.people.payloads import arguments_text, editable_plan
 from donewhen.state.records import Pause
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
@@ -98,8 +98,8 @@ class Person:
     def _edit_plan(self, pending: Pause) -> Any:
         """An edit of the plan; None where the person went back, with the text kept for the next time."""
         kept = str(pending.get("id"))
-        text = self.drafts.get(kept) or str(pending.get("draft") or shown_plan(pending))
-        while (edited := self._edited(text, ".md")) is not None:
+        text = self.drafts.get(kept) or editable_plan(pending)
+        while (edited := self._edited(text, ".yaml")) is not None:
             self.drafts[kept] = text = edited
             value = {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": text}}}
             legend = self._show_edit(read_answer(value, pending), pending)
@@ -119,14 +119,7 @@ class Person:
         if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
             limits = {**(pending.get("limits") or {}), **meaning.amounts}
             self.terminal.show(plan_drawn({**pending, "plan": meaning.plan, "limits": limits}, self.terminal))
-            if meaning.text:
-                self._warn("beside")
-                self.terminal.line(meaning.text)
             return "keys_edited"
-        if isinstance(meaning, Answer) and meaning.kind == "reject":
-            self._warn("only_feedback")
-            self.terminal.line(meaning.text)
-            return "keys_feedback"
         if isinstance(meaning, Answer):
             self._warn("unchanged")
             return ""

@@ -23,7 +23,7 @@ from donewhen.state.errors import (
     ThreadWaiting,
     UnknownThread,
 )
-from donewhen.state.plan.text import plan_text
+from donewhen.state.plan.document import plan_document
 from donewhen.testing import (
     ScriptedModel,
     WireServer,
@@ -154,18 +154,17 @@ def test_rejecting_plans_again_and_cancelling_ends(shell: Shell) -> None:
 
 
 def test_an_edited_plan_from_a_file(shell: Shell, tmp_path: Path) -> None:
-    """C02, C03: the text that was shown, with lines changed; an invalid one keeps the pause and says why."""
+    """C02, C03, C12: the text that was shown, with lines changed; an invalid one keeps the pause and says why."""
     with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=COUNTING):
         pending = one_object(shell.run("--json"))["pending"][0]
-        text = plan_text(pending["plan"], limits=pending["limits"])
-        edited = tmp_path / "plan.md"
-        edited.write_text(json.dumps({"type": "edit", "plan": text.replace("list_files", "teleport")}))
+        text = plan_document(pending["plan"], limits=pending["limits"])
+        edited = tmp_path / "plan.yaml"
+        edited.write_text(text.replace("list_files", "teleport"))
         wrong = shell("resume", "--answer-file", str(edited))
         assert wrong.exit_code == Exit.WAITING
         assert "teleport" in wrong.stderr
-        edited.write_text(
-            json.dumps({"type": "edit", "plan": text.partition("2. [s2]")[0] + text[text.index("**Limits") :]})
-        )
+        less = text.partition("- id: s2")[0] + text[text.index("limits:") :]
+        edited.write_text(json.dumps({"type": "edit", "plan": less}))
         assert shell("resume", "--answer-file", str(edited)).exit_code == Exit.COMPLETED
 
 

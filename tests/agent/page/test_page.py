@@ -51,7 +51,7 @@ async def test_a_run_on_the_wire() -> None:
         assert first[0]["type"] == "started"
         (asked,) = first[-1]["pending"]
         assert (asked["kind"], asked["plan"]["steps"][0]["content"]) == ("plan", "Read the note")
-        assert "1. [s1] Read the note" in asked["text"]
+        assert "- id: s1\n  content: Read the note\n" in asked["text"]
         await page.answer(thread, asked["id"], {"type": "approve"})
         whole = await page.told(thread, ends=2)
         assert whole[: len(first)] == first
@@ -66,16 +66,16 @@ async def test_a_run_on_the_wire() -> None:
 
 
 async def test_a_refused_edit_is_given_back_with_the_line_that_is_wrong() -> None:
-    """U3, C03: the pause stays, names the line, and its text is the one that was sent."""
+    """U3, C03, C12: the pause stays, names the line, and its text is the one that was sent."""
     async with served(agent(triage=[submit_plan([READ])])) as page:
         thread = await page.start("read it")
         (asked,) = (await page.told(thread))[-1]["pending"]
-        wrong = asked["text"].replace("   - tools: read_note", "   - tool read_note")
+        wrong = asked["text"].replace("  tools:", "  tool:")
         await page.answer(
             thread, asked["id"], {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": wrong}}}
         )
         again = (await page.told(thread, ends=2))[-1]
-        assert "“- tool read_note”" in again["problem"]
+        assert f"line {wrong.splitlines().index('  tool:') + 1}: tool" in again["problem"]
         assert (again["pending"][0]["draft"], again["pending"][0]["text"]) == (wrong, wrong)
 
 

@@ -113,6 +113,7 @@ def test_what_ran_is_byte_for_byte_what_was_approved(text: str, extra: Any) -> N
     "value",
     [
         {"type": "edit", "arguments": {"to": "bob", "text": "hi"}},
+        {"type": "edit", "arguments": {"to": "bob"}},
         {"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {"to": "bob", "text": "hi"}}}]},
         {"decisions": [{"type": "edit", "edited_action": {
             "name": "approve_tool", "args": {"tool": "send", "arguments": '{"to": "bob", "text": "hi"}'}}}]},
@@ -122,7 +123,7 @@ def test_what_ran_is_byte_for_byte_what_was_approved(text: str, extra: Any) -> N
     ids=repr,
 )  # fmt: skip
 async def test_edited_arguments_run_as_edited(value: Any) -> None:
-    """X15: every client's edit; the model is told what a person changed."""
+    """X15, N49: every client's edit, of one argument too; the model is told what a person changed."""
     outbox, model = Outbox(), sending(HI)
     agent, run = await at_the_call(model, outbox)
     ended = await agent.resume(run.thread_id, value)
@@ -136,7 +137,6 @@ async def test_edited_arguments_run_as_edited(value: Any) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"to": "bob"},
         {"to": 5, "text": "x"},
         {"to": "b", "text": "x", "bcc": "y"},
         {"to": "b", "text": "x", "extra": 2**70},

@@ -72,7 +72,7 @@ async def test_its_calls_are_approved_like_ours() -> None:
     flow = await play(
         one_step([PROOF], executor="agent"),
         executors={"agent": Executor("mails", graph=graph_of(reviews))},
-        answers=["approve", edit, "no, not cyn"],
+        answers=["approve", edit, "change: no, not cyn"],
     )
     assert flow.status == "completed"
     assert [(p["kind"], p["tool"], p["arguments"]["to"]) for p in flow.pauses] == [

@@ -91,7 +91,7 @@ async def test_cancel_and_later_mean_what_they_mean_everywhere() -> None:
     run = await paused(agent)
     left = await agent.resume(run.thread_id, "later")
     assert (left.status, left.problem, left.pending[0]["id"]) == ("waiting", "", run.pending[0]["id"])
-    ended = await agent.resume(run.thread_id, "Cancel, please")
+    ended = await agent.resume(run.thread_id, "Cancel.")
     assert (ended.status, ended.steps["s1"]["status"]) == ("cancelled", "skipped")
 
 

@@ -36,7 +36,7 @@ async def test_the_plan_is_shown_whole() -> None:
     snapshot = await agent.graph.aget_state(config(run.thread_id))
     (interrupt,) = snapshot.interrupts
     shown = interrupt.value["action_requests"][0]["args"]["plan"]
-    for part in ("Look into the box", "seen", "it is there", "look", "contains", "send", "08:30", "rounds 200"):
+    for part in ("Look into the box", "seen", "it is there", "look", "contains", "send", "08:30", "rounds: 200"):
         assert part in shown
     assert interrupt.value["plan"] == run.plan == run.pending[0]["plan"]
     await drawn(agent, run)
@@ -68,7 +68,7 @@ async def test_the_policy_says_which_plans_wait(policy: Any, complexity: str, as
 @pytest.mark.parametrize(
     "value",
     [
-        "approve", "Yes please!", "y", "同意", True, {"type": "approve"}, '{"decisions": [{"type": "approve"}]}',
+        "approve", "Yes!", "y", "同意", True, {"type": "approve"}, '{"decisions": [{"type": "approve"}]}',
         [{"type": "accept", "args": None}], {"approved": True}, {"resume": "ok"},
     ],
     ids=repr,
@@ -108,10 +108,10 @@ async def test_reject_with_words_plans_again() -> None:
     model = scripted(plans, {"s1": [said("s1")]})
     agent = Agent(model, storage="memory:")
     first = await paused(agent)
-    second = await agent.resume(first.thread_id, "no way, use the fax")
+    second = await agent.resume(first.thread_id, "use the fax in the hall for it")
     assert second.status == "waiting"
     assert second.pending[0]["id"] != first.pending[0]["id"]
-    assert "no way, use the fax" in model.requests[1].text
+    assert "use the fax in the hall for it" in model.requests[1].text
     assert "Send it by mail" in model.requests[1].text
     await drawn(agent, second)
     run = await agent.resume(first.thread_id, "yes")
@@ -126,7 +126,7 @@ async def test_the_same_plan_again_is_another_question() -> None:
     agent = Agent(model, storage="memory:")
     first = await paused(agent)
     id = first.pending[0]["id"]
-    second = await agent.resume(first.thread_id, {id: "think again"})
+    second = await agent.resume(first.thread_id, {id: "change: think again"})
     assert second.pending[0]["revision"] == first.pending[0]["revision"]
     for late in ({id: "approve"}, {first.pending[0]["interrupt_id"]: "approve"}):
         with pytest.raises(StaleAnswer):

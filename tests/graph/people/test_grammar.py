@@ -16,7 +16,7 @@ def failing(**more: Any) -> ScriptedModel:
     return steps([step("s1")], {"s1": [give_up("it is locked")], **more.pop("execute", {})}, **{"deliver": (), **more})
 
 
-@pytest.mark.parametrize("text", ["cancel", "no", "don't do anything more", "Nein, danke", "算了", "stop"])
+@pytest.mark.parametrize("text", ["cancel", "no", "Nein", "停止", "stop"])
 async def test_a_refusal_after_a_failure_ends_the_run(text: str) -> None:
     """W3: nobody is asked for another plan, and nothing more is done."""
     model = failing()
@@ -26,7 +26,7 @@ async def test_a_refusal_after_a_failure_ends_the_run(text: str) -> None:
     model.assert_exhausted()
 
 
-@pytest.mark.parametrize("text", ["yes", "hm", "please leave it as it is, no more work"])
+@pytest.mark.parametrize("text", ["yes", "hm", "don't do anything more", "no, please leave it just as it is"])
 async def test_what_is_unclear_after_a_failure_is_asked_again(text: str) -> None:
     """W3, C09: the pause stays and says why."""
     model = failing()
@@ -53,14 +53,15 @@ async def test_a_plan_edit_that_cannot_be_read_is_given_back() -> None:
     run = await agent.start("do it")
     value = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0].value
     shown = value["action_requests"][0]["args"]["plan"]
-    typo = shown.replace("\n\n**Limits", "\n- and sum up\n\n**Limits")
+    typo = shown.replace("limits:", "- and sum up: : all\nlimits:")
     edit = {"decisions": [{"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": typo}}}]}
     kept = await agent.resume(run, edit)
     assert (kept.status, len(model.requests)) == ("waiting", 1)
-    assert "“- and sum up” is neither a step" in kept.problem
+    line = typo.splitlines().index("- and sum up: : all") + 1
+    assert f"line {line}: mapping values are not allowed here" in kept.problem
     value = (await agent.graph.aget_state(config(run.thread_id))).interrupts[0].value
     assert value["action_requests"][0]["args"]["plan"] == value["draft"] == typo
-    assert (await agent.resume(kept, {"plan": typo.replace("\n- and sum up", " and sum up")})).status == "completed"
+    assert (await agent.resume(kept, {"plan": typo.replace("- and sum up: : all\n", "")})).status == "completed"
 
 
 async def test_a_limit_lowered_in_the_text_holds() -> None:
@@ -68,7 +69,9 @@ async def test_a_limit_lowered_in_the_text_holds() -> None:
     model = scripted(submit_plan([step("s1"), step("s2")]), {"s1": [said("s1")]}, ())
     agent = Agent(model, storage="memory:")
     run = await agent.start("do it")
-    asked = await agent.resume(run, {"plan": "1. [s1] one\n2. [s2] two\n**Limits:** rounds 1"})
+    asked = await agent.resume(
+        run, {"plan": "steps: [{id: s1, content: one}, {id: s2, content: two}]\nlimits: {rounds: 1}"}
+    )
     assert (asked.pending[0]["kind"], asked.pending[0]["exhausted"]) == ("budget", "rounds")
     assert asked.spent["rounds"] == 1
     ended = await agent.resume(asked, "cancel")
@@ -77,14 +80,14 @@ async def test_a_limit_lowered_in_the_text_holds() -> None:
 
 
 async def test_a_call_runs_for_nothing_but_consent() -> None:
-    """C09, Q1: an unclear word keeps the call waiting; “Yes, please” runs it."""
+    """C09, C11: what may or may not be consent keeps the call waiting; “Yes” runs it."""
     model, outbox = sending(call("send", to="ann", text="hi")), Outbox()
     agent = Agent(model, [outbox.tool()], storage="memory:", settings={"confirm": "never"})
     run = await agent.start("do it")
-    for text in ("send it to Bob", "maybe", "yes, but to Bob", "ok?"):
+    for text in ("send it to Bob", "Yes, please", "yes, but to Bob", "ok?"):
         run = await agent.resume(run, text)
         assert (run.status, bool(run.problem), outbox.sent) == ("waiting", True, [])
-    assert (await agent.resume(run, "Yes, please")).status == "completed"
+    assert (await agent.resume(run, "Yes")).status == "completed"
     assert len(outbox.sent) == 1
 
 

@@ -171,8 +171,8 @@ async def test_typed_into_the_chat() -> None:
     agent = Agent(model, storage="memory:")
     graph, where = agent.graph, config("t")
     await graph.ainvoke({"messages": "count"}, where)
-    await graph.ainvoke(typed("also write a summary"), where)
-    assert "also write a summary" in model.requests[1].text
+    await graph.ainvoke(typed("please also write a summary of it"), where)
+    assert "please also write a summary of it" in model.requests[1].text
     await graph.ainvoke(typed("yes"), where)
     run = await agent.get("t")
     assert run.pending[0]["id"] == "s1.q1"

@@ -59,7 +59,7 @@ def test_the_plan_is_read_back_in_every_language(language: str) -> None:
     text = payload(asked)["action_requests"][0]["args"]["plan"]
     assert read_answer(hitl("plan", plan=text), asked) == Answer("approve")
     changed = read_answer(
-        hitl("plan", plan=text.replace("There are three", "There are 3").replace("rounds 40", "rounds 4")), asked
+        hitl("plan", plan=text.replace("There are three", "There are 3").replace("rounds: 40", "rounds: 4")), asked
     )
     assert isinstance(changed, Answer)
     assert changed.amounts == {"rounds": 4}
@@ -123,14 +123,13 @@ def test_what_was_replaced_and_then_done_is_not_listed_as_left_over() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_what_is_not_understood_is_said_in_the_language_of_the_pause(language: str) -> None:
-    """Q11, U3, C09: the reason, the line of an edit, and the words that would be understood."""
+    """Q11, U3, C09, C12: the reason, the line of an edit, and the words that would be understood."""
     asked = pending("plan", language=language)
     shown = payload(asked)["action_requests"][0]["args"]["plan"]
-    problem = read_answer(hitl("plan", plan=f"{shown}- ???"), asked)
+    problem = read_answer(hitl("plan", plan=f"{shown}notes: none\n"), asked)
     number = len(shown.splitlines()) + 1
-    unread = catalogue(language)["unclear"]["line"].format(line=number, said="- ???")
     assert problem == catalogue(language)["accepted"]["instead"].format(
-        problem=catalogue(language)["unclear"]["edit"].format(reasons=unread),
+        problem=catalogue(language)["unclear"]["edit"].format(reasons=f"a plan has no place for line {number}: notes"),
         accepted=catalogue(language)["accepted"]["plan"],
     )
 
@@ -145,4 +144,4 @@ def test_the_words_that_are_said_to_be_accepted_are(kind: str, language: str) ->
     words = re.findall(r"[“„«「]\s?(.+?)\s?[”“»」]", said)
     assert len(words) >= 2
     for word in words:
-        assert isinstance(read_answer(word, asked), Answer), word
+        assert isinstance(read_answer(word.replace("…", "use b.txt"), asked), Answer), word

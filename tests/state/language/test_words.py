@@ -1,17 +1,16 @@
-"""What people say at each pause, in the languages they write: consent, refusal, the end, and what is not guessed."""
+"""The few words that decide, and the sentences around them that do not."""
 
-import tomllib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from donewhen.state.language.texts import LANGUAGES, shown_options
-from donewhen.state.language.words import _data, word
+from donewhen.state.language.words import SAID, word
 from donewhen.state.people.answers import Answer, read_answer
 from tests.kit.pauses import pending
 
-SAID = tomllib.loads(Path(__file__).with_name("utterances.toml").read_text("utf-8"))
+FAILED: dict[str, Any] = {"about": "failure", "options": shown_options("en", "failure")}
+EARLY: dict[str, Any] = {"about": "early", "options": shown_options("en", "early")}
 
 
 def kind(text: str, asked: str, **more: Any) -> str:
@@ -20,90 +19,67 @@ def kind(text: str, asked: str, **more: Any) -> str:
     return answer.kind if isinstance(answer, Answer) else ""
 
 
-FAILED: dict[str, Any] = {"about": "failure", "options": shown_options("en", "failure")}
-EARLY: dict[str, Any] = {"about": "early", "options": shown_options("en", "early")}
-CLOSED: list[tuple[str, dict[str, Any]]] = [("budget", {}), ("effect", {}), ("question", FAILED), ("question", EARLY)]
-APPROVALS: list[tuple[str, dict[str, Any]]] = [("plan", {}), ("tool", {})]
+WORDS = {said: [each.replace("_", " ") for each in words.split()] for said, words in SAID.items()}
 
 
-@pytest.mark.parametrize("text", SAID["yes"])
-def test_yes(text: str) -> None:
-    """C09, Q1: consents to plan, call and suggested budget; says that it happened; is no choice after a failure."""
-    assert [kind(text, asked) for asked in ("plan", "tool", "budget", "effect")] == [
-        "approve", "approve", "extend", "happened"
-    ]  # fmt: skip
-    assert kind(text, "question") == "answer"
-    assert kind(text, "question", **FAILED) == ""
-    assert read_answer(text, pending("question", options=["Yes, all", "No, none"])) == Answer("answer", "Yes, all")
+def test_a_word_means_the_same_at_every_pause_in_every_language() -> None:
+    """C09, W3: consent, refusal, the end, later; no “no” starts any work, and a word has one meaning."""
+    kinds = {
+        said: {tuple(kind(text, asked) for asked in ("plan", "tool", "budget", "effect")) for text in words}
+        for said, words in WORDS.items()
+    }
+    assert kinds["yes"] == {("approve", "approve", "extend", "happened")}
+    assert kinds["no"] == {("reject", "reject", "stop", "")}
+    assert {each[:2] + each[3:] for each in kinds["cancel"]} == {("cancel", "cancel", "cancel")}
+    assert {each[2] for each in kinds["cancel"]} == {"cancel", "stop"}
+    assert kinds["later"] == {("later", "later", "later", "later")}
+    assert {kind(text, "question", **FAILED) for text in WORDS["no"]} == {"stop"}
+    assert {kind(text, "question", **FAILED) for text in WORDS["yes"]} == {""}
+    assert len({each for words in WORDS.values() for each in words}) == sum(map(len, WORDS.values()))
+    assert all(len(words) <= 60 for words in WORDS.values())
 
 
-@pytest.mark.parametrize("text", SAID["no"])
-def test_no_starts_nothing(text: str) -> None:
-    """C09, W3: rejects plan and call, ends an exhausted or failed run; nowhere does it start work."""
-    assert [kind(text, asked) for asked in ("plan", "tool", "budget", "effect")] == ["reject", "reject", "stop", ""]
-    assert kind(text, "question") == "answer"
-    assert kind(text, "question", **FAILED) == "stop"
-    assert kind(text, "question", **EARLY) == ""
+@pytest.mark.parametrize("text", ["YES", " Yes! ", "“ok”", "ＯＫ", "Да.", "好。", "👍🏽", "/cancel", "Später"])
+def test_a_word_is_folded(text: str) -> None:
+    """C09: case, width, quotes and full stops do not matter."""
+    assert word(text)
 
 
-@pytest.mark.parametrize("text", SAID["cancel"])
-def test_cancel_ends_the_run_everywhere(text: str) -> None:
-    """C09, Q3, W3: also after a failure; where “stop” is an option, it is that option, which ends the run as well."""
-    for asked, more in (
-        ("plan", {}),
-        ("tool", {}),
-        ("effect", {}),
-        ("budget", {}),
-        ("question", FAILED),
-        ("question", EARLY),
-    ):
-        assert kind(text, asked, **more) in ("cancel", "stop"), asked
-    assert kind(text, "question") == "cancel" or word(text) == "enough"
-
-
-@pytest.mark.parametrize("text", SAID["later"])
-def test_later_leaves_the_pause_open(text: str) -> None:
-    """C09: everywhere."""
-    for asked, more in (
-        ("plan", {}),
-        ("tool", {}),
-        ("effect", {}),
-        ("budget", {}),
-        ("question", {}),
-        ("question", FAILED),
-    ):
-        assert kind(text, asked, **more) == "later", asked
-
-
-@pytest.mark.parametrize("text", SAID["unclear"])
-def test_what_is_not_clear_is_not_guessed(text: str) -> None:
-    """C09, C02: the pause is kept, at every kind, and a sentence says why."""
-    for asked, more in (*APPROVALS, *CLOSED[1:]):
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no changes needed", "approve all", "Yes please, and thank you", "no, it did not", "Yes, it went through",
+        "yes but change step 2", "ok?", "no problem", "why not", "looks good to me", "go ahead", "I don't see why not",
+        "no, that's fine, go ahead with the plan as it is", "as far as I am concerned the answer is yes",
+        "stop, take the other one", "yes no", "I know", "thanks", "hm", "also write a summary", "shorter",
+        "Ja, aber bitte ohne den dritten Schritt von gestern", "不要用旧的文件，请改用新的那一个文件", "看起来不错",
+    ],
+)  # fmt: skip
+def test_what_may_be_consent_or_refusal_is_asked_back(text: str) -> None:
+    """C11, N34, N79: no pause that decides anything takes it; “change” then says that it was meant as words."""
+    for asked, more in (("plan", {}), ("tool", {}), ("budget", {}), ("effect", {}), ("question", FAILED)):
         assert kind(text, asked, **more) == "", asked
-    assert kind(text, "budget") in ("", "extend" if text == "5" else "")
-
-
-@pytest.mark.parametrize("text", SAID["feedback"])
-def test_sentences_are_feedback_to_a_plan_and_no_consent(text: str) -> None:
-    """C09, Q1: “Yes, but …” approves nothing; a call runs for none of it; it answers a question as it is."""
-    assert read_answer(text, pending("plan")) == Answer("reject", text)
-    assert kind(text, "tool") in ("", "reject")
-    assert kind(text, "effect") == kind(text, "budget") == kind(text, "question", **EARLY) == ""
+    for asked, more, taken in (("plan", {}, "reject"), ("tool", {}, "reject"), ("question", FAILED, "replan")):
+        assert read_answer("change", pending(asked, said=text, **more)) == Answer(taken, text)  # type: ignore[arg-type]
+        assert read_answer(f"change: {text}", pending(asked, **more)) == Answer(taken, text)  # type: ignore[arg-type]
+        assert kind("change", asked, **more) == ""
     assert read_answer(text, pending("question")) == Answer("answer", text)
 
 
 @pytest.mark.parametrize(
-    "text", ["use a fax", "try b.txt this time", "ask Ann, then go on", "Nimm das Fax", "用传真试试"]
+    "text",
+    [
+        "Please use the file b.txt instead of a.txt",
+        "Nimm für den Bericht lieber die Datei aus dem März",
+        "请把结果写到另一个文件里，并且附上一份摘要",
+        "Utilise plutôt le fichier du mois de mars pour le rapport",
+    ],
 )
-def test_words_at_a_failure_are_what_should_be_done(text: str) -> None:
-    """W3: words with substance that refuse nothing are planned with."""
+def test_a_sentence_that_cannot_be_consent_says_what_should_be_different(text: str) -> None:
+    """C11, W3: it is planned with; a call runs for none of it."""
+    assert read_answer(text, pending("plan")) == Answer("reject", text)
     assert read_answer(text, pending("question", **FAILED)) == Answer("replan", text)
-
-
-@pytest.mark.parametrize("text", SAID["refusing"])
-def test_refusals_at_a_failure_start_no_work(text: str) -> None:
-    """W3: whatever refuses anything plans nothing; it ends the run or is asked about."""
-    assert kind(text, "question", **FAILED) in ("", "stop", "cancel")
+    assert kind(text, "tool") == kind(text, "effect") == kind(text, "budget") == kind(text, "question", **EARLY) == ""
 
 
 @pytest.mark.parametrize(("text", "question"), [("cancel", "Cancel the order?"), ("later", "Now or later?")])
@@ -129,17 +105,3 @@ def test_the_options_of_every_language_are_understood(language: str) -> None:
         ]
         assert kinds == [kind(option, asked, **more) for option in shown_options("en", about)]
         assert all(kinds)
-
-
-def test_no_phrase_says_yes_in_one_language_and_no_in_another() -> None:
-    """C09: consent is consent whatever language it is in."""
-    phrases: dict[str, set[str]] = {}
-    for language, groups in _data().items():
-        for group, said in groups.items() if language != "refusing" else ():
-            for phrase in said:
-                phrases.setdefault(phrase, set()).add(group)
-    assert len(_data().keys() - {"any", "refusing"}) >= 20
-    assert sum(map(len, SAID.values())) >= 150
-    assert {
-        phrase: groups for phrase, groups in phrases.items() if "yes" in groups and groups - {"yes", "polite"}
-    } == {}

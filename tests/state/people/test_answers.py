@@ -73,22 +73,20 @@ def test_declined_cancelled_and_empty_questions() -> None:
 @pytest.mark.parametrize(
     ("value", "answer"),
     [
-        ({"arguments": {"path": "b.txt"}}, Answer("edit", arguments={"path": "b.txt"})),
+        ({"arguments": {"path": "b.txt"}}, Answer("edit", arguments={"path": "b.txt", "content": "7"})),
         (
             hitl("tool", tool="write_file", arguments='{"path": "b.txt"}'),
-            Answer("edit", arguments={"path": "b.txt"}),
+            Answer("edit", arguments={"path": "b.txt", "content": "7"}),
         ),
         (
             {"type": "edit", "edited_action": {"name": "write_file", "args": {"path": "b.txt"}}},
-            Answer("edit", arguments={"path": "b.txt"}),
+            Answer("edit", arguments={"path": "b.txt", "content": "7"}),
         ),
         (
             hitl("tool", tool="write_file", arguments=json.dumps(pending("tool")["arguments"])),
             Answer("approve"),
         ),
         ({"type": "reject", "message": "wrong file"}, Answer("reject", "wrong file")),
-        ("no, use another file", Answer("reject", "no, use another file")),
-        ("don't send that", Answer("reject", "don't send that")),
         ("no", Answer("reject")),
         (False, Answer("reject")),
         ("stop", Answer("cancel")),
@@ -99,7 +97,7 @@ def test_declined_cancelled_and_empty_questions() -> None:
     ids=repr,
 )
 def test_answers_to_a_tool_call(value: Any, answer: Answer) -> None:
-    """C02, X15: approve, edit the arguments, reject with a reason, answer in its place."""
+    """C02, X15, N49: approve, edit the arguments (those not named stay), reject with a reason, answer instead."""
     assert read_answer(value, pending("tool")) == answer
 
 
@@ -128,12 +126,12 @@ def test_a_tool_call_cannot_become_another(value: Any) -> None:
         (True, Answer("extend", amounts={"rounds": 20})),
         ({"type": "approve"}, Answer("extend", amounts={"rounds": 20})),
         ("extend rounds 5", Answer("extend", amounts={"rounds": 5})),
-        ("extend by 5 rounds", Answer("extend", amounts={"rounds": 5})),
         ("5", Answer("extend", amounts={"rounds": 5})),
-        ("1 more model call", Answer("extend", amounts={"model_calls": 1})),
-        ("extend by 3 tool calls and 0.5 dollars", Answer("extend", amounts={"tool_calls": 3, "cost_usd": 0.5})),
-        ("60 seconds, 1 replan", Answer("extend", amounts={"active_seconds": 60, "replans": 1})),
-        ("input tokens 1,000", Answer("extend", amounts={"input_tokens": 1000})),
+        ("extend 5 rounds", Answer("extend", amounts={"rounds": 5})),
+        ("model calls: 3; 2 replans", Answer("extend", amounts={"model_calls": 3, "replans": 2})),
+        ("5 Runden", Answer("extend", amounts={"rounds": 5})),
+        ("$0.50", Answer("extend", amounts={"cost_usd": 0.5})),
+        ("1 model call", Answer("extend", amounts={"model_calls": 1})),
         (5, Answer("extend", amounts={"rounds": 5})),
         ("rounds=5, cost_usd=0.25", Answer("extend", amounts={"rounds": 5, "cost_usd": 0.25})),
         ({"extend": {"rounds": 5}}, Answer("extend", amounts={"rounds": 5})),
@@ -156,10 +154,7 @@ def test_a_tool_call_cannot_become_another(value: Any) -> None:
         ({"type": "reject", "message": "deliver"}, Answer("deliver")),
         ("取消", Answer("cancel")),
         ("extend $5", Answer("extend", amounts={"cost_usd": 5})),
-        ("$0.50 more", Answer("extend", amounts={"cost_usd": 0.5})),
         ("5$", Answer("extend", amounts={"cost_usd": 5})),
-        ("US$1,000", Answer("extend", amounts={"cost_usd": 1000})),
-        ("cost_usd $2 and 3 rounds", Answer("extend", amounts={"cost_usd": 2, "rounds": 3})),
         ("erweitern 5", Answer("extend", amounts={"rounds": 5})),
     ],
     ids=repr,
@@ -184,6 +179,14 @@ def test_answers_to_a_budget(value: Any, answer: Answer) -> None:
         {"rounds": float("inf")},
         "extend rounds",
         "1 2",
+        "extend 1.000",
+        "1,000",
+        "1.000 rounds",
+        "rounds 1,500",
+        "extend by 5 rounds",
+        "20k input tokens",
+        "10%",
+        "yes, 50",
         None,
         {"extend": {}},
         {"extend": False},
@@ -211,7 +214,6 @@ def test_extend_without_a_suggestion_needs_an_amount() -> None:
         (True, Answer("happened")),
         ("It did not.", Answer("not_happened")),
         (2, Answer("not_happened")),
-        ("it didn’t", Answer("not_happened")),
         ("skip", Answer("skip")),
         (3, Answer("skip")),
         ({"type": "reject"}, Answer("skip")),

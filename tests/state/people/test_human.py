@@ -47,28 +47,14 @@ def test_a_question_has_an_empty_answer_to_edit() -> None:
 
 
 def test_a_plan_is_shown_whole() -> None:
-    """C01: steps, criteria, checks, executors, tools granted, dependencies, schedule, limits."""
-    text = plan_text(PLAN, limits=LIMITS)
-    for part in (
-        "Total the sales",
-        "[s1]",
-        "Skip",
-        "the drafts.",
-        "Every file was read",
-        'list_files {"path": "."}',
-        '{"contains": "3"}',
-        "a second model",
-        "executor: reader",
-        "tools: write_file",
-        "after: s1",
-        "after: nothing",
-        "08:30",
-        "Europe/Berlin",
-        "rounds 40",
-        "cost_usd 0.5",
-    ):
-        assert part in text
-    assert payload(pending("plan"))["action_requests"][0]["args"]["plan"] == text
+    """C01: steps, criteria, checks, executors, tools granted, dependencies, schedule, limits; as text and as data."""
+    parts = (
+        "Total the sales", "s1", "Skip", "the drafts.", "Every file was read", "list_files", "3", "executor: reader",
+        "write_file", "08:30", "Europe/Berlin", "rounds", "40", "cost_usd", "0.5",
+    )  # fmt: skip
+    editable = payload(pending("plan"))["action_requests"][0]["args"]["plan"]
+    for text in (plan_text(PLAN, limits=LIMITS), editable):
+        assert [part for part in parts if part not in text] == []
     assert payload(pending("plan"))["plan"] == PLAN
 
 
@@ -168,19 +154,18 @@ def test_cancel_is_not_reject(value: Any) -> None:
     assert read_answer(value, pending("plan")) == Answer("cancel")
 
 
+LONG = "please also write a summary of it"
+
+
 @pytest.mark.parametrize(
     ("value", "feedback"),
     [
         ({"decisions": [{"type": "reject", "message": "shorter"}]}, "shorter"),
         ({"decisions": [{"type": "reject", "feedback": "shorter"}]}, "shorter"),
-        ([{"type": "response", "args": "shorter"}], "shorter"),
-        ({"type": "respond", "message": "shorter"}, "shorter"),
         ({"approved": False, "reason": "shorter"}, "shorter"),
-        ("yes but change step 2", "yes but change step 2"),
-        ("Yes, but without step 3", "Yes, but without step 3"),
-        ("不太好", "不太好"),
-        ("also write a summary", "also write a summary"),
-        ({"text": "no way, use the other file"}, "no way, use the other file"),
+        ([{"type": "response", "args": LONG}], LONG),
+        ({"type": "respond", "message": LONG}, LONG),
+        ({"text": LONG}, LONG),
     ],
     ids=repr,
 )
@@ -354,16 +339,12 @@ def test_nothing_raises_and_nothing_but_consent_approves(value: Any, kind: str, 
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    words=st.lists(st.sampled_from(["yes", "no", "ok", "know", "notes", "but", "stop", "step"]), min_size=2, max_size=5)
-)
-def test_a_sentence_is_feedback(words: list[str]) -> None:
-    """C02: words of consent inside a sentence are no consent, and "no" in "know" is no refusal."""
-    said = " ".join(words)
-    if {"know", "notes", "but", "step"} & set(words):
-        assert read_answer(said, pending("plan")) == Answer("reject", said)
-    elif len({"yes" if said == "ok" else said for said in words}) > 1:
-        assert isinstance(read_answer(said, pending("plan")), str)
+@given(words=st.lists(st.sampled_from(["yes", "no", "know", "notes", "but", "stop", "step"]), min_size=2, max_size=9))
+def test_a_sentence_is_feedback_only_where_it_is_no_consent(words: list[str]) -> None:
+    """C11: more than five words, and none of those that decide at either end; "no" in "know" is no refusal."""
+    said, decides = " ".join(words), {"yes", "no", "stop"}
+    feedback = len(words) > 5 and not {words[0], words[-1]} & decides
+    assert (read_answer(said, pending("plan")) == Answer("reject", said)) == feedback
 
 
 def test_deep_nesting_and_size_do_not_raise() -> None:

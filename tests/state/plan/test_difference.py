@@ -212,7 +212,7 @@ async def test_a_difference_rejected_with_words_is_planned_again() -> None:
     """C02, C04: the feedback reaches the planner; the next difference is still against what was approved."""
     model = replanned(FAX, submit_plan([step("s4", "by pigeon"), step("s3", depends_on=["s1"])]))
     agent, run = await at_the_difference(model)
-    again = await agent.resume(run.thread_id, "no fax, use a pigeon")
+    again = await agent.resume(run.thread_id, "change: no fax, use a pigeon")
     assert "no fax, use a pigeon" in model.requests[-1].text
     assert "by fax" in model.requests[-1].text
     assert again.pending[0]["changes"] == ["new step s4: by pigeon", "step s2 is dropped: work on s2"]

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from donewhen import Settings
-from donewhen.state.people.edit import edit_plan
 from donewhen.state.plan.plan import read_plan
 from donewhen.state.plan.rules import Rules
 from donewhen.state.plan.schedule import Schedule, occurrences
-from donewhen.state.plan.text import plan_text
 from donewhen.testing import ScriptedModel, ask_user, submit_plan
 from tests.kit.flows import play
 
@@ -197,33 +195,3 @@ def test_where_the_clock_is_put_forward_and_back(after: str, times: list[str]) -
     """P18: a time that is skipped comes right after the gap, one that is there twice comes once."""
     found = occurrences({"at": "02:30", "timezone": "Europe/Berlin"}, datetime.fromisoformat(after), BEGIN)
     assert [moment.isoformat() for moment in islice(found, 2)] == times
-
-
-@pytest.mark.parametrize("language", ["en", "de", "fr", "es", "zh", "ja"])
-@pytest.mark.parametrize(
-    "schedule",
-    [DAILY, TWENTY, {**DAILY, "weekdays": ["mon", "wed", "sun"]}, {"cron": "0 9 1 * *", "timezone": "Asia/Tokyo"}],
-)
-def test_the_line_of_a_schedule_is_read_as_it_is_written(language: str, schedule: dict[str, Any]) -> None:
-    """C03, P18: in each language, the schedule that stands in the text of a plan is the one that is read back."""
-    plan = {"title": "t", "steps": [{"id": "s1", "content": "a"}], "schedule": TWENTY | {"every_minutes": 7}}
-    runs = ["2026-11-23T08:30+01:00"]
-    before = plan_text(plan, next_runs=runs, language=language)
-    after = plan_text({**plan, "schedule": schedule}, next_runs=runs, language=language)
-    edit = edit_plan({"plan": after}, plan, shown=before)
-    assert edit is not None
-    assert not isinstance(edit, str), edit
-    assert edit.plan["schedule"] == schedule
-
-
-def test_a_range_of_days_is_read() -> None:
-    """C03: people write mon-fri, and mean the days between too."""
-    text = plan_text({"title": "t", "steps": [{"id": "s1", "content": "a"}], "schedule": DAILY})
-    edit = edit_plan(
-        {"plan": text.replace("every day", "Mon–Fri")},
-        {"title": "t", "steps": [{"id": "s1", "content": "a"}], "schedule": DAILY},
-        shown=text,
-    )
-    assert edit is not None
-    assert not isinstance(edit, str)
-    assert Schedule.model_validate(edit.plan["schedule"]).weekdays == ["mon", "tue", "wed", "thu", "fri"]
