@@ -12,7 +12,8 @@ from typing import Any
 
 from donewhen.agent.cli.screen.drawing import pause_drawn, plan_drawn
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
-from donewhen.state.people.answers import Answer, read_answer
+from donewhen.state.language.texts import chosen
+from donewhen.state.people.answers import Answer, read_answer, said_in
 from donewhen.state.people.grammar import may_replan
 from donewhen.state.people.payloads import arguments_text, editable_plan
 from donewhen.state.records import Pause
@@ -48,11 +49,14 @@ class Person:
         self.terminal.show(pause_drawn(pending, self.terminal))
         if pending.get("problem"):
             self._warn("not_understood", problem=pending["problem"])
+        before = str(pending.get("said") or "")
         while True:
             value = self._once(pending)
             if value is None:
                 continue
-            meaning = read_answer(value, pending)
+            if before and isinstance(value, str) and chosen(value, "meant") == ("change", ""):
+                value = f"{value}: {before}"
+            meaning, before = read_answer(value, pending), said_in(value)
             if isinstance(meaning, Answer) and meaning.kind == "later":
                 raise Later
             if not isinstance(meaning, str):

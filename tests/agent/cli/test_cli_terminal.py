@@ -185,7 +185,7 @@ def test_a_budget_at_a_terminal(tmp_path: Path) -> None:
         for part in ("has used 2 of 2 rounds", "• s1: Count", "• s2: Tell the number", "“extend” means: rounds 2."):
             assert part in asked
         session.type("lots")
-        assert "says no amount" in session.asked()
+        assert "no amount that can be read" in session.asked()
         session.type("1 round")
         assert "has used 3 of 3 rounds" in session.asked()
         session.type("e")

@@ -187,7 +187,8 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
         ("plan", ["c"], Answer("cancel")),
         ("plan", ["/cancel"], Answer("cancel")),
         ("plan", ["no", "", "r", "shorter"], Answer("reject", "shorter")),
-        ("plan", ["make it shorter"], Answer("reject", "make it shorter")),
+        ("plan", ["make it shorter", "change"], Answer("reject", "make it shorter")),
+        ("tool", ["not that file", "change"], Answer("reject", "not that file")),
         ("plan", ["同意"], Answer("approve")),
         ("tool", ["y"], Answer("approve")),
         ("tool", ["r", ""], Answer("reject")),
@@ -205,7 +206,7 @@ def asked(kind: str, *lines: str, editor: str | None = None, **more: Any) -> tup
     ],
 )  # fmt: skip
 def test_what_is_typed_becomes_an_answer(kind: str, lines: list[str], answer: Answer) -> None:
-    """C02: keys and words; what is not understood is asked again."""
+    """C02, C11: keys and words; what is not understood is asked again, and “change” says how it was meant."""
     assert asked(kind, *lines)[0] == answer
 
 
@@ -248,7 +249,7 @@ def script(folder: Path, body: str) -> str:
 
 
 def test_the_editor(tmp_path: Path) -> None:
-    """C02: an edit is shown before it is sent; nothing changed, or no plan any more, is said."""
+    """C02, C12: an edit is shown before it is sent; nothing changed, or no plan any more, is said."""
     changed = script(tmp_path, 'sed -i "s/Tell the user/Tell everybody/" "$1"')
     answer, shown = asked("plan", "e", "y", editor=changed)
     assert isinstance(answer, Answer)
@@ -258,7 +259,7 @@ def test_the_editor(tmp_path: Path) -> None:
     assert asked("plan", "e", "n", "a", editor=changed)[0] == Answer("approve")
     assert "Nothing was changed" in asked("plan", "e", "a", editor=script(tmp_path, "true"))[1]
     destroyed = script(tmp_path, 'echo "shorter please" > "$1"')
-    assert asked("plan", "e", "y", editor=destroyed)[0] == Answer("reject", "shorter please")
+    assert "cannot be a text" in asked("plan", "e", "n", "a", editor=destroyed)[1]
     assert "code 3" in asked("plan", "e", "a", editor=script(tmp_path, "exit 3"))[1]
     assert "did not start" in asked("plan", "e", "a", editor="/nowhere/editor")[1]
 
