@@ -41,21 +41,39 @@ _VERDICTS = {"passed": "proven", "supported": "cited"}
 
 
 def _renamed(values: Json) -> Json:
-    """2, when a verdict was `passed` or `supported`: now what was only cited is not called proven."""
+    """2, when a verdict was `passed` or `supported`: now what was only cited is not called proven.
+
+    Nobody audited what ended then, and its outcome did not say whether anything was looked at or changed.
+    """
     filled = dict(values)
     if values.get("steps"):
         filled["steps"] = {id: _with_verdicts(record or {}) for id, record in values["steps"].items()}
     if values.get("record"):
         filled["record"] = _with_verdicts(values["record"])
     if (values.get("outcome") or {}).get("receipt"):
-        before = values["outcome"]["receipt"]
-        steps = [{**row, "criteria": _verdicts(row.get("criteria"))} for row in before.get("steps") or ()]
-        receipt = {**before, "criteria": _verdicts(before.get("criteria")), "steps": steps}
-        filled["outcome"] = {**values["outcome"], "receipt": receipt}
+        before, journal = values["outcome"]["receipt"], values.get("journal") or ()
+        looked = any(entry["source"] == "tool" and entry.get("effect") == "read" for entry in journal)
+        changed = any(row["ok"] or row.get("unknown") for row in before.get("effects") or ())
+        seen = {"looked": looked, "changed": changed}
+        steps = [_without_unconfirmed(row) for row in before.get("steps") or ()]
+        receipt = {**before, **seen, "criteria": _verdicts(before.get("criteria")), "steps": steps, "audit": None}
+        if output := before.get("output"):
+            fields = [{"path": row["path"], "evidence": row["evidence"]} for row in output["fields"]]
+            receipt["output"] = {**output, "fields": fields}
+        filled["outcome"] = {**values["outcome"], "missing": [], **seen, "receipt": receipt}
     return filled
 
 
+def _without_unconfirmed(row: Json) -> Json:
+    kept = {key: value for key, value in row.items() if key != "unconfirmed"}
+    return {**kept, "unchanged": "", "criteria": _verdicts(row.get("criteria"))}
+
+
 def _with_verdicts(record: Json) -> Json:
+    claim = record.get("claim") or {}
+    if decided := claim.get("decided"):
+        claim = {**claim, "decided": {number: _verdicts([verdict])[0] for number, verdict in decided.items()}}
+        record = {**record, "claim": claim}
     return {**record, "verdicts": _verdicts(record["verdicts"])} if record.get("verdicts") else record
 
 

@@ -4,6 +4,7 @@ A judge only doubts: it cannot make anything count as done that structure does n
 leaves the run unaudited, which is never `completed`.
 """
 
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
 
@@ -13,7 +14,7 @@ from donewhen.state.proof.receipt import AuditRow, SentenceRow, Status
 MOST_CLAIMS = 150
 """Of one delivery; a longer one has several sentences in a claim."""
 SHORTEST = 12
-"""Characters: what is shorter, such as “Done.”, is a claim together with what follows it on its line."""
+"""Columns: what is shorter, such as “Done.”, is a claim together with what follows it on its line."""
 SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
 MOST_MISSING = 20
@@ -34,11 +35,16 @@ def _sentences(line: str, language: str) -> Iterator[str]:
     before = ""
     for sentence in sentencex.segment(language or "en", line) if line else ():
         before = f"{before} {sentence.strip()}".strip()
-        if len(before) >= SHORTEST and any(map(str.isalnum, before)):
+        if _columns(before) >= SHORTEST and any(map(str.isalnum, before)):
             yield before
             before = ""
     if any(map(str.isalnum, before)):
         yield before
+
+
+def _columns(text: str) -> int:
+    """Return how wide a text is: a character of Chinese or Japanese says as much as two others."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:

@@ -117,6 +117,9 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding)
         cited = cited if before else scope.again.get(cited, cited)
         own = scope.text(cited, scope.entry(cited)["text"])
         says = isinstance(quote, str) and (not quote or scope.says(cited, quote))
+        if not says and not scope.entry(cited)["ok"]:
+            found.problems.append(_failed(cited))
+            return
     item: dict[str, Any] = {"observation": cited, **({"quote": quote[:QUOTE_CHARS]} if quote and says else {})}
     stale = before and cited in scope.index and outdated_by(scope.entries, scope.index[cited])
     part = cited in scope.index and not whole_was_read(scope.entry(cited), scope.recalled)
@@ -137,10 +140,14 @@ def _flaw(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | N
     if entry["source"] == "result" and not scope.writes_text:
         return f"{cited} is a result in the words of a model; cite the observation behind it"
     if not entry["ok"] and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
-        return f"{cited} failed, so it proves nothing; where its error is the answer, quote the error"
+        return _failed(cited)
     if not before and (later := outdated_by(scope.entries, scope.index[cited])):
         return _outdated(cited, quote, later, scope)
     return None
+
+
+def _failed(cited: str) -> str:
+    return f"{cited} failed, so it proves nothing; where its error is the answer, quote the error"
 
 
 def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:

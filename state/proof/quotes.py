@@ -190,14 +190,15 @@ class SearchedText:
             yield self._read[number, signs]
 
     def says(self, quote: str) -> bool:
-        """Whether the quote stands in the text; one without words and numbers, `[]`, only if it is all of the text."""
+        """Return whether the quote stands in the text; one without words and numbers, such as `[]`, by its characters."""
         quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
         forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
         forms += [joined for form in forms if (joined := regrouped(form)) != form]
         signs = _signs(quote)
         if not tokens(quote, signs):
-            return bool(quote.strip()) and quote.strip() in self.text
+            marks = "".join(quote.split())
+            return bool(marks) and marks in "".join(self.text.split())
         if len(short := tokens(quote)) < _SHORT and all(map(_UNSPACED.fullmatch, short)):
             return any(self._stands_alone(fold(form)) for form in forms)
         if any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms):

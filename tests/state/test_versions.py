@@ -7,10 +7,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, Overwrite
+from pydantic import TypeAdapter
 
 from donewhen import Agent, Settings, StorageError, build_graph
 from donewhen.state.graph_state import VERSION
 from donewhen.state.plan.steps import fresh_record
+from donewhen.state.proof.journal import observation
+from donewhen.state.proof.outcome import receipt
+from donewhen.state.proof.receipt import Outcome
 from donewhen.state.versions import MIGRATIONS, migrated
 from donewhen.testing import ask_user, submit_plan
 from tests.kit.runs import config, drawn, one_step, said, scripted, step, two_questions
@@ -51,6 +55,47 @@ def test_a_version_that_nothing_leads_on_from() -> None:
     """R06: a table may forget the oldest versions; their threads are refused, not broken."""
     with pytest.raises(StorageError, match="old version"):
         migrated({"version": 1}, {2: dict}, 3)
+
+
+OLD_VERDICTS = [
+    {"criterion": 1, "text": "a", "claimed": True, "verdict": "supported", "evidence": [], "note": ""},
+    {"criterion": 2, "text": "b", "claimed": True, "verdict": "passed", "evidence": [], "note": ""},
+    {"criterion": 3, "text": "c", "claimed": False, "verdict": "failed", "evidence": [], "note": "no"},
+]
+
+
+def test_what_was_supported_is_called_cited_and_never_proven() -> None:
+    """R06, V09: in records, in a proof that was cut off, and in the receipt, which has the shape of today."""
+    now = ["cited", "proven", "failed"]
+    decided = {str(row["criterion"]): row for row in OLD_VERDICTS}
+    record = {**fresh_record(), "verdicts": OLD_VERDICTS, "claim": {"kind": "finish_step", "decided": decided}}
+    again = migrated({"version": 2, "steps": {"s1": record}, "record": record})
+    for kept in (again["steps"]["s1"], again["record"]):
+        assert [row["verdict"] for row in kept["verdicts"]] == now
+        assert [row["verdict"] for row in kept["claim"]["decided"].values()] == now
+    assert OLD_VERDICTS[0]["verdict"] == "supported", "what was stored is not changed in place"
+
+
+def test_a_receipt_of_before_has_the_shape_of_today() -> None:
+    """R06: nobody audited it, and it says what was looked at and changed."""
+    plan = {"title": "t", "revision": "r", "steps": [{"id": "s1", "content": "do", "done_when": [{"text": "a"}]}]}
+    journal = [
+        observation("s1.1", "s1", 1, "tool", "5", tool="look", effect="read"),
+        observation("s1.2", "s1", 2, "tool", "ok", tool="send", effect="write"),
+    ]
+    values = {"goal": "g", "plan": plan, "steps": {}, "journal": journal}
+    old: Any = receipt(values, Settings(verification="grounded"), "completed", "worked")
+    for key in ("audit", "looked", "changed"):
+        del old[key]
+    criteria = [{**row, "check": None, "verdict": "supported"} for row in OLD_VERDICTS[:1]]
+    step = {key: value for key, value in old["steps"][0].items() if key != "unchanged"}
+    old |= {"criteria": criteria, "steps": [{**step, "unconfirmed": ["42"], "criteria": criteria}]}
+    old["output"] = {"problem": "", "more": 0, "fields": [{"path": "a", "evidence": [], "unconfirmed": True}]}
+    outcome = {"status": "completed", "code": "worked", "text": "42", "reason": "", "receipt": old}
+    again = migrated({"version": 2, "journal": journal, "outcome": outcome})["outcome"]
+    TypeAdapter(Outcome).validate_python(again, strict=True, extra="forbid")
+    assert (again["looked"], again["changed"], again["missing"], again["receipt"]["audit"]) == (True, True, [], None)
+    assert again["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
 
 
 async def aged(agent: Agent, thread: str, version: int) -> None:

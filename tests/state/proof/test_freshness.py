@@ -7,7 +7,7 @@ import pytest
 
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.proof.evidence import Seen, ground, to_read_again
+from donewhen.state.proof.evidence import EvidenceScope, ground, stale_readings
 from donewhen.state.proof.journal import observation, outdated_by
 from donewhen.testing import call, finish_step
 from tests.kit.flows import Flow, one_step, play
@@ -101,14 +101,16 @@ def test_what_lies_within_what(read: str, changed: str, stale: bool) -> None:
 
 
 def test_only_what_is_cited_is_read_again() -> None:
-    """V06: and only for criteria about how it is now."""
-    seen = Seen([entry("s1.1", "read", "."), entry("s1.2", "read", "b"), entry("s1.3", "write", "a.txt")], "s1")
-    now, then = [{"text": "it exists"}] * 2, [{"text": "it was read"}]
+    """V06: whatever the criterion says, but not what is meant as it was."""
+    entries = [entry("s1.1", "read", "."), entry("s1.2", "read", "b"), entry("s1.3", "write", "a.txt")]
+    scope = EvidenceScope(entries, "s1")
     for evidence in (["s1.1"], "[s1.1]", [{"observation": "s1.1"}, {"observation": "s1.2"}], {"observation": "s1.1"}):
-        assert to_read_again(now, {1: {"evidence": evidence}}, seen) == ["s1.1"]
-        assert to_read_again(then, {1: {"evidence": evidence}}, seen) == []
-    assert to_read_again(now, {1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, seen) == []
-    assert "look again" in ground("it exists", {"evidence": ["s1.1"]}, seen).problems[0]
+        assert stale_readings({1: {"evidence": evidence}}, scope) == ["s1.1"]
+    before = [{"observation": "s1.1", "before": True}]
+    assert stale_readings({1: {"evidence": before}}, scope) == []
+    assert stale_readings({1: {"evidence": before}, 2: {"evidence": "s1.1"}}, scope) == ["s1.1"]
+    assert stale_readings({1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, scope) == []
+    assert "look again" in ground({"evidence": ["s1.1"]}, scope).problems[0]
 
 
 def test_an_argument_left_out_is_about_its_default(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ STEP = {"id": "s1", "content": "count", "done_when": [{"text": "counted", "check
 PLAN = {"title": "t", "revision": "r", "steps": [STEP, {**STEP, "id": "s2", "content": "write"}]}
 
 
-def done(verdict: str = "supported") -> dict[str, Any]:
+def done(verdict: str = "cited") -> dict[str, Any]:
     return {"status": "done", "result": "3", "verdicts": [{"criterion": 1, "verdict": verdict, "evidence": []}]}
 
 
@@ -61,16 +61,18 @@ def test_every_code_has_one_status(code: str) -> None:
         ("claimed", "unverified", True),
         ("claimed", "failed", False),
         ("grounded", "unverified", False),
-        ("grounded", "supported", True),
-        ("judged", "supported", False),
-        ("judged", "passed", True),
+        ("grounded", "cited", True),
+        ("audited", "unverified", False),
+        ("audited", "cited", True),
+        ("judged", "cited", False),
+        ("judged", "proven", True),
     ],
 )
 def test_how_much_proof_a_step_needs(level: Any, verdict: str, enough: bool) -> None:
     """D01: the verification level decides what counts as done; a criterion without a verdict never does."""
     assert proven(STEP, done(verdict), level) == enough
     assert not proven(STEP, {"status": "done", "verdicts": []}, level)
-    assert not any(proven(STEP, {**done("passed"), "status": status}, level) for status in FINAL if status != "done")
+    assert not any(proven(STEP, {**done("proven"), "status": status}, level) for status in FINAL if status != "done")
 
 
 def _receipt(second: dict[str, Any], status: str = "partial", **values: Any) -> dict[str, Any]:

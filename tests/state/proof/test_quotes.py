@@ -210,9 +210,6 @@ def test_markup_and_the_formatting_of_numbers_do_not_matter(quote: str, text: st
 @pytest.mark.parametrize(
     ("quote", "text"),
     [
-        ("ok: … 8", "ok: 3, failed: 8"),
-        ("the pump is … safe to use", "the pump is not safe to use"),
-        ("泵是…全的，请", "泵是不安全的，请"),
         ("the pump is safe", "the pump is not safe"),
         ("total due … Dear Mira", "Dear Mira, the total due"),
         ("Mira total", MAIL),
@@ -236,17 +233,58 @@ def test_facts_that_differ_do_not_match(quote: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("quote", "text", "stands"),
     [
+        ("完成", "未完成", False),
+        ("完成", "状态: 完成", True),
+        ("完成", "状态：完成。", True),
+        ("已完成", "订单已完成", False),
+        ("订单已完成", "订单已完成了", True),
+        ("ลบ", "ไม่ลบ", False),
+        ("approved", "unapproved", False),
+        ("Müller", "Müllerin", False),
+        ("approved", "not approved", True),
+    ],
+)
+def test_a_quote_begins_and_ends_with_whole_words(quote: str, text: str, stands: bool) -> None:
+    """N35: in scripts without spaces a short quote stands only by itself; a denial before it is for the audit."""
+    assert occurs(quote, text) is stands
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"),
+    [
+        ("1234,56 EUR", "1.234,56 €"),
+        ("Dear Mira … regards", MAIL),
+        ("write to a@b.example", "write to [a@b.example](mailto:a@b.example)"),
+        ("[a@b.example](mailto:a@b.example)", "a@b.example"),
+    ],
+)
+def test_honest_forms_of_the_same_stand(quote: str, text: str) -> None:
+    """N35: a currency by its code or its sign, a passage of one word after a skip, a link by what is seen of it."""
+    assert occurs(quote, text)
+
+
+def test_what_a_skip_leaves_out_is_for_the_audit() -> None:
+    """V10: `…` skips whatever stands there, in its order; no list of words says which of them deny."""
+    assert occurs("the pump is … safe to use", "the pump is not safe to use")
+    assert occurs("泵是…全的，请", "泵是不安全的，请")
+    assert not occurs("safe to use … the pump", "the pump is safe to use")
+
+
+@pytest.mark.parametrize(
+    ("quote", "text", "stands"),
+    [
         ("[]", "[]", True),
         ("[ ]", "[]\n", True),
         ("{}", "{}", True),
         ("[]", "{}", False),
-        ("[]", '{"items": []}', False),
+        ("[]", '{"items": []}', True),
+        ("[]", '{"items": [1]}', False),
         ("[]", "", False),
         ("", "", False),
         ("...", "12 orders", False),
     ],
 )
-def test_a_quote_without_words_stands_where_it_is_all_there_is(quote: str, text: str, stands: bool) -> None:
+def test_a_quote_without_words_stands_by_its_characters(quote: str, text: str, stands: bool) -> None:
     """H2: "there are no invoices" by the empty list that came; it was refused, and the step with it."""
     assert SearchedText(text).says(quote) is stands
 

@@ -90,12 +90,12 @@ async def test_a_receipt_holds_what_happened(tmp_path: Path) -> None:
     """DESIGN 5: planned, executed, claimed, verified with quotes; approvals, questions, effects, spend."""
     run, outbox, state, _ = await whole_run(tmp_path)
     kept = run.receipt or {}
-    assert (kept["status"], kept["verification"]) == ("partial", "grounded")
+    assert (kept["status"], kept["verification"]) == ("partial", "audited")
     assert [(row["id"], row["status"]) for row in kept["steps"]] == [("s1", "done"), ("s2", "done"), ("s3", "failed")]
     (total,), (written, told), (signed,) = (row["criteria"] for row in kept["steps"])
-    assert (total["claimed"], total["verdict"]) == (True, "supported")
+    assert (total["claimed"], total["verdict"]) == (True, "cited")
     assert total["evidence"] == [{"observation": "s1.1", "quote": "total: 42"}]
-    assert (written["check"], written["verdict"]) == (CHECK, "passed")
+    assert (written["check"], written["verdict"]) == (CHECK, "proven")
     assert written["evidence"][0]["observation"] == "s2.5"
     assert told["evidence"] == [{"observation": "s2.3", "quote": "sent to ann"}]
     assert (signed["claimed"], signed["verdict"], signed["evidence"]) == (True, "unverified", [])
@@ -126,7 +126,7 @@ async def test_every_proof_in_a_receipt_can_be_looked_up(tmp_path: Path) -> None
     ]
     assert len(proofs) == 3
     for verdict, item in proofs:
-        assert verdict in ("supported", "passed")
+        assert verdict in ("cited", "proven")
         assert journal[item["observation"]]["ok"]
         assert SearchedText(journal[item["observation"]]["text"]).says(item["quote"])
 
@@ -224,7 +224,7 @@ async def test_finishing_early_leaves_the_rest_open() -> None:
     kept = flow.run.receipt or {}
     assert (kept["status"], kept["code"]) == ("partial", "finished_early")
     assert [(row["status"], row["criteria"][0]["verdict"]) for row in kept["steps"]] == [
-        ("done", "supported"),
+        ("done", "cited"),
         ("skipped", "unverified"),
     ]
     assert "Not done (skipped): Write the report" in flow.run.answer
@@ -232,7 +232,7 @@ async def test_finishing_early_leaves_the_rest_open() -> None:
 
 # Whatever the records say -------------------------------------------------------------------------------------------
 
-VERDICTS = st.sampled_from(["passed", "supported", "unverified", "failed"])
+VERDICTS = st.sampled_from(["proven", "cited", "unverified", "failed"])
 CRITERION = st.fixed_dictionaries(
     {"text": st.just("it is so"), "check": st.sampled_from([None, CHECK]), "judge": st.booleans()}
 )
@@ -246,16 +246,17 @@ RECORD = st.fixed_dictionaries(
     }
 )
 GOOD: Mapping[str, set[str]] = {
-    "claimed": {"unverified", "supported", "passed"},
-    "grounded": {"supported", "passed"},
-    "judged": {"passed"},
+    "claimed": {"unverified", "cited", "proven"},
+    "grounded": {"cited", "proven"},
+    "audited": {"cited", "proven"},
+    "judged": {"proven"},
 }
 
 
 @given(
     st.lists(st.tuples(st.lists(CRITERION, max_size=3), RECORD), min_size=1, max_size=4),
     st.sampled_from(sorted(CODES)),
-    st.sampled_from(["claimed", "grounded", "judged"]),
+    st.sampled_from(["claimed", "grounded", "audited", "judged"]),
 )
 def test_completed_is_impossible_while_anything_required_is_unproven(
     written: list[tuple[list[Json], Json]], code: str, level: Any

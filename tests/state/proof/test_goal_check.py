@@ -1,0 +1,209 @@
+"""What counts as a complete goal_check, in every form in which models write one, and as good enough."""
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from donewhen.state.proof.goal_check import criteria_of, enough, read_goal_check, read_references
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 9) | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["criterion", "met", "evidence", "note", "x"]), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+ITEM = st.fixed_dictionaries({"criterion": st.integers(-1, 6) | JSON, "met": st.booleans() | JSON, "evidence": JSON})
+LEVELS = st.sampled_from(["claimed", "grounded", "audited", "judged"])
+
+
+def criteria(count: int) -> list[dict[str, Any]]:
+    return [{"text": f"criterion {n}"} for n in range(count)]
+
+
+@given(JSON | st.lists(ITEM, max_size=7), st.integers(1, 5), LEVELS)
+@example([1], 1, "grounded")
+@example([{"criterion": True, "met": True}], 1, "grounded")
+@example([{"criterion": float("inf"), "met": True}], 1, "grounded")
+@example([{"criterion": "²", "met": True}], 1, "grounded")
+@example("done", 2, "claimed")
+def test_whatever_a_model_sends_only_a_complete_goal_check_is_taken(value: Any, count: int, level: str) -> None:
+    """X03: never an exception, never a goal_check without a claim for every criterion."""
+    read = read_goal_check(value, criteria(count), level)
+    if isinstance(read, dict):
+        assert sorted(read) == list(range(1, count + 1))
+        assert all(isinstance(claim["met"], bool) for claim in read.values())
+        assert all(isinstance(cited, dict) for claim in read.values() for cited in read_references(claim))
+    else:
+        assert read
+        assert all(isinstance(problem, str) and problem for problem in read)
+
+
+@given(st.integers(1, 6), st.data())
+def test_a_goal_check_that_leaves_out_a_criterion_is_refused_and_told_which(count: int, data: st.DataObject) -> None:
+    """X03: the missing ones are listed."""
+    numbers = data.draw(st.sets(st.integers(1, count)))
+    read = read_goal_check(
+        [{"criterion": n, "met": True, "evidence": []} for n in sorted(numbers)], criteria(count), "grounded"
+    )
+    missing = sorted(set(range(1, count + 1)) - numbers)
+    if missing:
+        assert isinstance(read, list)
+        assert not numbers or ", ".join(map(str, missing)) in read[-1]
+    else:
+        assert isinstance(read, dict)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "must be a list with an item for criterion 1"),
+        ([], "must be a list"),
+        ("it is done", "must be a list"),
+        ([{"criterion": "one of them", "met": True}], "needs criterion"),
+        ([{"criterion": None, "met": True}], "needs criterion"),
+        ([{"criterion": 2, "met": True}], "there are 1 to 1"),
+        ([{"criterion": 1, "met": "yes"}], "met must be true or false"),
+        ([{"criterion": 1, "met": None}], "met must be true or false"),
+        ([{"criterion": 1, "met": True}, {"criterion": 1, "met": False}], "two items that contradict"),
+    ],
+)
+def test_what_is_wrong_with_a_goal_check_is_said(value: Any, said: str) -> None:
+    """X03"""
+    read = read_goal_check(value, criteria(1), "grounded")
+    assert isinstance(read, list)
+    assert said in "; ".join(read)
+
+
+TWO = [{"text": "The total of Q3 is known."}, {"text": "Ann was told"}]
+SAME = {"criterion": 1, "met": True, "evidence": ["s1.1"]}, {"criterion": 2, "met": True, "evidence": ["s1.2"]}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [*SAME],
+        [{**SAME[0], "criterion": "1"}, {**SAME[1], "criterion": "#2"}],
+        [{**SAME[0], "criterion": 1.0}, {**SAME[1], "criterion": "2."}],
+        [{**SAME[0], "criterion": "the total of Q3  is known"}, {**SAME[1], "criterion": "Ann was told."}],
+        [{**SAME[0], "met": "true"}, {**SAME[1], "met": "True"}],
+        [{**SAME[0], "criterion": 0}, {**SAME[1], "criterion": 1}],
+        [{"criterion": 1, "evidence": ["s1.1"]}, {"criterion": 2, "evidence": ["s1.2"]}],
+        [{"criterion": 1, "evidence": "s1.1"}, {"criterion": 2, "evidence": "[s1.2]"}],
+    ],
+)
+def test_a_form_that_can_only_mean_one_thing_is_read_so(value: Any) -> None:
+    """N35: by number or text, `met` as text, counted from 0 where that is the only way to read it."""
+    read = read_goal_check(value, TWO, "grounded")
+    assert isinstance(read, dict), read
+    assert [claim["met"] for claim in read.values()] == [True, True]
+    assert [[cited["observation"] for cited in read_references(read[n])] for n in (1, 2)] == [["s1.1"], ["s1.2"]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [{"criterion": 0, "met": True}, {"criterion": 2, "met": True}],
+        [{"criterion": 0, "met": True}, {"criterion": 0, "met": True}],
+        [{"met": True, "evidence": ["s1.1"]}, {"met": True, "evidence": ["s1.2"]}],
+        [{"criterion": "told", "met": True}, {"criterion": 2, "met": True}],
+    ],
+)
+def test_a_form_that_can_mean_two_things_is_asked_back(value: Any) -> None:
+    """N35: nothing is guessed."""
+    assert isinstance(read_goal_check(value, TWO, "grounded"), list)
+
+
+def test_a_criterion_named_twice_has_the_evidence_of_both() -> None:
+    """N35: evidence given in two items of one criterion is all of its evidence."""
+    twice = [{"criterion": 1, "met": True, "evidence": "s1.1"}, {"criterion": 1, "met": True, "evidence": ["s1.2"]}]
+    read = read_goal_check(twice, criteria(1), "grounded")
+    assert isinstance(read, dict)
+    assert [cited["observation"] for cited in read_references(read[1])] == ["s1.1", "s1.2"]
+
+
+def test_the_only_criterion_needs_no_number() -> None:
+    """N35: there is nothing else it could be about; also outside of a list."""
+    for value in ([{"met": True, "evidence": "s1.1"}], {"met": True, "evidence": "s1.1"}, {"evidence": "s1.1"}):
+        assert isinstance(read_goal_check(value, criteria(1), "grounded"), dict)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "cited"),
+    [
+        ("s1.1", [{"observation": "s1.1"}]),
+        ("[s1.1]", [{"observation": "s1.1"}]),
+        ("s1.1: the sum is 5", [{"observation": "s1.1", "quote": "the sum is 5"}]),
+        ("s1.1：“合計 5”", [{"observation": "s1.1", "quote": "合計 5"}]),
+        (["[s1.1] : 'two\nlines'"], [{"observation": "s1.1", "quote": "two\nlines"}]),
+        ("s1.1, s1.2 & p.3", [{"observation": "s1.1"}, {"observation": "s1.2"}, {"observation": "p.3"}]),
+        ("[s1.1] [s1.result]", [{"observation": "s1.1"}, {"observation": "s1.result"}]),
+        ({"observation": "[s1.1]", "quote": "5"}, [{"observation": "s1.1", "quote": "5"}]),
+        ({"observation": "s1.1, s1.2"}, [{"observation": "s1.1"}, {"observation": "s1.2"}]),
+        ({"observation": "s1.1: 5"}, [{"observation": "s1.1", "quote": "5"}]),
+        ({"observation": "2:s1.1"}, [{"observation": "2:s1.1"}]),
+        ({"observation": "s1.1", "before": True}, [{"observation": "s1.1", "before": True}]),
+        ("what I read", [{"observation": "what I read"}]),
+        ([7, {"observation": 7}, None, " "], [{}, {}, {}, {}]),
+        (None, []),
+        ([], []),
+    ],
+)
+def test_what_is_cited_is_read_however_it_is_written(evidence: Any, cited: list[Any]) -> None:
+    """N35: an id, a quote after its id, several ids in one text; what is no reference is none, and never raises."""
+    assert list(read_references({"evidence": evidence})) == cited
+
+
+def test_what_was_accepted_stands_and_what_is_checked_needs_no_claim() -> None:
+    """V02: only what failed is submitted again; the model's word plays no part in a check."""
+    wanted = [{"text": "one"}, {"text": "two"}, {"text": "three", "check": {"tool": "look"}}]
+    stands = {1: {"criterion": 1, "met": True, "evidence": ["s1.1"]}}
+    read = read_goal_check([{"criterion": 2, "evidence": "s1.2"}], wanted, "grounded", stands)
+    assert isinstance(read, dict)
+    assert read[1] == stands[1]
+    assert (read[2]["met"], read[3]["met"]) == (True, True)
+    assert read_goal_check([], wanted, "grounded", stands) == ["goal_check must be a list with an item for criterion 2"]
+
+
+def test_where_claims_are_enough_words_are_but_no_blanks() -> None:
+    """DESIGN 5: `claimed` is the original protocol, not empty."""
+    assert isinstance(read_goal_check("all files are there", criteria(3), "claimed"), dict)
+    assert isinstance(read_goal_check(["one", "two"], criteria(3), "claimed"), dict)
+    for blank in ("", "  ", [], [" "], None):
+        assert isinstance(read_goal_check(blank, criteria(3), "claimed"), list)
+
+
+@pytest.mark.parametrize(
+    ("level", "good_enough"),
+    [
+        ("claimed", {"unverified", "cited", "proven"}),
+        ("grounded", {"cited", "proven"}),
+        ("audited", {"cited", "proven"}),
+        ("judged", {"proven"}),
+    ],
+)
+def test_what_each_level_demands(level: str, good_enough: set[str]) -> None:
+    """DESIGN 5, V09: fails closed, level by level."""
+    assert {v for v in ("failed", "unverified", "cited", "proven") if enough(v, {}, level)} == good_enough
+
+
+@pytest.mark.parametrize("level", ["claimed", "grounded", "audited", "judged"])
+def test_a_check_decides_at_every_level(level: str) -> None:
+    """V09: what was only cited is never called proven, and a criterion with a check is decided by that alone."""
+    assert not enough("cited", {"check": {"tool": "look"}}, level)
+    assert enough("proven", {"check": {"tool": "look"}}, level)
+
+
+def test_a_criterion_may_ask_for_a_judge_of_its_own() -> None:
+    """DESIGN 5: at every level but that of the original protocol."""
+    for level in ("grounded", "audited", "judged"):
+        assert not enough("cited", {"judge": True}, level)
+    assert enough("unverified", {"judge": True}, "claimed")
+
+
+def test_a_step_without_criteria_is_done_when_its_content_is() -> None:
+    """P07, X03: there is always something to prove."""
+    assert [c["text"] for c in criteria_of({"content": "Sort it", "done_when": []})] == ["Done: Sort it"]
