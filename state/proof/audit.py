@@ -50,7 +50,8 @@ def _columns(text: str) -> int:
 def read_audit(arguments: Any, claims: Sequence[str]) -> AuditRow | list[str]:
     """Return what a judge said of each claim and of the goal, or what is wrong with what it said. Never raises."""
     given: Mapping[str, Any] = arguments if isinstance(arguments, Mapping) else {}
-    listed = [item for item in given.get("sentences") or () if isinstance(item, Mapping)]
+    sentences = given.get("sentences")
+    listed = [item for item in sentences if isinstance(item, Mapping)] if isinstance(sentences, list) else []
     by_number: dict[int, Mapping[str, Any]] = {}
     problems = []
     for item in listed:

@@ -190,7 +190,7 @@ class SearchedText:
             yield self._read[number, signs]
 
     def says(self, quote: str) -> bool:
-        """Return whether the quote stands in the text; one without words and numbers, such as `[]`, by its characters."""
+        """Return whether the quote stands in the text; one without words and numbers, as `[]`, by its characters."""
         quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
         forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]

@@ -214,7 +214,7 @@ def test_a_judge_reads_the_passage_that_was_quoted_and_knows_what_is_cut() -> No
 
 @given(st.text(alphabet="ab1 \n", max_size=3000), st.integers(0, 2999), st.integers(1, 60))
 def test_a_passage_says_what_is_quoted_from_it(text: str, at: int, length: int) -> None:
-    """V08: whatever the text and the quote, what a judge reads says it, in a length that does not grow with the text."""
+    """V08: whatever the text and the quote, what a judge reads says it."""
     scope = seen(tool("s2.1", text))
     quote = text[at : at + length]
     if scope.says("s2.1", quote):
