@@ -164,7 +164,7 @@ def doubted(given: Any, number: int) -> bool:
 def test_whatever_a_judge_sends_nothing_gets_better_than_it_said(
     given: Any, count: int, status: Any, code: str
 ) -> None:
-    """V07, D07: never raises, in the shape of a receipt; `completed` only where every sentence and the goal is a yes."""
+    """V07, D07: never raises, in the shape of a receipt; `completed` only where all of it is a yes."""
     row = read_audit(given, [f"Sentence {n}." for n in range(1, count + 1)])
     if isinstance(row, list):
         assert row
