@@ -113,8 +113,7 @@ async def _audited(delivery: Delivery, status: Status, text: str) -> str:
     if delivery.audit is not None or status != "completed" or delivery.ending["code"] == "scheduled":
         return text
     settings = settings_of(delivery.site.runtime)
-    journal = list(delivery.values.get("journal") or ())
-    if not text.strip() or not audit_due(settings, journal):
+    if not text.strip() or not audit_due(settings, delivery.values):
         return text
     if delivery.ending["code"] == "answered" and settings.verification != "judged" and not delivery.draft["steps"]:
         return text
@@ -250,7 +249,8 @@ async def _asked(delivery: Delivery) -> str:
         answer, unmet = written, await _unmet(delivery, goal, reply.message, written) if goal else []
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
         doubts: list[str] = []
-        if (not open_ones or not again) and audit_due(settings, delivery.values.get("journal") or ()):
+        worth = delivery.draft["status"] in ("completed", "partial") and audit_due(settings, delivery.values)
+        if worth and (not open_ones or not again):
             open_ones += (doubts := await _audit(delivery, written))
         if not open_ones or not again or exhausted(site.left(), ("model_calls",)):
             answer = "\n".join([answer, *await delivery.unsaid(criteria_rows(goal, delivery.verdicts))])

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from donewhen.state.graph_state import Json
 from donewhen.state.ledger import MeterRow
-from donewhen.state.proof.receipt import Status
+from donewhen.state.proof.receipt import SentenceRow, Status
 from donewhen.state.records import Mode, Pause, PauseKind, StepStatus
 
 
@@ -186,6 +186,17 @@ class Judged(Placed):
     verdicts: list[Json]
 
 
+class Audited(Placed):
+    """A judge said of every sentence of the answer, or of a step's result, whether it is shown, and of the goal."""
+
+    type: Literal["audit"]
+    step: str | None
+    problem: str
+    met: str
+    missing: list[str]
+    sentences: list[SentenceRow]
+
+
 class StepFinished(Placed):
     type: Literal["step_finished"]
     step: str
@@ -246,8 +257,8 @@ class Failed(Placed):
 
 Event = Annotated[
     Started | Goal | Note | ModeChosen | Planned | Revised | Todos | StepStarted | Decided | ToolStarted | Observed
-    | Speech | SpeechRestarted | Stalled | Asked | Correction | Judged | StepFinished | Charged | Spent | Custom
-    | Waiting | Ended | Failed,
+    | Speech | SpeechRestarted | Stalled | Asked | Correction | Judged | Audited | StepFinished | Charged | Spent
+    | Custom | Waiting | Ended | Failed,
     Discriminator("type"),
 ]  # fmt: skip
 """One event of a stream: a plain dict that dumps to JSON, told apart by `type`."""

@@ -73,11 +73,16 @@ class Subject:
         return str(self.run.get("fence") or "")
 
 
-def audit_due(settings: Settings, journal: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether a text must be audited: one that rests on anything that was looked at or changed."""
-    if settings.verification == "judged":
-        return True
-    return settings.verification == "audited" and any(made(entry) for entry in journal)
+def audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mapping[str, Any]] = ()) -> bool:
+    """Return whether a text must be audited: one that rests, or may seem to rest, on what was looked at or changed.
+
+    Not the words of an executor that took the goal whole: nobody else has worked on it, or is to be asked (P16).
+    """
+    if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
+        return False
+    steps = (run.get("plan") or {}).get("steps") or ()
+    by_its_word = any(step.get("tools") is None for step in steps)  # it may say that it used tools, and used none
+    return by_its_word or settings.verification == "judged" or any(made(e) for e in [*(run.get("journal") or ()), *new])
 
 
 async def audit(site: Site, subject: Subject, *, reserve: int = 0) -> AuditRow:

@@ -88,7 +88,7 @@ async def _doubted(proof: Proof, config: RunnableConfig) -> list[str]:
     decides = [n for n, verdict in proof.verdicts.items() if _judged(verdict, proof.criteria[n - 1], settings)]
     journal = [*seen_before(state), *site.noted]
     only = bool(state["record"].get("answers")) and len((state["run"].get("plan") or {}).get("steps") or ()) == 1
-    if not decides and not (only and audit_due(settings, journal)):
+    if not decides and not (only and audit_due(settings, state["run"], journal)):
         return []
     id, result = state["step"]["id"], str(proof.claim["arguments"]["result"]).strip()
     record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}

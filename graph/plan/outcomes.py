@@ -195,7 +195,7 @@ async def answered(turn: Turn, message: AIMessage, decision: Decision) -> Planni
         return corrected(turn.noting(answer_told=True), message, Unusable([*problems, *flaws]))
     more: Planning = {}
     audited: Json | None = None
-    if audit_due(turn.settings, entries):
+    if audit_due(turn.settings, state["run"], entries):
         output = data if form and not flaws else None
         verdicts = {PLANNING: [{"evidence": good}]}
         subject = Subject(state["run"], arguments["text"], entries, output, verdicts)

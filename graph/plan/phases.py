@@ -36,7 +36,7 @@ from donewhen.state.settings import Settings
 
 ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
 KEEP = "name it in the `done_when` of a step that reaches it or of the plan, or in `drop` with why it goes"
-_KEYS = pattern(r"[\"'](?:action|steps|plan_steps|tool_calls?|arguments)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
+_KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
 """What only a printed decision has, however broken it is."""
 ECHO = "this repeats what you were given; decide by one call"
 

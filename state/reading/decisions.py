@@ -35,9 +35,8 @@ _STEP = {
         "content": _TEXT,
         "done_when": {
             **_CRITERIA,
-            "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok" (the call succeeds), or '
-            "of its result {contains}, {matches: regex}, {equals} (but for space at its ends), {number, tolerance} "
-            "(its only number) or "
+            "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok", or of the result '
+            "{contains}, {matches: regex}, {equals}, {number, tolerance} or "
             '{path: "$[?(@.id==\'a\')].n", op: ">=", value: 3} (op: ==, !=, <, <=, >, >=, contains, exists)',
         },
         "tools": _TEXTS,
@@ -53,9 +52,8 @@ _STEP = {
 }
 _SCHEDULE = {
     "type": "object",
-    "description": 'only if it shall recur, at times that the user named: {every_minutes}, {at: "HH:MM", weekdays: '
-    '["mon"]} or {cron: "0 9 * * 1-5"}, with timezone (the user\'s, else that under <today>) and missed: skip, once or '
-    "all. Never guess: ask. The steps are what each run does",
+    "description": 'only to recur, at times that the user named: {every_minutes}, {at: "HH:MM", weekdays: ["mon"]} or '
+    '{cron: "0 9 * * 1-5"}, timezone (the user\'s, else that of <today>), missed: skip, once or all',
 }
 
 

@@ -83,11 +83,12 @@ async def test_a_run_is_told_in_order() -> None:
         "step_started",
         *("decision", "verdicts"),
         "step_finished",
+        "audit",
         "outcome",
     ]
     assert [e["kind"] for e in flow.told("decision") if e["step"] == "s1"] == ["speak", "calls", "finish_step"]
     assert flow.told("tool_started")[0]["id"] == flow.told("observation")[0]["id"]
-    assert [v["verdict"] for v in flow.told("verdicts")[0]["verdicts"]] == ["supported"]
+    assert [v["verdict"] for v in flow.told("verdicts")[0]["verdicts"]] == ["cited"]
     assert flow.told("observation")[0]["id"] == "s1.1"
     assert [(e["step"], e["status"]) for e in flow.told("step_finished")] == [("s1", "done"), ("s2", "done")]
     assert (flow.events[-1]["status"], flow.events[-1]["text"]) == ("completed", "Done.")

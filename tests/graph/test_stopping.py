@@ -100,7 +100,7 @@ def test_a_model_at_work_may_end_before_the_command_is_terminated(shell: Shell) 
         assert (done.exit_code, json.loads(done.stdout)["status"]) == (143, "running")
         assert [request.role for request in model.requests] == ["triage", "execute"]
         gone_on = json.loads(shell("resume", "mine", "--json").stdout)
-    assert (gone_on["status"], gone_on["spent"]["model_calls"]) == ("completed", 3)
+    assert (gone_on["status"], gone_on["spent"]["model_calls"]) == ("completed", 4)
 
 
 async def test_a_server_stops_all_its_runs_at_sigterm() -> None:
@@ -132,7 +132,8 @@ async def test_a_server_stops_all_its_runs_at_sigterm() -> None:
     for thread in threads:
         assert (await agent.resume(thread)).status == "completed"
     ended = [await agent.get(thread) for thread in threads]
-    assert len(model.requests) == sum(run.spent["model_calls"] for run in ended) == 3 * len(threads)
+    asked = len(model.requests) + len(model.audits)
+    assert asked == sum(run.spent["model_calls"] for run in ended) == 4 * len(threads)
     assert len(outbox.sent) == len(threads)
 
 
@@ -157,7 +158,7 @@ async def test_a_cancelled_task_keeps_what_was_spent() -> None:
     cut = await agent.get("t")
     assert (cut.status, cut.spent["model_calls"], cut.spent["tool_calls"]) == ("running", 2, 1)
     run = await agent.resume("t")
-    assert (run.status, run.spent["model_calls"], len(outbox.sent)) == ("completed", 3, 1)
+    assert (run.status, run.spent["model_calls"], len(outbox.sent)) == ("completed", 4, 1)
 
 
 PASSED = "2020-01-01T00:00+00:00"

@@ -57,7 +57,7 @@ async def test_the_next_request_starts_afresh() -> None:
     model.assert_exhausted()
     assert (one.status, two.status) == ("completed", "completed")
     assert SENT == ["hello", "hello"]
-    assert one.spent["model_calls"] == two.spent["model_calls"] == 4
+    assert one.spent["model_calls"] == two.spent["model_calls"] == 5
     assert two.receipt is not None
     assert len(two.receipt["questions"]) == len(two.receipt["approvals"]) == len(two.receipt["effects"]) == 1
     ids = [pause["id"] for pause in (*pauses, *others)]

@@ -10,7 +10,7 @@ from langchain_core.tools import ToolException, tool
 from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.proof.goal_check import enough, level_of
+from donewhen.state.proof.goal_check import enough
 from donewhen.testing import ScriptedModel, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import Flow, one_step, play
 
@@ -107,7 +107,7 @@ async def test_a_person_can_add_a_check(tmp_path: Path) -> None:
     sign = call("write_file", path="signed.md", content="me")
     _, run = await confirmed(tmp_path, edit, [WRITE, both, sign, both])
     assert run.status == "completed"
-    assert [v["verdict"] for v in run.steps["s1"]["verdicts"]] == ["passed", "passed"]
+    assert [v["verdict"] for v in run.steps["s1"]["verdicts"]] == ["proven", "proven"]
     assert run.steps["s1"]["refused"] == 1
 
 
@@ -127,7 +127,7 @@ async def test_a_person_can_take_a_check_out(tmp_path: Path) -> None:
         tmp_path, with_criteria({"text": "it is there"}), [WRITE, DONE, finish_step("done", "s1.1")]
     )
     assert run.status == "completed"
-    assert run.steps["s1"]["verdicts"][0]["verdict"] == "supported"
+    assert run.steps["s1"]["verdicts"][0]["verdict"] == "cited"
     assert run.steps["s1"]["refused"] == 1
 
 
@@ -190,7 +190,7 @@ async def test_every_expectation_decides_a_real_step(tmp_path: Path, done_when: 
     (tmp_path / "answer.txt").write_text("42\n")
     (tmp_path / "data.json").write_text('{"rows": [1, 2], "ok": true}')
     flow = await decided(tmp_path, done_when)
-    assert verdict(flow)["verdict"] == ("passed" if holds else "failed")
+    assert verdict(flow)["verdict"] == ("proven" if holds else "failed")
     assert flow.status == ("completed" if holds else "failed")
     observed = [entry for entry in flow.journal if entry["source"] == "check"]
     assert [(entry["effect"], entry["tool"]) for entry in observed] == [("read", done_when["check"]["tool"])]
@@ -210,7 +210,7 @@ async def test_a_users_own_predicate_checks(tmp_path: Path) -> None:
 
     in_stock.metadata = {"effect": "read"}
     held = await decided(tmp_path, check("in_stock", name="apples", least=3), in_stock)
-    assert verdict(held)["verdict"] == "passed"
+    assert verdict(held)["verdict"] == "proven"
     missing = await decided(tmp_path, check("in_stock", name="pears", least=1), in_stock)
     assert verdict(missing)["verdict"] == "failed"
     assert "only 0 pears" in verdict(missing)["note"]
@@ -273,8 +273,8 @@ async def test_a_check_that_goes_wrong_proves_nothing_at_any_level(tmp_path: Pat
 @pytest.mark.parametrize("level", ["claimed", "grounded", "judged"])
 def test_a_checked_criterion_demands_the_check(level: str) -> None:
     """DESIGN 5: decided by the check, never by the model's word."""
-    demanded = level_of({"text": "a", "check": REPORT, "judge": False}, level)
-    assert [v for v in ("failed", "unverified", "supported", "passed") if enough(v, demanded)] == ["passed"]
+    criterion = {"text": "a", "check": REPORT, "judge": False}
+    assert [v for v in ("failed", "unverified", "cited", "proven") if enough(v, criterion, level)] == ["proven"]
 
 
 async def test_a_check_needs_budget_like_any_call(tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from donewhen import Agent
-from donewhen.testing import call, criterion, finish_step, finish_task, recall, reply
-from tests.kit.flows import last_told, one_step, play, requests, say_done, steps
+from donewhen.testing import audit, call, criterion, finish_step, finish_task, recall, reply
+from tests.kit.flows import last_told, one_step, play, requests, say_done, steps, unfenced
 
 EFFECTS: dict[str, Any] = {"read": "read", "count": "read", "write": "idempotent", "broken": "read"}
 
@@ -51,12 +51,15 @@ THREE_LINES = {"path": "$.lines", "op": "==", "value": 3}
 
 
 async def test_a_step_that_had_tools_and_called_none_is_not_proven_by_its_own_words() -> None:
-    """V05, B1: nothing was deleted, and nobody is told that it was."""
-    claim = finish_step("a is deleted", "s1.result")
-    flow = await play(one_step([claim] * 3, tools=None, content="Delete a"), Files(a="1").tools(), effects=EFFECTS)
-    assert flow.status == "partial"
-    assert "this step's own claim" in flow.told("correction")[0]["text"]
-    assert {row["verdict"] for row in flow.step("s1")["verdicts"]} == {"unverified"}
+    """V05, N02, B1: nothing was deleted; a judge, who sees that, is asked though nothing was seen."""
+    claim = finish_step("The file a is deleted.", "s1.result")
+    doubt = audit((1, "no", "no call changed anything"), met="no")
+    model = steps([{"content": "Delete a", "tools": None}], {"s1": [claim] * 2}, judge=[doubt] * 2)
+    flow = await play(model, Files(a="1").tools(), effects=EFFECTS)
+    model.assert_exhausted()
+    assert (flow.status, flow.run.outcome["code"]) == ("partial", "goal_not_met")
+    assert "The file a is deleted" in flow.told("correction")[0]["text"]
+    assert "<changes>\nnone\n" in unfenced(next(r for r in model.requests if r.role == "judge").text)
 
 
 async def test_a_check_decides_and_the_word_of_the_model_does_not() -> None:
@@ -73,7 +76,7 @@ async def test_a_check_decides_and_the_word_of_the_model_does_not() -> None:
     assert flow.status == "completed"
     assert "$.lines is 2, expected == 3" in requests(model, "s1")[1].messages[-1].text
     verdict = flow.step("s1")["verdicts"][0]
-    assert (verdict["verdict"], verdict["claimed"]) == ("passed", True)
+    assert (verdict["verdict"], verdict["claimed"]) == ("proven", True)
     assert verdict["evidence"] == [{"observation": "s1.3", "quote": '{"lines": 3}'}]
     assert [(e["id"], e["source"]) for e in flow.journal] == [
         ("s1.1", "check"),
@@ -130,21 +133,28 @@ async def test_what_was_read_before_a_change_is_read_again_by_the_runtime() -> N
     assert flow.status == "completed"
     told = requests(model, "s1")[3].messages[-1].text
     assert "s1.1 was read before s1.2 (write) changed a; read again, as s1.3, it says something else" in told
-    assert "Proven, and to be left out: criterion 2." in told
+    assert "Shown, and to be left out: criterion 2." in told
+
+
+BEFORE = {"observation": "s1.1", "quote": "old", "before": True}
 
 
 async def test_the_old_value_can_be_proven_after_the_change() -> None:
-    """H4: only a criterion about the state now asks for a new reading."""
+    """H4, DESIGN 5: `before` says that a reading is meant as it was, and is not made again."""
     replies = [
         call("read", path="a"),
         call("write", path="a", text="new"),
-        finish_step("from old to new", goal_check=[criterion(1, ("s1.1", "old"), ("s1.2", "new"))]),
+        finish_step(
+            "from old to new",
+            goal_check=[{"criterion": 1, "met": True, "evidence": [BEFORE, {"observation": "s1.2", "quote": "new"}]}],
+        ),
     ]
     model = one_step(replies, tools=["read", "write"], done_when=["the old and the new value are stated"])
     flow = await play(model, Files(a="old").tools(), effects=EFFECTS)
     model.assert_exhausted()
     assert flow.status == "completed"
     assert [entry["id"] for entry in flow.journal] == ["s1.1", "s1.2", "s1.result"]
+    assert flow.step("s1")["verdicts"][0]["evidence"][0] == BEFORE
 
 
 async def test_evidence_of_a_step_it_builds_on_counts_and_of_others_not() -> None:
@@ -199,38 +209,39 @@ def judged(*verdicts: Any, claims: int = 1, deliver: Any = say_done, **step: Any
 
 
 async def test_a_judge_sees_the_evidence_and_not_the_claim() -> None:
-    """DESIGN 5, K6: its verdict decides, is charged like any other call, and is not asked for twice on one evidence."""
-    yes, no = call("verdict", met=True, reason="it says green"), call("verdict", met=False, reason="it is silent")
-    claims = [finish_step("A SECRET CLAIM", evidence) for evidence in (("s1.1", "green"), ("s1.1", "apple is green"))]
-    claims.append(finish_step("A SECRET CLAIM", goal_check=[criterion(1, ("s1.1", "green"), "s1.2")]))
+    """DESIGN 5, V07: it decides of the step, sees all that was observed, and is charged like any other call."""
+    claims = [finish_step("a is green", evidence) for evidence in (("s1.1", "green"), ("s1.1", "apple is green"))]
+    claims[0]["args"]["goal_check"][0]["note"] = "A SECRET REASON"
     looks = [call("read", path="a"), call("count", path="a")]
-    model = steps([{"content": "read a", "tools": ["read"]}], {"s1": [*looks, *claims]}, judge=[no, yes])
+    no = audit((1, "no", "it is silent"), met="yes")
+    model = steps([{"content": "read a", "tools": ["read"]}], {"s1": [*looks, *claims]}, judge=[no, audit()])
     flow = await play(model, Files(a="the apple is green").tools(), effects=EFFECTS, settings=JUDGED)
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert flow.step("s1")["verdicts"][0]["verdict"] == "passed"
-    assert "the judge says: it is silent" in last_told(model)
+    assert flow.step("s1")["verdicts"][0]["verdict"] == "proven"
+    assert "it is silent" in last_told(model)
     asked = [r for r in model.requests if r.role == "judge"]
     assert "the apple is green" in asked[0].text
-    assert "SECRET CLAIM" not in asked[0].text
-    assert flow.run.spent["model_calls"] == 8
+    assert "SECRET REASON" not in asked[0].text
+    assert flow.run.spent["model_calls"] == 7
 
 
 @pytest.mark.parametrize(
     "verdict",
     [
         "I think so.",
-        call("verdict", met="yes"),
+        call("audit", sentences=[{"n": 1, "shown": "perhaps"}], goal={"met": "yes", "missing": []}),
+        call("audit", sentences=[], goal={"met": "yes", "missing": []}),
         call("other"),
         reply("", []),
         ValueError("down"),
-        [call("verdict", met=True)] * 2,
+        [audit()] * 2,
     ],
-    ids=["words", "no boolean", "another tool", "nothing", "an error", "two"],
+    ids=["words", "no verdict", "nothing of a sentence", "another tool", "nothing", "an error", "two"],
 )
 async def test_a_judge_that_gives_no_verdict_is_never_passed(verdict: Any) -> None:
     """DESIGN 5: fail closed."""
-    model = judged(verdict, verdict, verdict, claims=3, deliver=[])
+    model = judged(*[verdict] * 9, claims=3, deliver=[])
     flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=JUDGED)
     assert flow.step("s1")["status"] == "failed"
     assert flow.step("s1")["verdicts"][0]["verdict"] == "unverified"
@@ -238,28 +249,26 @@ async def test_a_judge_that_gives_no_verdict_is_never_passed(verdict: Any) -> No
 
 async def test_a_judge_is_not_asked_while_something_cheaper_is_missing() -> None:
     """DESIGN 5, K6: cheapest first, and all criteria in one call."""
-    yes = call("verdict", verdicts=[{"criterion": n, "met": True, "reason": "yes"} for n in (2, 1)])
     short = finish_step("ok", goal_check=[criterion(1, ("s1.1", "green")), criterion(2, "s1.7")])
     full = finish_step("ok", ["s1.1", "s1.1"])
     model = steps(
         [{"content": "read a", "done_when": ["one", "two"], "tools": ["read"]}],
         {"s1": [call("read", path="a"), short, full]},
-        judge=[yes],
+        judge=[audit()],
     )
     flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=JUDGED)
     model.assert_exhausted()
     assert flow.status == "completed"
-    assert "not judged" not in last_told(model)
     assert "criterion 2" in last_told(model)
 
 
 async def test_a_single_criterion_may_ask_for_a_judge() -> None:
     """DESIGN 5"""
-    model = judged(call("verdict", met=True, reason="yes"), done_when=[{"text": "green", "judge": True}])
+    model = judged(audit(), done_when=[{"text": "green", "judge": True}])
     settings = {**JUDGED, "verification": "grounded"}
     flow = await play(model, Files(a="green").tools(), effects=EFFECTS, settings=settings)
     model.assert_exhausted()
-    assert flow.step("s1")["verdicts"][0]["verdict"] == "passed"
+    assert flow.step("s1")["verdicts"][0]["verdict"] == "proven"
 
 
 async def test_where_claims_are_enough_they_are_recorded_as_what_they_are() -> None:

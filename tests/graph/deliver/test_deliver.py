@@ -191,7 +191,9 @@ async def test_the_outcome_has_words_for_users_and_for_logs() -> None:
     """D01, P15: status, code, user text and internal reason are four fields; the receipt says why."""
     flow = await run(half("Half."), on_failure="deliver")
     assert flow.run.outcome is not None
-    assert set(flow.run.outcome) == {"status", "code", "text", "reason", "receipt"}
+    assert set(flow.run.outcome) == {
+        "status", "code", "text", "reason", "missing", "looked", "changed", "receipt",
+    }  # fmt: skip
     assert flow.run.outcome["code"] == "worked"
     assert "no paper" in flow.run.outcome["reason"]
     receipt = flow.run.outcome["receipt"]

@@ -38,10 +38,10 @@ async def test_the_goal_is_proven_in_the_call_that_writes_the_answer() -> None:
     (row,) = (flow.run.receipt or {})["criteria"]
     assert (row["text"], row["verdict"], row["evidence"]) == (
         GOAL[0],
-        "supported",
+        "cited",
         [{"observation": "s1.1", "quote": "14:05"}],
     )
-    assert flow.run.spent["model_calls"] == 5
+    assert flow.run.spent["model_calls"] == 6
 
 
 async def test_an_answer_that_proves_nothing_is_sent_back_once() -> None:

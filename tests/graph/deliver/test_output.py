@@ -12,7 +12,7 @@ from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel, Field, field_validator
 
 from donewhen import Agent, ConfigError, Settings, build_graph
-from donewhen.testing import ScriptedModel, answer, call, deliver, finish_step, give_up, submit_plan
+from donewhen.testing import ScriptedModel, answer, audit, call, deliver, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE
 
 LISTING = "vendor,price,until\nAcme,18.40,2026-11-30\nBolt,20.15,2026-12-24"
@@ -49,7 +49,7 @@ GOOD: dict[str, Any] = {"best": ACME, "others": [BOLT], "verdict": "cheap"}
 SEEN = [call("look"), finish_step("Acme 18.40, Bolt 20.15", "s1.1")]
 
 
-def two_steps(*deliver: Any) -> ScriptedModel:
+def two_steps(*deliver: Any, **roles: Any) -> ScriptedModel:
     """A plan of two steps, so that a model delivers."""
     plan = submit_plan([{"content": "look", "tools": ["look"]}, {"content": "compare"}])
     return ScriptedModel(
@@ -57,6 +57,7 @@ def two_steps(*deliver: Any) -> ScriptedModel:
             "triage": [plan],
             "execute": {"s1": SEEN, "s2": [finish_step("Acme is cheaper", "s2.result")]},
             "deliver": list(deliver),
+            **roles,
         }
     )
 
@@ -94,21 +95,23 @@ async def test_a_model_is_delivered_with_the_source_of_each_value() -> None:
         assert fields["best.price"]["evidence"] == [{"observation": "s1.1", "quote": "18.4"}]
         assert fields["best.until"]["evidence"] == [{"observation": "s1.1", "quote": "2026-11-30"}]
         assert fields["others[0].vendor"]["evidence"] == [{"observation": "s1.1", "quote": "Bolt"}]
-        assert fields["verdict"] == {"path": "verdict", "evidence": [], "unconfirmed": False}
+        assert fields["verdict"] == {"path": "verdict", "evidence": []}
         assert (await ours.get(run.thread_id)).output == run.output
     model.assert_exhausted()
 
 
-async def test_what_nothing_supports_is_unconfirmed() -> None:
-    """A1, V03: a price that no observation holds is marked in the receipt and beside the answer."""
+async def test_what_nothing_supports_is_marked() -> None:
+    """A1, V07: values of data are claims as well; one that nothing shows goes back once, then is marked."""
     data = {"best": {**ACME, "price": 17.95}, "others": [{**BOLT, "until": "2026-12-24"}], "verdict": "cheap"}
-    async with agent(two_steps(delivered(data)), output_type=Choice) as ours:
+    model = two_steps(delivered(data), delivered(data), judge=lambda *_: audit((3, "no", "18.40 was offered")))
+    async with agent(model, output_type=Choice) as ours:
         run = await ours.start("Which offer is the best?")
-    assert run.status == "completed"
     assert run.receipt is not None
-    assert run.receipt["output"] is not None
-    assert [each["path"] for each in run.receipt["output"]["fields"] if each["unconfirmed"]] == ["best.price"]
-    assert run.answer.splitlines()[-1] == "- Unconfirmed in “output”: best.price"
+    assert run.outcome is not None
+    assert (run.status, run.outcome["code"]) == ("partial", "not_shown")
+    assert "best.price = 17.95" in model.requests[-1].text
+    assert "17.95” — 18.40 was offered" in run.answer
+    assert run.receipt["audit"]["sentences"][2]["shown"] == "no"
 
 
 async def test_what_does_not_fit_is_mended_once() -> None:

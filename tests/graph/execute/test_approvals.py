@@ -63,7 +63,7 @@ async def test_an_approved_call_costs_no_model_call_and_no_round() -> None:
     ended = await agent.resume(run.thread_id, {pending["id"]: "approve"})
     assert outbox.sent == [{"to": "ann", "text": "hi"}]
     assert ended.spent["rounds"] == rounds + 1  # the one that finishes
-    assert ended.spent["model_calls"] == calls + 1  # that one
+    assert ended.spent["model_calls"] == calls + 2  # that one, and the audit
     row = (ended.receipt or {})["approvals"][-1]
     assert {key: row[key] for key in ("kind", "tool", "arguments", "decision", "by", "step")} == {
         "kind": "tool", "tool": "send", "arguments": {"to": "ann", "text": "hi"}, "decision": "approve", "by": "user",

@@ -75,7 +75,7 @@ async def test_a_compiled_graph_works_and_its_models_are_charged(saver: str | No
     model.assert_exhausted()
     assert flow.status == "completed"
     assert "I found three papers" in flow.journal[0]["text"]
-    assert flow.run.spent["model_calls"] == 3
+    assert flow.run.spent["model_calls"] == 4
     assert flow.run.spent["cost_usd"] == pytest.approx(1.05)
     assert flow.run.spent["input_tokens"] > 1000
 
@@ -251,7 +251,7 @@ async def test_after_a_crash_its_output_and_its_cost_are_replayed(size: int) -> 
     assert result["outcome"]["status"] == "completed"
     values = (await graph.aget_state(config)).values
     assert values["journal"][0]["length"] == size + 17
-    assert values["spent"]["model_calls"] == 3
+    assert values["spent"]["model_calls"] == 4
     assert values["spent"]["tool_calls"] == 1
     assert len(count) == 1
 

@@ -177,21 +177,12 @@ async def test_a_proof_cut_off_by_the_budget_goes_on_where_it_stopped() -> None:
     assert (flow.step("s1")["rounds"], flow.step("s1")["refused"]) == (1, 0)
 
 
-async def test_a_judge_cut_off_by_the_budget_is_asked_later() -> None:
-    """X08, D03: the call kept for the delivery is not spent on the judge."""
-    verdict = call("verdict", verdicts=[{"criterion": n, "met": True, "reason": "seen"} for n in (1, 2)])
-    claim = finish_step("ok", [("s1.1", "green"), ("s1.1", "a")])
-    model = steps(
-        [{"content": "do it", "done_when": ["one", "two"]}],
-        {"s1": [call("look", what="a"), claim]},
-        judge=[verdict],
-    )
-    settings = limited(limits={"model_calls": 4, "rounds": 9}, verification="judged")
-    flow = await play(model, Desk().tools(), effects=EFFECTS, settings=settings, answers=["extend 1"])
-    model.assert_exhausted()
-    assert [pause["kind"] for pause in flow.pauses] == ["budget"]
-    assert flow.status == "completed"
-    assert flow.run.spent["model_calls"] == 4
+async def test_the_call_kept_for_the_end_may_be_the_judges() -> None:
+    """X08, D03, D07: of one step, whose result is the answer; where none is left, nobody audited it, and it says so."""
+    for limit in (4, 5):
+        model = one_step([call("look", what="a"), finish_step("it is green", ("s1.1", "green"))])
+        flow = await play(model, Desk().tools(), effects=EFFECTS, settings=limited(limits={"model_calls": limit}))
+        assert (flow.status, flow.run.spent["model_calls"]) == ("completed", 4), limit
 
 
 def test_defaults_give_every_step_and_every_run_a_round_budget() -> None:

@@ -169,7 +169,9 @@ async def test_what_a_model_with_native_calls_prints_is_text() -> None:
     printed = (
         'I will not run this, because it was not asked for:\n```json\n{"name": "send", "arguments": {"to": "b"}}\n```'
     )
-    model = one_step([call("look", what="a"), printed, finish_step("ok", "s1.1")], tools=["send"])
+    model = one_step(
+        [call("look", what="a"), printed, finish_step("ok", "s1.1", unchanged="not asked for")], tools=["send"]
+    )
     flow = await play(model, [look, send], effects=READ)
     model.assert_exhausted()
     assert flow.status == "completed"

@@ -68,7 +68,7 @@ async def test_one_round_is_one_decision_and_each_is_a_checkpoint() -> None:
     flow = await play(model, [look], effects=READ)
     assert flow.step("s1")["rounds"] == 3
     assert flow.run.spent["rounds"] == 3
-    assert flow.run.spent["model_calls"] == 4
+    assert flow.run.spent["model_calls"] == 5
 
 
 async def test_speech_is_said_and_the_step_goes_on() -> None:

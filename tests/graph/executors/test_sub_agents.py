@@ -109,7 +109,7 @@ async def test_a_run_of_ours_as_an_executor_asks_for_its_plan_and_its_question()
     assert flow.status == "completed", flow.run
     assert "count" in flow.pauses[0]["question"]
     assert "Which shelf?" in flow.pauses[1]["question"]
-    assert flow.run.spent["model_calls"] == 2 + 3
+    assert flow.run.spent["model_calls"] == 2 + 4
 
 
 async def test_its_conversation_lasts_from_step_to_step_and_from_request_to_request() -> None:
@@ -184,7 +184,7 @@ async def test_its_transcript_and_its_spend_come_back() -> None:
     row = flow.run.receipt["steps"][0]
     assert row["executor"] == "agent"
     assert [said["text"] for said in row["transcript"]] == ["Looking.", "three papers"]
-    assert row["spent"]["model_calls"] == 3
+    assert row["spent"]["model_calls"] == 4
 
 
 def passthrough(node: Any) -> dict[str, Executor]:

@@ -220,7 +220,7 @@ async def test_faults_in_a_whole_run_do_no_harm() -> None:
     with WireServer(script) as server:
         flow = await play(wired(server), [add])  # type: ignore[arg-type]
     assert (flow.status, flow.run.answer, calls) == ("completed", "5", [(2, 3)])
-    assert flow.run.spent["model_calls"] == 6
+    assert flow.run.spent["model_calls"] == 7
 
 
 def _chunks(*arguments: str) -> list[AIMessageChunk]:

@@ -9,7 +9,7 @@ from langchain_openai import ChatOpenAI
 
 from donewhen import Agent, ConfigError, Executor
 from donewhen.agent.config import read_config
-from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
+from donewhen.testing import ScriptedModel, WireServer, answer, audit, call, fault, finish_step, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, steps
 from tests.kit.wired import wired
 
@@ -29,7 +29,7 @@ def used(given: int, cached: int, written: int, *calls: Any, text: str = "") -> 
 
 async def test_a_run_over_the_wire_costs_what_the_provider_says() -> None:
     """R05: streamed, with the cached part at its own price, repeated requests among them, role by role, to the cent."""
-    verdict = call("verdict", met=True, reason="seen")
+    verdict = audit()
     model = ScriptedModel(
         roles={
             "triage": [BUSY, used(1000, 0, 100, submit_plan(["look"]))],
@@ -155,7 +155,11 @@ async def test_an_agent_inside_of_a_tool_spends_from_the_same_ledger(limit: int,
     settings = {**FREE, "on_exhausted": "deliver", "on_failure": "deliver", "limits": {"model_calls": limit}}
     flow = await play(model, [ask_expert], effects={"ask_expert": "read"}, settings=settings)
     assert flow.status == status
-    assert flow.run.spent["model_calls"] == len(model.requests) + len(inner.requests) <= limit
+    assert (
+        flow.run.spent["model_calls"]
+        == len(model.requests) + len(model.audits) + len(inner.requests) + len(inner.audits)
+        <= limit
+    )
     if status == "completed":
         assert flow.run.spent["input_tokens"] > 1000
 
@@ -193,6 +197,6 @@ async def test_a_remote_executor_costs_what_it_reports(executor: Executor, calls
     prices = {"far-away": {"input": 1000.0, "output": 1000.0}, "scripted": {"input": 0, "output": 0}}
     flow = await play(model, executors={"far": executor}, prices=prices)
     assert flow.status == "completed"
-    assert flow.run.spent["model_calls"] == 2 + calls
+    assert flow.run.spent["model_calls"] == 3 + calls
     assert flow.run.spent["cost_usd"] == pytest.approx(1.05 * calls)
     assert "unpriced_calls" not in flow.run.spent

@@ -37,7 +37,7 @@ async def test_models_inside_of_tools_are_charged() -> None:
     model = one_step([[call("look", what="a"), call("look_too", what="b")], finish_step("ok", "s1.1")])
     flow = await play(model, [look, look_too], effects={"look": "read", "look_too": "read"})
     inner.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 3 + 2
+    assert flow.run.spent["model_calls"] == 4 + 2
     assert flow.run.spent["input_tokens"] >= 2000
 
 

@@ -65,7 +65,7 @@ async def test_a_step_is_offered_its_tools_the_likely_reads_and_the_rest_by_sear
     replies = [
         call("find_tools", query="weather in a city"),
         [call("forecast", x="Oslo"), call("find_tools", query="weather in a city")],
-        finish_step("forecast says Oslo", ("s1.1", "Oslo")),
+        finish_step("forecast says Oslo", ("s1.1", "Oslo"), unchanged="only a look was needed"),
     ]
     model = one_step(replies, content="do the thing of number 321", tools=["post", "thing_111"])
     flow = await play(model, [*tools(500), WEATHER, MAIL])

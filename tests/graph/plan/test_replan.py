@@ -118,7 +118,7 @@ async def test_new_steps_cite_what_the_failed_one_saw() -> None:
     model.assert_exhausted()
     assert "[s2.1] look" in requests_of_planner(model)[0].text
     assert "[s2.1] look" in requests(model, "s3")[0].text
-    assert flow.step("s3")["verdicts"][0]["verdict"] == "supported"
+    assert flow.step("s3")["verdicts"][0]["verdict"] == "cited"
 
 
 YEAR = [

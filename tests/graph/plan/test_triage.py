@@ -54,7 +54,7 @@ async def test_a_simple_task_costs_one_call_per_round_and_two() -> None:
     model = steps([{"content": "add", "tools": ["add"]}], {"s1": rounds})
     flow = await play(model, [add])
     model.assert_exhausted()
-    assert flow.run.spent["model_calls"] == 1 + len(rounds)
+    assert flow.run.spent["model_calls"] == 2 + len(rounds)
     assert flow.run.answer == "5"
 
 
@@ -190,7 +190,7 @@ async def test_a_text_alone_is_the_answer(text: str) -> None:
 async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
     """P02, S02, F6: a text that breaks off, or is none, decides nothing, and is taken back when the answer comes."""
     model = planning(announced, answer("Paris."))
-    flow = await play(model, settings=Settings())
+    flow = await play(model, [look], settings=Settings())
     model.assert_exhausted()
     assert heard(flow) == flow.run.answer == "Paris."
 
@@ -199,7 +199,7 @@ async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
 async def test_who_says_it_again_means_it_as_the_answer(text: str) -> None:
     """P02, M4: it is asked for once more, not for ever: a model that cannot call must not fail for its words."""
     model = planning(text, text)
-    flow = await play(model, settings=Settings())
+    flow = await play(model, [look], settings=Settings())
     model.assert_exhausted()
     assert (flow.status, flow.run.answer) == ("completed", text)
 
@@ -294,7 +294,7 @@ NO_PLANS = [
 async def test_data_is_never_a_plan(value: str) -> None:
     """P10: lists and objects that stand apart in a text are part of the answer, however much they look like steps."""
     text = f"The numbers are:\n\n{value}\n\nThat is all."
-    model = planning(text)
+    model = planning(text, text)
     flow = await play(model, [look], settings=Settings())
     model.assert_exhausted()
     assert (flow.status, flow.run.plan) == ("completed", None)

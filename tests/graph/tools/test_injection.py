@@ -11,7 +11,7 @@ from benchmarks.faults.injection import Result, play_all, played, section
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.people.payloads import payload
-from donewhen.testing import ask_user, call, finish_step, give_up, submit_plan
+from donewhen.testing import ask_user, audit, call, finish_step, give_up, submit_plan
 from tests.kit.flows import Json, one_step, play, requests, steps
 from tests.kit.runs import last_seen
 
@@ -112,7 +112,7 @@ async def test_output_stands_framed_and_unchanged_in_every_prompt() -> None:
     }
     planned = [{"content": "read", "done_when": CRITERIA}, "look", submit_plan(["look again"])]
     model = steps(
-        planned[:2], replies, plan=[planned[2]], judge=[call("verdict", met=True, reason="so it is")],
+        planned[:2], replies, plan=[planned[2]], judge=[audit()] * 2,
         deliver=["All done."],
     )  # fmt: skip
     flow = await play(model, TOOLS)
