@@ -13,12 +13,14 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from langgraph.store.base import BaseStore, Op
 from langgraph.store.base import Result as StoreResult
 
 Result = TypeVar("Result")
+LARGE = 4_000
+"""Characters of a text; what reads a longer one several times over would hold up the event loop."""
 MOST_IDLE = 16
 """Threads that wait for more to do."""
 
@@ -169,6 +171,11 @@ async def threaded(work: Callable[[], Any]) -> Any:
     if ended.error is not None:
         raise ended.error
     return ended.value
+
+
+async def read_aside(characters: int, work: Callable[[], Result]) -> Result:
+    """Return what the work comes to, which reads a text of so many characters: of a long one in a thread."""
+    return work() if characters <= LARGE else cast("Result", await threaded(work))
 
 
 class _Worker:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.result import MEMORY, SCHEMA_VERSION, Exit, print_json
+from donewhen.agent.cli.screen.terminal import clean
 from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage
@@ -90,7 +91,7 @@ class Archive:
         if self.json:
             print_json({"schema_version": SCHEMA_VERSION, **said})
         elif shown := list(lines):
-            print("\n".join(shown))
+            print(clean("\n".join(shown)))
         elif nothing:
             print(nothing, file=sys.stderr)
         return Exit.COMPLETED

@@ -29,6 +29,8 @@ MEMORY = "memory:"
 MADE_UP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 """An id that nobody chose."""
 GOOD = ("proven", "cited")
+_STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""What JSON does not escape though it steers a terminal."""
 
 
 class Exit(IntEnum):
@@ -156,7 +158,8 @@ def run_object(run: Run, storage: str | None) -> dict[str, Any]:
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout, on one line."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    sys.stdout.write(json.dumps(value, ensure_ascii=not unicode, default=str) + "\n")
+    written = json.dumps(value, ensure_ascii=not unicode, default=str)
+    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", written) + "\n")
     sys.stdout.flush()
 
 
@@ -180,9 +183,12 @@ def report(
 
 
 def _write_answer(answer: str, terminal: Terminal, shown: str) -> None:
-    """The answer, byte for byte into a pipe; drawn on a terminal, as far as it was not drawn while it was written."""
+    """Write the answer as text that only shows; drawn on a terminal, as far as it was not drawn as it came.
+
+    A pipe may end at a terminal too, `| tail` say: no sequence that steers one is passed on.
+    """
     if not terminal.answers_here:
-        sys.stdout.write((clean(answer) if sys.stdout.isatty() else answer).rstrip("\n") + "\n")
+        sys.stdout.write(clean(answer).rstrip("\n") + "\n")
         sys.stdout.flush()
     elif rest := answer[len(shown) :] if answer.startswith(shown) else answer:
         terminal.line("")

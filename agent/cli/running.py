@@ -111,7 +111,7 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
     """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
     archive = desk.output.archive
-    with asyncio.Runner() as runner, Stopping(desk.stopping) as stopping, _told_once(archive.config.log):
+    with asyncio.Runner() as runner, Stopping(desk.stopping) as stopping, told_once(archive.config.log):
         stack = AsyncExitStack()
         try:
             opened = stopping.run(runner, open_agent(stack))
@@ -141,7 +141,7 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
 
 
 @contextmanager
-def _told_once(log: str) -> Iterator[None]:
+def told_once(log: str) -> Iterator[None]:
     """What a run tells is shown; it is in the log too where one was asked for."""
     logger = logging.getLogger("donewhen.graph")
     logger.disabled = not log

@@ -25,7 +25,7 @@ from donewhen.agent.cli.options import (
     chosen,
     piped,
 )
-from donewhen.agent.cli.running import Desk, ReadyAgent, work
+from donewhen.agent.cli.running import Desk, ReadyAgent, told_once, work
 from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.screen.views import Progress
@@ -173,7 +173,7 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
             opened = await open_agent(stack, choices, config)
             await mcp_server(opened.agent).run_stdio_async()
 
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), told_once(config.log):
         asyncio.run(serve())
     return 0
 

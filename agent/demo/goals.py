@@ -46,6 +46,8 @@ class Task:
     operation: str = ""
 
 
+MOST_CHARS = 500
+"""Of a sentence. White space in it is a single space."""
 _KINDS = {"python": "py", "markdown": "md", "text": "txt", "文本": "txt", "javascript": "js"}
 _KINDS |= {name: name for name in ("py", "md", "csv", "tsv", "json", "txt", "html", "js", "toml", "yaml", "log", "sql")}
 _REPORTS = (".md", ".txt")
@@ -64,67 +66,70 @@ _QUOTED = r"\"[^\"]+\"|“[^”]+”|「[^」]+」|`[^`]+`|'[^']+'"
 _WORD = rf"(?!(?:{_STOP.replace(' ', '|')})\b)[\w-]+"
 _COLUMN = rf"(?:{_QUOTED}|{_WORD}(?: {_WORD}){{0,2}})"
 _COLUMN_ZH = rf"(?:{_QUOTED}|[^\s的按,，。、和与及“”\"]{{1,16}}?)"
-_FILE = rf"(?P<path>{_QUOTED}|[^\s,;:，；。、“”\"'`*]+?\.[A-Za-z]\w{{0,7}})"
+_FILE = rf"(?P<path>{_QUOTED}|[^\s,;:，；。、“”\"'`*]{{1,200}}?\.[A-Za-z]\w{{0,7}})"
 _FILES = rf"(?:(?:\*?\.)?(?P<what>{'|'.join(_KINDS)}) ?)?"
 _FOLDER = r"(?:\./)?(?P<path>[\w-]+(?:/[\w-]+)*)"
 _HERE = rf"(?: in (?:this|the current) folder| (?:in|under) (?:the )?(?:folder |directory )?{_FOLDER}/?(?: folder)?)?"
-_HERE_ZH = r"(?:在?\s*(?P<path>[A-Za-z0-9_./-]+?)/?\s*(?:文件夹|目录)?\s*(?:中|里面?|下)\s*的?\s*)?"
+_HERE_ZH = r"(?:在? ?(?P<path>[A-Za-z0-9_./-]{1,200}?)/? ?(?:文件夹|目录)? ?(?:中|里面?|下) ?的? ?)?"
 _OPERATION = f"(?P<op>{'|'.join(_OPERATIONS.values())})"
 _BY = rf"(?:grouped )?(?:by|per|for each|for every) (?:the )?(?P<by>{_COLUMN})"
 _LEAD = r"(?:(?:find|compute|calculate|get|show|state|tell me|show me|give me|what is|what's|work out) )?(?:the )?"
 _WHERE = rf"(?:{_FILE}|(?:all )?(?:the |my )?files|this folder)"
 _SOUGHT = rf"(?:(?:the )?(?:word|text|phrase) (?P<what>{_QUOTED}|[\w-]+)|(?P<what2>{_QUOTED}|(?-i:[A-Z_]{{2,}})))"
-_IN = r"\s*(?:中|里面?|文件)?\s*的?\s*"
-_GROUP = rf"(?:按照?|根据)\s*(?P<by>{_COLUMN_ZH})\s*(?:分组|来|进行)?\s*"
-_EACH = rf"(?:按照?|各个?|每个|不同)\s*(?P<by>{_COLUMN_ZH})\s*(?:分组|统计|汇总)?\s*的?\s*"
-_VERB = r"(?:计算|统计|求出?|算出|得出|查看|看看|找出)?\s*"
+_IN = r" ?(?:中|里面?|文件)? ?的? ?"
+_GROUP = rf"(?:按照?|根据) ?(?P<by>{_COLUMN_ZH}) ?(?:分组|来|进行)? ?"
+_EACH = rf"(?:按照?|各个?|每个|不同) ?(?P<by>{_COLUMN_ZH}) ?(?:分组|统计|汇总)? ?的? ?"
+_VERB = r"(?:计算|统计|求出?|算出|得出|查看|看看|找出)? ?"
+_RESULTS = "(?:results?|totals?|sums?|averages?|counts?|numbers?|figures|values?|list)"
 _WRITTEN = r"(?:写(?:入|到|进|在)?|保存(?:到|为|在|成)?|存(?:到|入|为))"
 
 # fmt: off
 _SENTENCES: tuple[tuple[TaskKind, str], ...] = (
     ("count", rf"(?:count|how many|(?:count|find|get|state|tell me) the number of|count how many)(?: all)?(?: of)?"
               rf"(?: the)? {_FILES}files?(?: are there| there are| are)?{_HERE}(?: are there| there are)?"),
-    ("count", rf"(?:统计|计算|数一?数?)?\s*(?:一下|所有|全部)?的?\s*{_HERE_ZH}{_FILES}\s*文件\s*的?(?:数量|个数)"),
-    ("count", rf"(?:统计|计算|数|看看)?\s*(?:一下)?\s*{_HERE_ZH}(?:一?共?有多少|有几)个?\s*{_FILES}\s*文件"),
-    ("count", rf"{_FILES}\s*文件\s*一?共?有(?:多少|几)个?"),
+    ("count", rf"(?:统计|计算|数一?数?)? ?(?:一下|所有|全部)?的? ?{_HERE_ZH}{_FILES} ?文件 ?的?(?:数量|个数)"),
+    ("count", rf"(?:统计|计算|数|看看)? ?(?:一下)? ?{_HERE_ZH}(?:一?共?有多少|有几)个? ?{_FILES} ?文件"),
+    ("count", rf"{_FILES} ?文件 ?一?共?有(?:多少|几)个?"),
     ("list", rf"(?:list|show|find|name)(?: me)?(?: all)?(?: of)?(?: the)? {_FILES}files{_HERE}"),
-    ("list", rf"(?:列出|列举|显示|找出)\s*{_HERE_ZH}(?:所有|全部)?的?\s*{_FILES}\s*文件"),
+    ("list", rf"(?:列出|列举|显示|找出) ?{_HERE_ZH}(?:所有|全部)?的? ?{_FILES} ?文件"),
     ("rows", rf"(?:count|how many)(?: the number of)?(?: the)? rows(?: are there)? (?:in|of) {_FILE}(?: {_BY})?"),
-    ("rows", rf"(?:{_GROUP})?(?:统计|计算|数)\s*(?:一下)?\s*{_FILE}{_IN}(?:数据)?行数"),
+    ("rows", rf"(?:{_GROUP})?(?:统计|计算|数) ?(?:一下)? ?{_FILE}{_IN}(?:数据)?行数"),
     ("value", rf"{_LEAD}{_OPERATION} (?:up )?(?:of )?(?:the )?(?P<what>{_COLUMN}) (?:in|of|from) {_FILE}(?:,? {_BY})?"),
     ("value", rf"{_LEAD}{_OPERATION} (?:up )?(?:of )?(?:the )?(?P<what>{_COLUMN}) {_BY} (?:in|of|from) {_FILE}"),
-    ("value", rf"(?:{_GROUP})?(?P<op>汇总|合计|加总|求和)\s*{_FILE}{_IN}(?P<what>{_COLUMN_ZH})"),
-    ("value", rf"(?P<op>汇总|合计|加总|求和)\s*{_FILE}{_IN}{_EACH}(?P<what>{_COLUMN_ZH})"),
-    ("value", rf"(?:{_GROUP})?{_VERB}{_FILE}{_IN}(?P<what>{_COLUMN_ZH})\s*的?\s*{_OPERATION}"),
-    ("value", rf"{_VERB}{_FILE}{_IN}{_EACH}(?P<what>{_COLUMN_ZH})\s*的?\s*{_OPERATION}"),
+    ("value", rf"(?:{_GROUP})?(?P<op>汇总|合计|加总|求和) ?{_FILE}{_IN}(?P<what>{_COLUMN_ZH})"),
+    ("value", rf"(?P<op>汇总|合计|加总|求和) ?{_FILE}{_IN}{_EACH}(?P<what>{_COLUMN_ZH})"),
+    ("value", rf"(?:{_GROUP})?{_VERB}{_FILE}{_IN}(?P<what>{_COLUMN_ZH}) ?的? ?{_OPERATION}"),
+    ("value", rf"{_VERB}{_FILE}{_IN}{_EACH}(?P<what>{_COLUMN_ZH}) ?的? ?{_OPERATION}"),
     ("read", rf"(?:read|show|print|display|open)(?: me)?(?: the)?(?: (?:contents?|text) of)?(?: the)?(?: file)? {_FILE}"
              r"(?: to me| and (?:show|print|display)(?: me)?(?: it| its contents?)?)?"),
     ("read", rf"what does {_FILE} say"),
-    ("read", rf"(?:读取?|读一下|显示|打印|查看|打开|看一下|看看)\s*(?:文件)?\s*{_FILE}\s*(?:文件)?(?:的?(?:全部)?内容)?"
-             r"\s*(?:并且?)?\s*(?:显示(?:出来|内容|它|给我看?)?)?"),
+    ("read", rf"(?:读取?|读一下|显示|打印|查看|打开|看一下|看看) ?(?:文件)? ?{_FILE} ?(?:文件)?(?:的?(?:全部)?内容)?"
+             r" ?(?:并且?)? ?(?:显示(?:出来|内容|它|给我看?)?)?"),
     ("search", rf"(?:search|look)(?: (?:in|through))?(?: {_WHERE})? for {_SOUGHT}"),
     ("search", rf"(?:search|look) for {_SOUGHT}(?: (?:in|through) {_WHERE})?"),
     ("search", rf"(?:search|look) for (?P<what>[\w-]+) (?:in|through) {_WHERE}"),
     ("search", rf"find (?:(?:all )?(?:the )?lines? (?:with|containing) )?{_SOUGHT}(?: in {_WHERE})?"),
-    ("search", rf"(?:在\s*(?:{_FILE}|(?:所有|全部)?的?文件)\s*(?:中|里面?)?\s*)?"
-               rf"(?:搜索|查找|寻找|找)\s*(?:包含)?\s*(?:单词|词语?|文字|文本)?\s*(?P<what>{_QUOTED}|[A-Za-z0-9_-]+)(?:的行)?"),
-    ("report", r"(?:write|save|put)(?: a| the| these)?(?: short)? (?:report|note|results?|everything|it|them)"
-               r"(?: (?:about|with|of|on) (?:it|this|that|them|the results?|everything))?"
+    ("search", rf"(?:在 ?(?:{_FILE}|(?:所有|全部)?的?文件) ?(?:中|里面?)? ?)?"
+               r"(?:搜索|查找|寻找|找) ?(?:包含)? ?(?:单词|词语?|文字|文本)? ?"
+               rf"(?P<what>{_QUOTED}|[A-Za-z0-9_-]+)(?:的行)?"),
+    ("report", rf"(?:write|save|put)(?: a| the| these)?(?: short)? (?:report|note|{_RESULTS}|everything|it|them)"
+               rf"(?: (?:about|with|of|on) (?:it|this|that|them|the {_RESULTS}|everything))?"
                rf"(?: (?:to|into|in|as) (?:a (?:file|note|report) (?:called |named )?)?{_FILE})?"),
-    ("report", rf"(?:把|将)?\s*所?有?\s*(?:报告|结果|笔记)\s*{_WRITTEN}\s*(?:文件)?\s*{_FILE}(?:\s*[中里])?"),
-    ("report", rf"写\s*(?:一份|一个|一篇)?\s*(?:报告|笔记)(?:\s*(?:到|{_WRITTEN}|至)?\s*(?:文件)?\s*{_FILE})?"),
+    ("report", rf"(?:把|将)? ?所?有? ?(?:报告|结果|笔记) ?{_WRITTEN} ?(?:文件)? ?{_FILE}(?: ?[中里])?"),
+    ("report", rf"写 ?(?:一份|一个|一篇)? ?(?:报告|笔记)(?: ?(?:到|{_WRITTEN}|至)? ?(?:文件)? ?{_FILE})?"),
 )
 # fmt: on
 _COMPILED = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _SENTENCES)
 _THEN = re.compile(
-    r"\s*[,;.]?\s*(?:\band\s+)?\b(?:then|after that|afterwards|finally|lastly|next)\b\s*,?\s*|\s*[;\n]\s*|\.\s+"
-    r"|,\s+(?:and\s+)?|\s*[，。；、]?\s*(?:然后|接着|随后|最后|之后|并且|同时|再)\s*[，,]?\s*|\s*[，。；]\s*并?\s*",
+    r" ?[,;.]? ?(?:\band )?\b(?:then|after that|afterwards|finally|lastly|next)\b ?,? ?| ?[;\n] ?|\. "
+    r"|, (?:and )?| ?[，。；、]? ?(?:然后|接着|随后|最后|之后|并且|同时|再) ?[，,]? ?| ?[，。；] ?并? ?",
     re.IGNORECASE,
 )
-_AND = re.compile(r"\s+and\s+(?:also\s+)?|\s*(?:并|和)\s*", re.IGNORECASE)
+_AND = re.compile(r" and (?:also )?| ?(?:并|和) ?", re.IGNORECASE)
 _POLITE = re.compile(
-    r"^(?:(?:please|can you|could you|would you|now|first|also|请你?|帮我|麻烦你?|首先|先|还要?|另外|\d+[.)])[\s,，]*)+"
-    r"|(?:[\s,]*(?:please|for me|thanks|thank you|是多少))?[\s.?!。？！]*$",
+    r"^(?:(?:please|can you|could you|would you|now|first|also|请你?|帮我|麻烦你?|首先|先|还要?|另外|\d+[.)])"
+    r" ?[,，]? ?)+"
+    r"|(?: ?,? ?(?:please|for me|thanks|thank you|是多少))?[ .?!。？！]{0,20}$",
     re.IGNORECASE,
 )
 
@@ -132,7 +137,8 @@ _POLITE = re.compile(
 def read_goal(text: str) -> tuple[list[Task], str]:
     """The tasks of a goal in order, and ""; or no tasks, and the part that is not understood."""
     tasks: list[Task] = []
-    for part in filter(None, map(_plain, _THEN.split(text.strip()))):
+    spaced = "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
+    for part in filter(None, map(_plain, _THEN.split(spaced))):
         found = _joined(part)
         if not found:
             return [], part
@@ -151,6 +157,8 @@ def read_task(text: str) -> Task | None:
 
 def _joined(part: str) -> list[Task]:
     """The tasks of a sentence: one, or several joined by `and`."""
+    if len(part) > MOST_CHARS:
+        return []
     if task := read_task(part):
         return [task]
     for joint in _AND.finditer(part):

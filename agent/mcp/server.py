@@ -39,7 +39,7 @@ def mcp_server(agent: "Agent") -> "FastMCP[Any]":
     from mcp.server.fastmcp import Context, FastMCP
     from mcp.types import ToolAnnotations
 
-    server: FastMCP[Any] = FastMCP("donewhen", instructions=INSTRUCTIONS)
+    server: FastMCP[Any] = FastMCP("donewhen", instructions=INSTRUCTIONS, log_level="WARNING")
     reads, works = ToolAnnotations(readOnlyHint=True), ToolAnnotations(readOnlyHint=False, openWorldHint=True)
 
     async def run(goal: str, context: Context[Any, Any, Any], thread_id: str = "") -> dict[str, Any]:

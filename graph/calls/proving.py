@@ -1,6 +1,7 @@
 """Prove a claim as far as code can: by evidence, and by the runtime's own read-only checks. Fails closed."""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from donewhen.graph.calls.invoking import Site, invoke
 from donewhen.graph.calls.observing import keep, noted, seen_before, whole
@@ -8,6 +9,7 @@ from donewhen.graph.context import settings_of
 from donewhen.graph.events import observed
 from donewhen.graph.models.transcript import unshown
 from donewhen.graph.models.window import shown_chars
+from donewhen.graph.sync import read_aside
 from donewhen.graph.tools.effects import CallOutcome
 from donewhen.graph.tools.paths import path_problem
 from donewhen.state.graph_state import Json
@@ -135,7 +137,8 @@ async def check_criteria(proof: Proof) -> str | None:
                 return "tool_calls"
             proof.verdicts[number] = await _checked(proof, number, criterion)
         else:
-            proof.verdicts[number] = _grounded(proof, number, criterion, proof.claims[number])
+            grounded = partial(_grounded, proof, number, criterion, proof.claims[number])
+            proof.verdicts[number] = await read_aside(proof.scope.size, grounded)
     return None
 
 

@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -12,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
-from donewhen.graph.sync import Ended, begun
+from donewhen.graph.sync import Ended, begun, read_aside
 from donewhen.graph.tools.certain import nothing_happened
 from donewhen.graph.tools.guarding import (
     LIMIT,
@@ -96,7 +97,11 @@ async def call_tool(
     unless the tool's metadata says `"secrets": True`, because models have to work with them.
     """
     result = await _called(tool, arguments, timeout, config, idempotency_key, call_id, limit)
-    return result if (tool.metadata or {}).get("secrets") is True else _concealed(result, secrets)
+    if (tool.metadata or {}).get("secrets") is True:
+        return result
+    files = _files_of(result)
+    size = len(result.text) + sum(len(each) for each in files.values() if isinstance(each, str))
+    return await read_aside(size, partial(_concealed, result, files, secrets))
 
 
 async def _called(
@@ -144,10 +149,17 @@ def _is_unknown(raised: BaseException, at_work: Body, tool: BaseTool) -> bool:
     return at_work.entered and (at_work.error is None or not nothing_happened(at_work.error, tool))
 
 
-def _concealed(result: CallResult, secrets: Sequence[str]) -> CallResult:
-    """Without credentials: in the text, and in the files of the artifact, which clients are shown."""
+def _files_of(result: CallResult) -> Mapping[str, Any]:
+    """Return the files of the artifact, which clients are shown."""
+    artifact = result.artifact
+    files = artifact.get("files") if isinstance(artifact, Mapping) else None
+    return files if isinstance(files, Mapping) else {}
+
+
+def _concealed(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str]) -> CallResult:
+    """Return the result without credentials, in its text and its files."""
     text, artifact = conceal(result.text, secrets), result.artifact
-    if isinstance(artifact, Mapping) and isinstance(files := artifact.get("files"), Mapping):
+    if files:
         shown = {name: conceal(each, secrets) if isinstance(each, str) else each for name, each in files.items()}
         artifact = {**artifact, "files": shown}
     return replace(result, text=text, artifact=artifact)

@@ -49,6 +49,11 @@ class EvidenceScope:
         citable = {e["id"]: number for number, e in enumerate(self.entries) if not e.get("outside")}
         object.__setattr__(self, "index", citable)
 
+    @property
+    def size(self) -> int:
+        """Characters of the texts that quotes are looked up in."""
+        return sum(len(entry["text"]) for entry in self.entries) + len(self.result)
+
     def entry(self, id: str) -> Entry:
         """Return the observation of this id, which is citable."""
         return self.entries[self.index[id]]

@@ -236,7 +236,7 @@ class SearchedText:
     @cached_property
     def _passages(self) -> list[tuple[str, frozenset[str]]]:
         passages: list[str] = []
-        for line in self.text.splitlines():
+        for line in filter(str.strip, self.text.splitlines()):
             places = range(0, max(len(line) - PASSAGE_CHARS // 2, 1), PASSAGE_CHARS // 2)
             passages += [line[at : at + PASSAGE_CHARS] for at in places]
         return [(passage, frozenset(tokens(passage))) for passage in passages]

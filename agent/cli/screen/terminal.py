@@ -27,7 +27,7 @@ ASCII_MARKS = {
 }  # fmt: skip
 STYLES = {"done": "green", "failed": "red", "blocked": "red", "exhausted": "red", "running": "cyan", "skipped": "dim"}
 BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_LEAD = re.compile(r"\s*(?:(?:[-*•→☐◐☑✗–]|\[.\]|\d+[.)])\s+)?")
+_LEAD = re.compile(r"\s*(?:(?:[-*•→☐◐☑✗–]|\[.\]|\d{1,9}[.)])\s+)?")
 """What stands before a line's words; the lines below it begin where they do."""
 _WIDE = "\u2e80-\u2fdf\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff10-\uff19\uff21-\uff5a\U00020000-\U0003fffd"
 _OPENING, _CLOSING = "（《「『【〔“", "，。、；：！？）》」』】〕”…"

@@ -266,6 +266,22 @@ def test_stdin_in_any_encoding(shell: Shell, written: bytes, read: str | None) -
         assert (result.exit_code, result.stderr) == (Exit.USAGE, "donewhen: what stands on stdin is not text\n")
 
 
+CLIPBOARD = "\x1b]52;c;Y3VybCBldmls\x07"
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--stream-json"]])
+def test_nothing_that_steers_a_terminal_is_piped(shell: Shell, options: list[str]) -> None:
+    """N41: a pipe may end at a terminal; a sequence that writes the clipboard is cut, in JSON escaped."""
+    with scripted(shell, triage=[answer(f"It is {CLIPBOARD}42.\x9b2J \u202eend")]):
+        result = shell.run(*options)
+    assert result.exit_code == Exit.COMPLETED
+    assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(result.stdout)
+    if options:
+        assert CLIPBOARD in one_object(result)["answer"] if options == ["--json"] else True
+    else:
+        assert result.stdout == "It is ]52;c;Y3VybCBldmls42.2J end\n"
+
+
 def test_stdin_is_added_to_the_goal_on_request(shell: Shell) -> None:
     with scripted(shell, triage=[answer("yes")]) as model:
         shell.run("--stdin", stdin="the list")

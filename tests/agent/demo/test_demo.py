@@ -219,3 +219,10 @@ async def test_feedback_changes_the_plan(folder: Path) -> None:
         run = await agent.resume(run, "approve")
     assert run.status == "completed"
     assert (folder / "x.md").exists()
+
+
+@pytest.mark.parametrize("written", ["the totals", "the result", "a short list", "the numbers"])
+def test_what_was_found_is_written_under_any_of_its_names(written: str) -> None:
+    """N46"""
+    tasks, _ = read_goal(f"Total the amount per region in orders.csv, then write {written} to report.md")
+    assert [(task.kind, task.path) for task in tasks] == [("value", "orders.csv"), ("report", "report.md")]

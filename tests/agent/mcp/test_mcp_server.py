@@ -59,14 +59,17 @@ async def test_a_run_that_needs_a_person_returns_a_handle() -> None:
 
 
 async def test_the_command_is_a_server_on_stdio(tmp_path: Path) -> None:
-    """U10: `donewhen mcp` speaks the protocol on stdout and nothing else."""
+    """U10, N41: `donewhen mcp` speaks the protocol on stdout and nothing else; what a run tells is no line of a log."""
     (tmp_path / "a.txt").write_text("one\n")
     storage = f"sqlite:///{tmp_path / 'runs.db'}"
     start = "from donewhen.agent.cli import main; main()"
     arguments = ["-c", start, "mcp", "--dir", str(tmp_path), "--model", "demo", "--storage", storage]
     command = StdioServerParameters(command=sys.executable, args=arguments, env={"HOME": str(tmp_path)})
-    async with stdio_client(command) as (reads, writes), ClientSession(reads, writes) as session:
-        await session.initialize()
-        told = await called(session, "run", goal="count the files")
-        assert told["thread_id"]
-        assert told["status"] in ("waiting", "completed")
+    said = tmp_path / "stderr.txt"
+    with said.open("w") as errors:
+        async with stdio_client(command, errlog=errors) as (reads, writes), ClientSession(reads, writes) as session:
+            await session.initialize()
+            told = await called(session, "run", goal="count the files")
+            assert told["thread_id"]
+            assert told["status"] in ("waiting", "completed")
+    assert said.read_text() == ""
