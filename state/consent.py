@@ -183,10 +183,9 @@ class KnownTargets:
         self._wrote: list[tuple[int, str]] = []
         """What changes of this run put into the world, and the numbers of their observations."""
         self._seen: set[str] = set()
-        self._waiting: list[tuple[int, str]] = []
-        """Results that were not looked at yet."""
-        self.long: dict[str, int] = {}
-        """Observations of which only head and tail are at hand, and their numbers: see `read`."""
+        self._waiting: list[tuple[int, str, str]] = []
+        """Results that were not looked at yet, each after what it was called with."""
+        self._long: dict[str, tuple[int, str]] = {}
 
     def say(self, text: str) -> None:
         """Know what stands in this text, which a person said or approved."""
@@ -227,18 +226,24 @@ class KnownTargets:
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
         number = len(self._seen)
+        given = _folded(" ".join(_texts(entry["arguments"])))
         if entry.get("effect") in ("write", "idempotent"):
-            self._wrote.append((number, _folded(" ".join(_texts(entry["arguments"])))))
+            self._wrote.append((number, given))
         if not entry["ok"] or entry.get("effect") is None:
             return
         if entry.get("stored"):
-            self.long[entry["id"]] = number
+            self._long[entry["id"]] = (number, given)
         else:
-            self._waiting.append((number, entry["text"]))
+            self._waiting.append((number, given, entry["text"]))
+
+    @property
+    def long(self) -> list[str]:
+        """Observations of which only head and tail are at hand: `read` takes the whole."""
+        return list(self._long)
 
     def read(self, id: str, text: str) -> None:
         """Know the whole values of a long observation, of which this is the whole text."""
-        self._waiting.append((self.long.pop(id), text))
+        self._waiting.append((*self._long.pop(id), text))
 
     def new(self, arguments: Any, schema: Any = None) -> list[str]:
         """Return the targets of a call that are not known, as they are written, each once."""
@@ -260,21 +265,20 @@ class KnownTargets:
         return any(self._came(form) for form in _forms(plain))
 
     def _look(self) -> None:
-        """Read the results that wait."""
-        for number, text in self._waiting:
-            for value in whole_values(text):
-                for form in _forms(_folded(value)):
-                    self._read[form] = min(number, self._read.get(form, number))
+        """Read the results that wait. What a call was given itself is only an echo in its result."""
+        for number, given, text in self._waiting:
+            amounts = _amounts_in(given)
+            for form in {form for value in whole_values(text) for form in _forms(_folded(value))}:
+                echo = form in amounts if isinstance(form, Decimal) else _stands(form, given)
+                if not echo and number < self._read.get(form, number + 1):
+                    self._read[form] = number
         self._waiting.clear()
 
     def _came(self, value: str | Decimal) -> bool:
         """Whether a tool returned the value before this run wrote it anywhere: what it wrote itself proves nothing."""
         if (first := self._read.get(value)) is None:
             return False
-        before = (text for number, text in self._wrote if number <= first)
-        if isinstance(value, Decimal):
-            return not any(value in _amounts_in(text) for text in before)
-        return not any(_stands(value, text) for text in before)
+        return not any(_has(text, value) for number, text in self._wrote if number <= first)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
@@ -307,6 +311,10 @@ def _spelled(plain: str) -> tuple[str, ...]:
     if "/" in plain and "://" not in plain:
         forms[posixpath.normpath(plain)] = None
     return tuple(forms)
+
+
+def _has(text: str, form: str | Decimal) -> bool:
+    return form in _amounts_in(text) if isinstance(form, Decimal) else _stands(form, text)
 
 
 def _stands(value: str, text: str) -> bool:

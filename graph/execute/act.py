@@ -121,7 +121,7 @@ async def _new(calls: Sequence[FrozenCall], work: Work) -> New:
         known.observe(entry)
     if not tools.new_targets(calls[0]["name"], calls[0]["args"], known):
         return {}
-    for id in [*known.long]:
+    for id in known.long:
         known.read(id, await kept_text(site.runtime, state, id) or "")
     for said in await told_since(site.runtime, settings, state.get("heard") or ""):
         known.say(said["text"])

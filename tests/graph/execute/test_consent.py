@@ -180,6 +180,12 @@ async def test_what_a_run_wrote_itself_proves_nothing() -> None:
     assert new_in(flow) == [[EVE]]
 
 
+async def test_an_echo_proves_nothing() -> None:
+    """X25: what a reading call was given and gives back was not read."""
+    flow = await asked(mailing(call("look", name=EVE), call("mail", to=EVE)), Desk({"query": EVE, "found": []}))
+    assert new_in(flow) == [[EVE]]
+
+
 async def test_what_a_write_returned_is_known() -> None:
     """X25: the receipt of a payment is a whole value like any other; what an agent of its own says is its word."""
     model = mailing(call("pay", to="ACME-7", amount=12), call("mail", to="R-12"))
