@@ -58,6 +58,8 @@ class Run:
     spent: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
     """What may be spent, with what was granted; only what is limited. Empty for a thread not started by an Agent."""
+    language: str = "en"
+    """In which the runtime speaks to its user: as the model declared, else as the settings say."""
     problem: str = ""
     """Why the last answer was not taken, or why workers could not carry it on; "" if all is well."""
 
@@ -100,6 +102,7 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         outcome["receipt"] if finished and outcome else None,
         _spent(values, snapshot),
         allowed(settings.limits, values.get("granted")) if settings else {},
+        str(values.get("language") or "en"),
         str(pending[0].get("problem") or "") if pending else "",
     )
 

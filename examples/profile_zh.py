@@ -26,7 +26,9 @@ def delete_file(path: str) -> str:
 def model() -> ScriptedModel:
     """As a model might, at first not as it was told."""
     plans = [
-        submit_plan([{"content": "Read the ledger and add up the two months", "tools": []}], title="Add it all up"),
+        submit_plan(
+            [{"content": "Read the ledger and add up the two months", "tools": []}], title="Add it up", language="en"
+        ),
         submit_plan([{"content": "读取账本，然后删除它", "tools": ["delete_file"]}], title="对账"),
         submit_plan([{"content": "读取账本，说明两个月的金额", "tools": ["read_file"]}], title="对账"),
     ]

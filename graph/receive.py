@@ -24,8 +24,7 @@ from donewhen.graph.people.told import forget
 from donewhen.graph.tools.effects import label
 from donewhen.state.errors import ConfigError
 from donewhen.state.graph_state import VERSION, Json, RunState
-from donewhen.state.language.scripts import spoken
-from donewhen.state.language.texts import goes_on, say
+from donewhen.state.language.texts import goes_on, known_language, say
 from donewhen.state.ledger import meter
 from donewhen.state.plan.modes import mode_row
 from donewhen.state.plan.plan import read_plan
@@ -123,7 +122,7 @@ def _as_given(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) ->
     planned: Json = {"planning": fresh_planning(1, open=False)}
     if saved.get("approved") == plan["revision"]:
         return {**planned, "plan": plan, "approval": consent(plan, "user")}
-    return {**planned, **propose(plan, None, settings, deps, spoken(goal, settings.speaks))}
+    return {**planned, **propose(plan, None, settings, deps, known_language(settings.speaks))}
 
 
 def cut_off(state: RunState) -> bool:
@@ -165,13 +164,14 @@ def _fresh(state: RunState, settings: Settings, goal: str, messages: Sequence[An
     turn = state.get("turn", 0) + 1
     fence = state.get("fence") or secrets.token_hex(FENCE_BYTES)
     before = conversation(messages, fence)
+    language = known_language(settings.speaks, state.get("language"))
     known: Json = {
-        "messages": closed(state.get("steps") or {}, spoken(goal, settings.language), PUT_AWAY)[0],
+        "messages": closed(state.get("steps") or {}, language, PUT_AWAY)[0],
         "fence": fence,
         "goal": goal,
         "request": str(messages[-1].id or "") if messages else "",
         "output_schema": settings.output_schema,
-        "language": spoken(goal, settings.speaks),
+        "language": language,
         "conversation": before,
         "before": earlier_requests(state),
         "version": VERSION,
@@ -209,6 +209,6 @@ def _whole(goal: str, settings: Settings, deps: Deps) -> Json:
     plan = read_plan({"complexity": "simple", "steps": [step]}, rules)
     assert isinstance(plan, dict), plan
     return {
-        **propose(plan, None, settings, deps, spoken(goal, settings.speaks)),
+        **propose(plan, None, settings, deps, known_language(settings.speaks)),
         "planning": fresh_planning(1, open=False),
     }

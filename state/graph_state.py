@@ -119,6 +119,7 @@ class PlanningOutput(TypedDict, total=False):
     transcripts: Transcripts
     journal: Entries
     modes: Entries
+    language: str
 
 
 class PlanningStored(PlanningOutput, total=False):

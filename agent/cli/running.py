@@ -72,6 +72,11 @@ class Desk:
         except Later:
             return None
 
+    def take(self, run: Run) -> None:
+        """Note how the run stands; from here on the terminal speaks its language."""
+        self.progress.take(run)
+        self.terminal = self.terminal.speaking(run.language)
+
     def next_goal(self, run: Run) -> str:
         """What the person wants done next; "" for nothing more."""
         if self.again is None or run.status in ("waiting", "running") or not self.terminal.interactive:
@@ -161,10 +166,10 @@ def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[
     """The run as it stands when nobody answers any more, or when the command was asked to end."""
     first = carry(begin(agent, desk.progress))
     run = first if isinstance(first, Run) else _leg(carry, agent, first, desk)
-    desk.progress.take(run)
+    desk.take(run)
     while not ended() and (answers := desk.answers(run)) is not None:
         run = _leg(carry, agent, agent.stream_resume(run.thread_id, answers), desk)
-        desk.progress.take(run)
+        desk.take(run)
     return run
 
 

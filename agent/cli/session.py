@@ -33,16 +33,18 @@ from donewhen.agent.config import DEMO, Config
 from donewhen.agent.stream import RunStream
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.errors import ConfigError, GoalError
-from donewhen.state.language.scripts import spoken
+from donewhen.state.language.texts import known_language
 
 QUEUE = "command"
 """Whose workers carry out what the command detaches and schedules: `donewhen worker`."""
 
 
-def _terminal(output: OutputOptions, goal: str = "") -> Terminal:
-    """The terminal, which speaks the language of the goal."""
+def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
+    """The terminal; until a model declares another language, it speaks that of the settings."""
+    profiles = (settings.get("profile") or {}, output.archive.config.profile)
+    language = known_language(*(profile.get("language") for profile in profiles), settings.get("language"))
     may_ask = not (output.archive.json or output.once)
-    return open_terminal(plain=output.archive.config.plain, may_ask=may_ask, language=spoken(goal))
+    return open_terminal(plain=output.archive.config.plain, may_ask=may_ask, language=language)
 
 
 def _desk(output: OutputOptions, terminal: Terminal, choices: Choices) -> Desk:
@@ -64,9 +66,9 @@ def _say_demo(terminal: Terminal, choices: Choices, config: Config) -> None:
 def run_goal(request: RunOptions, output: OutputOptions) -> int:
     """Start a run and carry it as far as it goes at this terminal."""
     config = output.archive.config
-    goal = request.goal if request.template else _goal(request, _terminal(output))
+    terminal = _terminal(output, request.settings)
+    goal = request.goal if request.template else _goal(request, terminal)
     images = [attached(path) for path in request.images]
-    terminal = _terminal(output, goal)
     unasked = output.yes or request.settings.get("confirm") == "never"
     choices = chosen(request, config, unattended=unasked and not terminal.interactive)
     thread = _conversation(request, output.archive)
@@ -103,12 +105,14 @@ def resume_thread(
             Choices.read(info.metadata)
         return _left(output.archive, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
 
-    terminal = _terminal(output, info.goal)
     choices = Choices.read(info.metadata)
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
+    terminal = _terminal(output, choices.settings)
+    desk = _desk(output, terminal, choices)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)
+        desk.terminal = terminal.speaking(run.language)
         progress.take(run)
         if value is not NO_ANSWER or reply.steer:
             return agent.stream_resume(info.thread_id, value, steer=reply.steer)
@@ -116,7 +120,7 @@ def resume_thread(
         goes_on = run.status in ("running", "queued") or (run.status == "waiting" and not terminal.interactive)
         return agent.stream_resume(info.thread_id) if goes_on else run
 
-    return work(lambda stack: open_agent(stack, choices, config, terminal), begin, _desk(output, terminal, choices))
+    return work(lambda stack: open_agent(stack, choices, config, terminal), begin, desk)
 
 
 def _left(

@@ -25,7 +25,6 @@ from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
 from donewhen.state.errors import DoneWhenError
 from donewhen.state.event_types import event_schema
-from donewhen.state.language.scripts import spoken
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
@@ -61,7 +60,7 @@ def show_thread(archive: Archive, thread: str) -> int:
     run, held = archive.ask(look)
     if archive.json:
         return archive.told(run_object(run, archive.storage))
-    terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=spoken(run.goal))
+    terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=run.language)
     _show(run, terminal, archive.storage, at_work=held and run.status == "running")
     return Exit.COMPLETED
 

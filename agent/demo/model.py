@@ -92,8 +92,9 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     """The plan for a goal whose every word is understood, as the person's feedback changed it; else a refusal."""
     goal, feedback = section(brief, "goal"), section(brief, "feedback")
     chinese = is_chinese(goal)
+    language = pick(chinese, "en", "zh")
     if _GREETING.fullmatch(goal):
-        return call("answer", text=f"{_CAN[chinese]}{pick(chinese, '.', '。')}\n{_SET[chinese]}")
+        return call("answer", text=f"{_CAN[chinese]}{pick(chinese, '.', '。')}\n{_SET[chinese]}", language=language)
     if corrected or section(brief, "failure"):
         why = pick(chinese, "The demo model knows no other way.", "演示模型没有别的办法。")
         return call("decline", reason=why, guidance=f"{why}\n{_SET[chinese]}")
@@ -108,7 +109,8 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     if unread or missing:
         why = pick(chinese, "; it cannot do this: ", "；它不会：") + f"“{unread[:200] or missing}”"
         return call("decline", reason=why[2:], guidance=f"{_CAN[chinese]}{why}\n{_SET[chinese]}")
-    return call("submit_plan", **planned(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered))
+    plan = planned(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered)
+    return call("submit_plan", **plan, language=language)
 
 
 def _deliver(receipt: str, brief: str, tools: set[str]) -> AIMessage:

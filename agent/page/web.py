@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from donewhen.agent.page.conversations import Conversations
 from donewhen.agent.page.dropping import keep_file
 from donewhen.state.errors import DoneWhenError, ResumeError, UnknownThread
-from donewhen.state.language.scripts import spoken
-from donewhen.state.language.texts import catalogue
+from donewhen.state.language.texts import catalogue, known_language
 
 SCRIPTS = (
     "page.js", "server.js", "threads.js", "composer.js", "drafts.js", "view.js", "rows.js", "forms.js", "answer.js",
@@ -136,8 +135,7 @@ def answered(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
 
 async def words(request: Request) -> Response:
     """The page's own words in the first of the wanted languages that there are texts of."""
-    wanted = [part.strip() for part in request.query_params.get("languages", "").split(",") if part.strip()]
-    language = spoken("", wanted[0]) if wanted else "en"
+    language = known_language(*request.query_params.get("languages", "").split(","))
     said: dict[str, Any] = {"language": language}
     for section in ("plan", "terminal", "meter", "page"):
         said |= catalogue(language)[section]

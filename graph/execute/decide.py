@@ -28,6 +28,7 @@ from donewhen.graph.people.pauses import pause
 from donewhen.graph.people.told import hearing
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Step
+from donewhen.state.language.texts import known_language, primary
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import silent
@@ -207,6 +208,8 @@ def _asks(
     attempt = "" if record.get("attempt", 1) == 1 else f"@{record['attempt']}"
     more: Json = {"call": decision.id, "message_id": voice.id("ask_user.question")}
     waiting = pause("question", f"{id}{attempt}.q{number}", question, step=id, options=options or (), **more)
+    if primary(declared := decision.arguments.get("language")):
+        waiting["language"] = known_language(declared)
     change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
     return {"spent": spent, **leave(state, runtime, change, [message], spent)}
 

@@ -9,7 +9,7 @@ from donewhen.graph.executors.relay import decision
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.people.consent import decision_row
 from donewhen.state.channels import merge_records
-from donewhen.state.graph_state import Json
+from donewhen.state.graph_state import PLANNING, Json
 from donewhen.state.language.texts import option_key
 from donewhen.state.ledger import add
 from donewhen.state.people.answers import Answer
@@ -54,12 +54,14 @@ def _question(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str
     step = pending["step"]
     planning, record = values["planning"], _record(values, pending)
     rounds = record if step else planning
-    number = rounds.get("observed", 0) + 1
+    # Planning numbers its observations by those that there are, a step by its own count.
+    seen = sum(entry["step"] == PLANNING for entry in values.get("journal") or ())
+    number = 1 + (rounds.get("observed", 0) if step else seen)
     text = answer.text or NO_ANSWER
     asked = {"question": pending["question"], "by": by, "asked": pending["id"]}
     entry = observation(
-        f"{step or planning['transcript']}.{number}",
-        step or "plan",
+        f"{step or PLANNING}.{number}",
+        step or PLANNING,
         rounds.get("rounds", 0),
         "user",
         text,
@@ -71,7 +73,6 @@ def _question(values: Mapping[str, Any], pending: Pause, answer: Answer, by: str
     if step is None:
         return {
             "journal": [entry],
-            "planning": {**planning, "observed": number},
             "transcripts": {planning["transcript"]: [said]},
         }
     change: StepRecord = {"status": "ready", "waiting": None, "observed": number}

@@ -130,7 +130,8 @@ def named(values: Mapping[str, Any], pause: Pause) -> Pause:
     decided += [entry["arguments"].get("asked") for entry in values.get("journal") or () if entry["source"] == "user"]
     times = sum(_bare(id or "") == name for id in decided)
     id = (f"{turn}:" if turn > 1 else "") + name + (f"~{times + 1}" if times else "")
-    return {**pause, "id": id, **_purpose(values, pause), **spoken_in(values.get("language", "en"))}
+    spoken = {} if pause.get("language") else spoken_in(values.get("language", "en"))
+    return {**pause, "id": id, **_purpose(values, pause), **spoken}
 
 
 def _purpose(values: Mapping[str, Any], pause: Pause) -> Pause:

@@ -251,7 +251,7 @@ def asks(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
         if turn.settings.at_limit == "ask":
             return {"planning": planning, **out_of_budget(turn, "questions")}
         told = NO_QUESTIONS
-    if before := answered_before(state.get("asked", ()), question, options, step="plan"):
+    if before := answered_before(state.get("asked", ()), question, options, step=PLANNING):
         told = f"You asked this before; the answer was:\n{shown(before, ANSWER_CHARS)}"
     if told:
         return {"planning": planning, "transcript": [message, *respond(message, told)]}
@@ -270,4 +270,5 @@ def asks(turn: Turn, message: AIMessage, decision: Decision) -> Planning:
 
 
 def _language(state: Planning) -> str:
-    return str(state["brief"].get("language") or "en")
+    """In which the runtime speaks: as the last decision declared, else as the run does."""
+    return str(state["planning"].get("language") or state["brief"].get("language") or "en")

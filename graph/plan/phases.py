@@ -26,7 +26,7 @@ from donewhen.graph.people.told import hearing
 from donewhen.graph.plan.outcomes import Turn, answered, asks, corrected, declined, fail, looks, out_of_budget, planned
 from donewhen.prompts import instructions
 from donewhen.state.graph_state import Json, Planning
-from donewhen.state.language.scripts import other_script
+from donewhen.state.language.texts import known_language, primary
 from donewhen.state.ledger import add, exhausted
 from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import counted
@@ -88,7 +88,8 @@ async def _round(state: Planning, runtime: Runtime[Settings], config: RunnableCo
             return {"planning": after, "spent": reply.spent}
     update = await _acted(turn, reply)
     messages = [*voice.spoken(), *update.get("messages", ())]
-    return {"planning": after, **update, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
+    spoken: Planning = {"language": said} if (said := (update.get("planning") or {}).get("language")) else {}
+    return {"planning": after, **update, **spoken, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
 
 
 async def _question(turn: Turn, cards: Mapping[str, Card], voice: Voice) -> Question:
@@ -161,9 +162,11 @@ async def _acted(turn: Turn, reply: ModelReply) -> Planning:
             found, turn = lost, turn.noting(lost_told=True)
         turn = turn.noting(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
         outcome, plan = (Unusable(found), plan) if isinstance(found, list) else (outcome, found)
-    if isinstance(outcome, Decision) and _wrong_language(turn, plan or outcome.arguments):
+    if isinstance(outcome, Decision) and _wrong_language(turn, outcome.arguments):
         outcome = Unusable([f"write what the user reads in this language: {settings.speaks}"])
         turn = turn.noting(language_told=True)
+    if isinstance(outcome, Decision) and primary(outcome.arguments.get("language")):
+        turn = turn.noting(language=known_language(outcome.arguments["language"]))
     taken = outcome if isinstance(outcome, Decision) else Decision("speak")
     if reply.speech:
         reply.speech.finish(said, taken.kind, taken.arguments)
@@ -217,10 +220,9 @@ def _lost(turn: Turn, plan: Json | list[str]) -> list[str]:
 
 
 def _wrong_language(turn: Turn, said: Json) -> bool:
-    """Whether what the user will read is plainly not in the language that was set; pointed out once (P14)."""
+    """Whether a decision is declared to be in another language than the one that was set; pointed out once (P14)."""
     planning, settings = turn.planning, turn.settings
     if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
         return False
-    texts = [said.get(key) for key in ("title", "speak", "text", "question", "guidance")]
-    texts += [step["content"] for step in said.get("steps") or ()]
-    return other_script(" ".join(text for text in texts if isinstance(text, str)), settings.speaks)
+    declared, wanted = primary(said.get("language")), primary(settings.speaks)
+    return bool(declared and wanted and declared != wanted)

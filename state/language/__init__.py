@@ -1,1 +1,1 @@
-"""The languages people use: the runtime's texts, the words of consent and refusal, and how a language is told."""
+"""The languages people use: the runtime's texts, and the few words of consent and refusal."""

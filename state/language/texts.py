@@ -11,8 +11,21 @@ from importlib.resources import files
 from typing import Any
 
 from donewhen.state.language.words import plain
+from donewhen.state.pattern import pattern
 
 LANGUAGES = ("en", "zh", "de", "fr", "es", "ja")
+_TAG = pattern(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*")
+
+
+def primary(tag: str | None) -> str:
+    """Return the language that a BCP 47 tag begins with, in small letters; "" of what is no tag."""
+    found = _TAG.fullmatch(str(tag or "").strip())
+    return found[1].lower() if found else ""
+
+
+def known_language(*tags: str | None) -> str:
+    """Return the first of these languages, BCP 47 tags, that there are texts of; English if there is none."""
+    return next((found for found in map(primary, tags) if found in LANGUAGES), "en")
 
 
 @cache

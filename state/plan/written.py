@@ -22,7 +22,9 @@ MEANT = {
     "done_when": ("criteria", "success_criteria", "acceptance_criteria"),
 }
 """Other words for the keys of a step."""
-OF_THE_REPLY = frozenset({"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision"})
+OF_THE_REPLY = frozenset(
+    {"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision", "language"}
+)
 """Keys of the decision that carried the plan."""
 # Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
 _UNSEEN = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -231,7 +231,7 @@ def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str,
         {"at": entry["at"], "question": _asked(entry["arguments"]), "text": entry["text"]}
         for entry in values.get("journal") or ()
         if entry["source"] == "user" and entry["ok"] and entry["arguments"].get("by") == "user"
-        if not besides or entry["id"].rpartition(".")[0] != besides
+        if not besides or besides not in (entry["id"].rpartition(".")[0], _asker(entry["arguments"]))
     ]
     feedback = [
         {"at": row["at"], "text": row["text"]}
@@ -241,6 +241,11 @@ def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str,
     ]
     ordered = sorted([*answers, *feedback], key=lambda said: said["at"])
     return [{key: text for key, text in said.items() if key != "at" and text} for said in ordered]
+
+
+def _asker(arguments: Mapping[str, Any]) -> str:
+    """Who asked, as the id of the question says: `plan` for `2:plan.q1`."""
+    return str(arguments.get("asked") or "").rpartition(":")[2].rpartition(".")[0]
 
 
 def _asked(arguments: Mapping[str, Any]) -> str:

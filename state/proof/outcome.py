@@ -149,7 +149,7 @@ def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
 def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[str, Any]) -> QuestionRow:
     asked = entry["arguments"]
     assumed = asked.get("by") == "policy" and not entry["ok"]
-    said = plan.get("speak") if entry["step"] == "plan" else records.get(entry["step"], {}).get("result")
+    said = plan.get("speak") if entry["step"] in ("p", "plan") else records.get(entry["step"], {}).get("result")
     return {
         "id": entry["id"],
         "question": asked.get("question"),

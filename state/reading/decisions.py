@@ -8,6 +8,7 @@ from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
+_LANGUAGE = {**_TEXT, "description": "BCP 47: the language that you write in here"}
 _EVIDENCE = {
     "type": "array",
     "items": {
@@ -65,8 +66,10 @@ def _tool(name: str, description: str, required: Collection[str], **properties: 
 _ALL = {
     tool["function"]["name"]: tool
     for tool in (
-        _tool("answer", "Answer the user.", ["text"], text=_TEXT, evidence=_EVIDENCE),
-        _tool("ask_user", "Ask the user one question.", ["question"], question=_TEXT, options=_TEXTS),
+        _tool("answer", "Answer the user.", ["text"], text=_TEXT, evidence=_EVIDENCE, language=_LANGUAGE),
+        _tool(
+            "ask_user", "Ask the user one question.", ["question"], question=_TEXT, options=_TEXTS, language=_LANGUAGE
+        ),
         _tool(
             "submit_plan",
             "Submit the plan.",
@@ -79,6 +82,7 @@ _ALL = {
             need_thinking={"type": "boolean"},
             reason={**_TEXT, "description": "for the log"},
             speak={**_TEXT, "description": "to the user: what the plan does not show"},
+            language=_LANGUAGE,
             drop={
                 "type": "array",
                 "description": "of the approved plan: ids of open steps, or criteria of the goal in their words",

@@ -138,7 +138,7 @@ class Settings(BaseModel):
         default=None,
         description="who works on steps that name nobody; a passthrough executor takes the goal, unplanned",
     )
-    language: str | None = Field(default=None, description="language of plan and speech; default: the user's")
+    language: str | None = Field(default=None, description="BCP 47 tag of plan and speech; default: the user's")
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the result, where it is wanted as data; of the start of a run"
     )

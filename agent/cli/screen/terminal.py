@@ -7,7 +7,7 @@ import signal
 import sys
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, TextIO, cast
 
 import rich.text
@@ -77,6 +77,10 @@ class Terminal:
     """Of the runtime's own words."""
     answers_here: bool = False
     """Whether what is written to stdout appears on this terminal too, so that an answer may be shown as it comes."""
+
+    def speaking(self, language: str) -> "Terminal":
+        """Return the same terminal, whose own words are of this language."""
+        return replace(self, language=language)
 
     def say(self, key: str, section: str = "terminal", **values: Any) -> str:
         """A text of the runtime's own in the person's language."""

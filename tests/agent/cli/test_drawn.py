@@ -80,8 +80,9 @@ def test_the_mode_is_said_in_the_language_of_the_goal(language: str) -> None:
 
 
 def test_a_chinese_run_is_chinese_at_the_terminal_and_when_it_is_shown(tmp_path: Path) -> None:
-    """U13, S03: the runtime's own words, at work and afterwards, are in the goal's language."""
-    with scripted(tmp_path, triage=[submit_plan([COUNT])], execute=[[call("list_files")], COUNTED]) as env:
+    """U13, S03, P14: the runtime's own words, at work and afterwards, are in the language that was declared."""
+    plan = submit_plan([COUNT], language="zh-CN")
+    with scripted(tmp_path, triage=[plan], execute=[[call("list_files")], COUNTED]) as env:
         done = piped("run", LONG_CHINESE, "--yes", "--thread", "mine", env=env, cwd=tmp_path)
         shown = piped("show", "mine", env=env, cwd=tmp_path).stdout
     assert "方式：一步（规划）：一步就够" in done.stderr

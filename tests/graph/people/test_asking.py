@@ -7,7 +7,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
 from donewhen.state.people.payloads import call_text, message_text, payload
-from donewhen.testing import answer, ask_user, call, decline, give_up, submit_plan
+from donewhen.testing import answer, ask_user, call, decline, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending
 from tests.kit.runs import Outbox, said, scripted, sending, step
@@ -148,10 +148,11 @@ async def test_what_a_call_writes_over_is_shown_as_a_difference() -> None:
     assert [bool(event.get("diffs")) for event in flow.told("tool_started")] == [True, True, False]
 
 
-async def test_the_runtime_speaks_the_language_of_the_goal() -> None:
-    """Q11, P14: plan, question, options and summary; answered in that language."""
-    model = steps([step("s1")], {"s1": [give_up("die Platte ist voll")]}, deliver=[])
-    goal = "Fasse die Verkäufe vom Oktober in einer Tabelle zusammen"
+async def test_the_runtime_speaks_the_language_that_the_plan_declares() -> None:
+    """Q11, P14, N34: plan, question, options and summary; answered in that language, whatever the goal looks like."""
+    plan = submit_plan([step("s1")], language="de-AT")
+    model = steps([], {"s1": [give_up("die Platte ist voll")]}, triage=[plan], deliver=[])
+    goal = "Translate '你好' and the differences between der, die and das"
     flow = await play(model, settings={"on_failure": "ask"}, goal=goal, answers=["genehmigen", "aufhören"])
     plan, failure = (message_text(pause) for pause in flow.pauses)
     assert plan.endswith("Diesen Plan genehmigen, bearbeiten oder ablehnen?")
@@ -161,10 +162,25 @@ async def test_the_runtime_speaks_the_language_of_the_goal() -> None:
     assert "0 von 1 Schritten erledigt." in flow.run.answer
 
 
-async def test_a_call_that_asks_does_so_in_the_language_of_the_goal() -> None:
+async def test_each_question_is_asked_in_the_language_that_it_declares() -> None:
+    """P14: of the planner and of a step; without a declaration that of the settings."""
+    asks = [
+        call("ask_user", question="Welches Jahr?", language="de"),
+        submit_plan([step("s1")], language="fr"),
+    ]
+    model = steps([], {"s1": [call("ask_user", question="Which year?", language="en"), said("s1")]}, triage=asks)
+    flow = await play(model, settings={}, answers=["1", "oui", "2"])
+    assert [pause.get("language", "en") for pause in flow.pauses] == ["de", "fr", "en"]
+    assert flow.run.language == "fr"
+    plain = await play(steps([step("s1")], {"s1": [said("s1")]}), settings={"language": "ja"}, answers=["はい"])
+    assert [pause["language"] for pause in plain.pauses] == ["ja"]
+
+
+async def test_a_call_that_asks_does_so_in_the_language_of_the_run() -> None:
     """Q11, P14: the question, its reason and what was answered to it."""
     outbox = Outbox()
-    model = steps([step("s1")], {"s1": [call("send", to="bob", text="hi"), give_up("x")]}, deliver=[])
+    plan = submit_plan([step("s1")], language="zh")
+    model = steps([], {"s1": [call("send", to="bob", text="hi"), give_up("x")]}, triage=[plan], deliver=[])
     goal = "请把报告发给 Bob，然后告诉我结果"
     flow = await play(model, [outbox.tool()], effects={"send": "write"}, goal=goal, settings={}, answers=["批准", "不"])
     assert payload(flow.pauses[1])["message"].startswith("步骤 s1（work on s1）可以调用 send 吗？ 已批准的计划没有")
@@ -176,3 +192,26 @@ async def test_the_reason_of_a_refusal_is_for_the_log() -> None:
     model = scripted(decline("no mail tool is configured", "I would need a tool that sends mail."), deliver=())
     flow = await play(model, settings={})
     assert flow.run.answer == "I would need a tool that sends mail."
+
+
+async def test_an_answer_given_in_planning_can_be_cited() -> None:
+    """N12: under the id that it is shown with, beside what planning saw itself; by a step and by an answer."""
+
+    def shelf() -> str:
+        """Look at the shelf."""
+        return "three lamps"
+
+    done = finish_step("red", [("p.1", "red"), ("p.2", "three lamps"), ("p.3", "two")])
+    asks = [
+        ask_user("Which colour?"),
+        call("shelf"),
+        ask_user("How many?"),
+        submit_plan([step("s1", done_when=["chosen", "seen", "counted"])]),
+    ]
+    model = steps([], {"s1": [done]}, triage=asks)
+    flow = await play(model, [shelf], effects={"shelf": "read"}, answers=["red", "two", "yes"])
+    model.assert_exhausted()
+    assert [entry["id"] for entry in flow.journal][:3] == ["p.1", "p.2", "p.3"]
+    assert all(f"[{id}]" in model.requests[3].text for id in ("p.1", "p.2", "p.3"))
+    assert flow.status == "completed"
+    assert [row["id"] for row in (flow.run.receipt or {})["questions"]] == ["p.1", "p.3"]

@@ -97,7 +97,7 @@ async def test_triage_asks_and_goes_on() -> None:
     assert flow.pauses[0]["options"] == ["2022", "2023"]
     first, second = model.requests
     assert second.messages[: len(first.messages)] == first.messages
-    assert second.messages[-1].text.startswith("[plan.1] user ok\n2023")
+    assert second.messages[-1].text.startswith("[p.1] user ok\n2023")
     assert flow.run.receipt is not None
     assert flow.run.receipt["questions"][0]["answer"] == "2023"
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from donewhen.state.language.scripts import other_script
 from donewhen.state.language.selection import scores, terms
 
 TOOLS = {
@@ -83,27 +82,3 @@ def test_many_tools_are_chosen_among_quickly() -> None:
     began = process_time()
     assert "tool_4321" in most_relevant("thing 4321", many, 24)
     assert process_time() - began < 5
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "other"),
-    [
-        ("zh-CN", "Read the file and count its rows", True),
-        ("Chinese", "Read the file and count its rows", True),
-        ("zh", "读取 sales.csv 文件并统计行数 with make count", False),
-        ("en", "读取文件并统计每个地区的销售额", True),
-        ("en", "Read 销售.csv and sum the amounts", False),
-        ("ja", "ファイルを読み取って行数を数えてください", False),
-        ("ja", "Read the file and count its rows", True),
-        ("ru", "Прочитай файл и посчитай строки", False),
-        ("de", "Прочитай файл и посчитай строки", True),
-        ("de", "Read the file and count its rows", False),
-        ("en", "Ｒｅａｄ ｔｈｅ ｆｉｌｅ ｎｏｗ ｐｌｅａｓｅ", False),
-        ("zh", "OK", False),
-        ("tlh", "Read the file and count its rows", False),
-        (None, "读取文件并统计每个地区的销售额", False),
-    ],
-)
-def test_another_script_is_told_only_where_it_is_plain(language: str | None, text: str, other: bool) -> None:
-    """P14: a text in another script than its language's is noticed; names, short texts and unknown languages pass."""
-    assert other_script(text, language) == other

@@ -178,9 +178,9 @@ async def test_only_the_difference_is_asked() -> None:
     assert [row["decision"] for row in (ended.receipt or {})["approvals"]] == ["approve", "approve"]
 
 
-async def test_the_difference_is_told_in_the_language_of_the_goal() -> None:
+async def test_the_difference_is_told_in_the_language_of_the_settings() -> None:
     """Q11, C04: and read in it."""
-    agent = Agent(replanned(FAX), storage="memory:")
+    agent = Agent(replanned(FAX), storage="memory:", settings={"language": "de"})
     run = await agent.start("Prüfe bitte die Rechnungen und melde mir das Ergebnis")
     run = await agent.resume(run.thread_id, "ja")
     assert run.pending[0]["changes"] == ["neuer Schritt s4: by fax", "Schritt s2 entfällt: work on s2"]
