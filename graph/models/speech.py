@@ -169,8 +169,9 @@ class _Written:
     def feed(self, piece: str) -> str:
         """What this adds to the text; "" also for what no JSON is, and waits for the whole reply to be read."""
         self._json += piece
-        if len(self._json) - self._read < self._read // 2048:
-            return ""  # the longer, the larger the pieces: each reading begins anew
+        # The longer, the larger the pieces, for each reading begins anew: the larger, too, while the text has not begun.
+        if len(self._json) - self._read < self._read // (2048 if self._said else 8):
+            return ""
         self._read = len(self._json)
         with suppress(ValueError):
             arguments = from_json(self._json, allow_partial="trailing-strings")

@@ -43,12 +43,12 @@ def word(text: str) -> Word | None:
     return _WORDS.get(plain(text).removeprefix("/"))
 
 
-def may_decide(text: str) -> bool:
+def may_decide(text: str, few: int = FEW) -> bool:
     """Return whether a text might be meant as one of the words: it begins or ends with one, or has few words."""
     tokens = _TOKEN.findall(plain(text))
     length = sum(len(token) / 2 if _SPACELESS.match(token) else 1 for token in tokens)
     first, last = "".join(tokens[:1]), "".join(tokens[-1:])
-    return length <= FEW or any(_begins(first, each) or _ends(last, each) for each in _WORDS)
+    return length <= few or any(_begins(first, each) or _ends(last, each) for each in _WORDS)
 
 
 def _begins(token: str, each: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from donewhen.state.language.texts import Unclear, chosen, option_key, unclear
-from donewhen.state.language.words import may_decide, plain, word
+from donewhen.state.language.words import FEW, may_decide, plain, word
 from donewhen.state.people.amounts import read_amounts
 from donewhen.state.people.edit import edit_plan
 from donewhen.state.people.payloads import action_name, options
@@ -135,7 +135,8 @@ def _read_plan(given: Given, pending: Pause) -> Answer | Unclear | None:
         return Answer("reject", change)
     if not _is_sentence(text):
         return _undecided(text)
-    return unclear("meant", text) if may_decide(text) else Answer("reject", text)
+    few = 0 if given.verb == "respond" else FEW  # who chose to respond did not choose to approve
+    return unclear("meant", text) if may_decide(text, few) else Answer("reject", text)
 
 
 def _edited_plan(given: Given, pending: Pause) -> Answer | Unclear:
