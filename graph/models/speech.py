@@ -169,7 +169,7 @@ class _Written:
     def feed(self, piece: str) -> str:
         """What this adds to the text; "" also for what no JSON is, and waits for the whole reply to be read."""
         self._json += piece
-        # The longer, the larger the pieces, for each reading begins anew: the larger, too, while the text has not begun.
+        # The longer, the larger the pieces, as each reading begins anew; larger still while the text has not begun.
         if len(self._json) - self._read < self._read // (2048 if self._said else 8):
             return ""
         self._read = len(self._json)
