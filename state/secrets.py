@@ -67,7 +67,7 @@ _CHANGES = pattern(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-
 """Where small letters, capitals and digits follow each other: seldom in names, dates and numbers, often by chance."""
 _UNBROKEN = pattern(r"[A-Za-z0-9_-]{16,}")
 _PLACEHOLDER = pattern(
-    r"your[-_][a-z_-]+|[\w-]*(?:\.{3}|…)|x{3,}|[a-z_-]*(?:placeholder|example)[a-z_-]*", re.IGNORECASE
+    r"\A(?:your[-_][a-z_-]+|[\w-]*(?:\.{3}|…)|x{3,}|[a-z_-]*(?:placeholder|example)[a-z_-]*)", re.IGNORECASE
 )
 _MASKED = pattern(r"(?<![A-Za-z0-9])(?<!sha256=)(?<!sha384=)(?<!sha512=)sk-(?:[A-Za-z0-9_*-]|\.(?=[A-Za-z0-9.*])){6,}")
 _IN_URL = pattern(r"(?<=://)[^\s/?#@:\"'<>{}$]{0,200}:([^\s/?#\"'<>{}$*]{1,200})(?=@)")

@@ -106,7 +106,11 @@ def run(
         str | None, typer.Option(metavar="TIME", help="ISO 8601 moment after which no new round starts.")
     ] = None,
     allow_command: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="A program it may start, asking each time; unasked: “make test”, “git log *”.",
+        ),
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     profile: Annotated[
@@ -213,7 +217,11 @@ def chat(
         list[str] | None, typer.Option(metavar="KEY=AMOUNT", help="What a run may spend; repeat for more.")
     ] = None,
     allow_command: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A program it may start; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="A program it may start, asking each time; unasked: “make test”, “git log *”.",
+        ),
     ] = None,
     mcp: Annotated[Path | None, typer.Option(help="A JSON file with mcpServers.")] = None,
     confirm: Annotated[Confirm | None, typer.Option(help="Which plans wait for you. [default: always]")] = None,

@@ -23,7 +23,7 @@ from donewhen.state.errors import ConfigError, DoneWhenError, StorageError, Thre
 LONGEST_THREAD_ID = 255
 """Characters; database indexes hold no keys of any length."""
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_SCHEME = re.compile(r"\A([A-Za-z][A-Za-z0-9+.-]+):")
 _FORMS = "memory:, sqlite:///runs.db, a path such as runs.db, or postgresql://user@host/database"
 
 

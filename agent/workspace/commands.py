@@ -1,12 +1,15 @@
 """Running an allowed program. The allow-list says what may start, and it ends in time, with all that it started.
 
-What a program does while it runs is not confined: it may read and write what the user of this process may.
+What a program does while it runs is not confined: it may read and write what the user of this process may, and many
+programs start others that an argument names. So a person is asked about each call, with its arguments, unless these
+very arguments were allowed.
 """
 
 import contextlib
 import json
 import os
 import selectors
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -14,7 +17,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from langchain_core.tools import ToolException
 from pydantic import Field
@@ -58,11 +61,49 @@ CommandLine = Annotated[
 Seconds = Annotated[float, Field(gt=0, le=600, description="seconds after which it is stopped")]
 
 
-def installed(names: Sequence[str]) -> dict[str, str]:
-    """The allowed programs: name → absolute path. Raises ConfigError for one that is not installed."""
-    if isinstance(names, str):
-        raise ConfigError(f"commands is a list of program names, not the text {names!r}")
-    return {os.path.basename(name): _path_of(name) for name in names}
+@dataclass(frozen=True)
+class AllowList:
+    """What may be run, as it was allowed: `git`, `make test`, `python3 -m pytest *`."""
+
+    programs: Mapping[str, str]
+    """Name → absolute path of what may start."""
+    lines: Sequence[tuple[list[str], bool]] = ()
+    """Arguments that may be given without asking, program first; whether more may follow."""
+
+    def asks(self, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a person has to approve a call: its arguments were not allowed."""
+        command = list(arguments["command"])
+        return not any(command == line or (more and command[: len(line)] == line) for line, more in self.lines)
+
+
+def allow_list(commands: Sequence[str]) -> AllowList:
+    """Read what is allowed. Raises ConfigError for what cannot be read, and for a program that is not installed.
+
+    A program alone may start, and each call of it asks. With arguments, exactly this call does not ask; where they end
+    with `*`, no call that begins so.
+    """
+    if isinstance(commands, str):
+        raise ConfigError(f"commands is a list of programs and command lines, not the text {commands!r}")
+    programs, lines = dict[str, str](), list[tuple[list[str], bool]]()
+    for text in commands:
+        program, *arguments = _words(text)
+        name = os.path.basename(program)
+        programs[name] = _path_of(program)
+        more = arguments[-1:] == ["*"]
+        if arguments == ["*"]:
+            raise ConfigError(f"commands: {text!r} allows all that {name} can be told; name a subcommand before *")
+        if arguments:
+            lines.append(([name, *arguments[: -1 if more else None]], more))
+    return AllowList(programs, lines)
+
+
+def _words(text: str) -> list[str]:
+    if os.path.isfile(text):  # also with a space in it
+        return [text]
+    try:
+        return shlex.split(text) or [text]
+    except ValueError as error:
+        raise ConfigError(f"commands: {text!r} cannot be read: {error}") from None
 
 
 @dataclass

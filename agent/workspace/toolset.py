@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException, create
 
 from donewhen.agent.workspace.arithmetic import calculate
 from donewhen.agent.workspace.checks import SCHEMA_ARGUMENTS, file_contains, file_exists, matches_schema
-from donewhen.agent.workspace.commands import installed, run_command
+from donewhen.agent.workspace.commands import allow_list, run_command
 from donewhen.agent.workspace.data.query import describe_data, query_data
 from donewhen.agent.workspace.files import (
     Written,
@@ -38,7 +38,9 @@ PATH = ["path"]
 def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bool = True) -> list[BaseTool]:
     """Tools confined to the folder `root`: find, read, tables, arithmetic, checks; writing unless `write=False`.
 
-    `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist.
+    `commands` are the programs run_command may start (names, or absolute paths); without any it does not exist. Each
+    call of it asks, with its arguments, unless these were allowed: `make test`, or `python3 -m pytest *` for all that
+    begin so.
     Metadata of a tool: `effect`, `target` (arguments that name its object), `check` (made for criteria) and `replaces`
     (what a call would write over).
     Raises ConfigError when the folder is missing or unreadable, or a program is not installed.
@@ -57,10 +59,11 @@ def workspace_tools(root: str | Path, *, commands: Sequence[str] = (), write: bo
         tools.extend(_tool(function, folder, "write", PATH) for function in (append_file, edit_file, delete_file))
         tools.extend(_tool(function, folder, "write", ["source", "destination"]) for function in (copy_file, move_file))
     if commands:
-        programs = installed(commands)
-        tools.append(_tool(functools.partial(run_command, programs=programs), folder, "write", seconds="timeout"))
+        allowed = allow_list(commands)
+        run = functools.partial(run_command, programs=allowed.programs)
+        tools.append(_tool(run, folder, "write", seconds="timeout", asks=allowed.asks))
         first, rest = tools[-1].description.split(". ", 1)  # planners see the first sentence
-        tools[-1].description = f"{first}; allowed: {', '.join(sorted(programs))}. {rest}"
+        tools[-1].description = f"{first}; allowed: {', '.join(sorted(allowed.programs))}. {rest}"
     return tools
 
 

@@ -25,7 +25,7 @@ LEAST_CHARS = 400
 """Of a message that is cut."""
 PICTURE = " " * 4_000
 """Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
-_ID = pattern(r"\[([^\]\s]+)\] ")
+_ID = pattern(r"\A\[([^\]\s]+)\] ")
 
 
 def window_of(model: BaseChatModel, settings: Settings) -> int | None:

@@ -15,9 +15,9 @@ from donewhen.state.people.payloads import OTHER_KEYS, action_name, message_text
 from donewhen.state.proof.questions import same_question
 from donewhen.state.records import Pause, PauseKind
 
-_NAME = pattern(r"(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
+_NAME = pattern(r"\A(?:\d+:)?(.*?)(?:~\d+)?", re.DOTALL)
 PAUSE_ID = pattern(
-    r"(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
+    r"\A(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
     r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
 )
 """What every id of a pause looks like: `s2.q1`; in the thread's third request `3:s2.q1`; asked once more `s2.q1~2`."""

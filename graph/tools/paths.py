@@ -24,7 +24,7 @@ OTHER_PATHS = frozenset(
 """Before `path`, words that make it another kind of path."""
 FORMATS = frozenset(("path", "file-path", "directory-path"))
 _WORD = pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-_SCHEME = pattern(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]+://")
+_SCHEME = pattern(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]{1,60}://")
 _ENDINGS = {*mimetypes.MimeTypes().types_map[True], ".md", ".yaml", ".yml", ".toml", ".log", ".ini", ".jsonl", ".env"}
 _MOST_NESTED = 30
 

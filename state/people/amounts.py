@@ -15,8 +15,10 @@ from donewhen.state.records import Pause
 FRACTIONS = ("cost_usd", "active_seconds")
 NUMBER = pattern(r"[0-9]+|0\.[0-9]+|[0-9]+\.[0-9]{1,2}")
 """A number that is one in every country: in “1.000” the point may set thousands apart."""
-MONEY = pattern(r"\$\s*(\S+)|(\S+?)\s*\$")
-PAIR = pattern(r"(?P<name>\S.*?)\s*[=:\s]\s*(?P<amount>[0-9]\S*)|(?P<first>[0-9][0-9.]*)\s*(?P<second>[^\s0-9.%].*)")
+MONEY = pattern(r"\A(?:\$\s*(\S+)|(\S+?)\s*\$)")
+PAIR = pattern(
+    r"\A(?:(?P<name>\S.*?)\s*[=:\s]\s*(?P<amount>[0-9]\S*)|(?P<first>[0-9][0-9.]*)\s*(?P<second>[^\s0-9.%].*))"
+)
 
 
 def counted(number: float, noun: str) -> str:

@@ -13,9 +13,9 @@ from donewhen.state.pattern import pattern
 Verdict = Literal["proven", "cited", "unverified", "failed"]
 RANK = {"failed": 0, "unverified": 1, "cited": 2, "proven": 3}
 DEMANDS: dict[str, Verdict] = {"claimed": "unverified", "grounded": "cited", "audited": "cited", "judged": "proven"}
-_ID = r"(?:\d+:)?[A-Za-z][\w-]*\.(?:\d+|result)"
-_CITED = pattern(rf"\s*\[?({_ID})\]?\s*(?:[:：]\s*(.+))?", re.DOTALL)
-_IDS = pattern(rf"\s*\[?{_ID}\]?(?:[\s,;/+&、，]+\[?{_ID}\]?)+\s*")
+_ID = r"(?:\d{1,9}:)?[A-Za-z][\w-]{0,99}\.(?:\d+|result)"
+_CITED = pattern(rf"\A\s*\[?({_ID})\]?\s*(?:[:：]\s*(.+))?", re.DOTALL)
+_IDS = pattern(rf"\A\s*\[?{_ID}\]?(?:[\s,;/+&、，]+\[?{_ID}\]?)+\s*")
 _ONE_ID = pattern(_ID)
 
 

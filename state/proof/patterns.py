@@ -15,7 +15,7 @@ PATTERN_GROUPS = 5
 PATH_CHARS = 500
 
 _TOKEN = pattern(
-    r"(?P<comment>\(\?\#[^)]*\))|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{(?P<least>[0-9]*)(?:,[0-9]*)?\}|.", re.DOTALL
+    r"(?P<comment>\(\?\#[^)]*\))|\\.|\[\^?\]?(?:\\.|[^\]\\]){0,500}\]|\{(?P<least>[0-9]*)(?:,[0-9]*)?\}|.", re.DOTALL
 )
 _VERBOSE = pattern(r"\(\?[a-zA-Z0-9]*x")
 _GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")

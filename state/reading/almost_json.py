@@ -23,8 +23,8 @@ _TOKEN = pattern(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-_OVER = pattern(r"\s*+(?:\Z|```|<)|[ \t]*+\n\s*+\w")
-_GOES_ON = pattern(r"""\s*+[,，]?\s*+["'“][^"'”\n]{0,200}+["'”]\s*+[:：]""")
+_OVER = pattern(r"\s{0,99}+(?:\Z|```|<)|[ \t]{0,99}+\n\s{0,99}+\w")
+_GOES_ON = pattern(r"""\s{0,99}+[,，]?\s{0,99}+["'“][^"'”\n]{0,200}+["'”]\s{0,99}+[:：]""")
 _WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
 _DECODER = json.JSONDecoder()
 

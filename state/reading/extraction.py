@@ -27,10 +27,10 @@ _START = pattern(
 )
 _FENCE = pattern(r"(?:(?:```|~~~)[\w+-]*[ \t]*\n?|`)\s*\Z")
 _FENCE_END = pattern(r"\s*+(?:```|~~~|`)")
-_LABEL = pattern(r"(?:\A|\n)\W*\w+(?: \w+)?\W*[:：]\W*\Z|<[\w|]+>\s*\Z")
-_LEAD = pattern(r"\W*(?:\w+(?: \w+)?\W*[:：]\W*|(?:```|~~~)[\w+-]*\s*|<[\w|]+>\s*)?")
+_LABEL = pattern(r"(?:\A|\n)\W{0,99}\w{1,99}(?: \w{1,99})?\W{0,99}[:：]\W{0,99}\Z|<[\w|]{1,99}>\s{0,99}\Z")
+_LEAD = pattern(r"\A\W*(?:\w+(?: \w+)?\W*[:：]\W*|(?:```|~~~)[\w+-]*\s*|<[\w|]+>\s*)?")
 _SENTENCE_END = pattern(r"[.!?。！？]\s*\Z")
-_TAIL = pattern(r"[^\w\n<#/]*+(?:\n|\Z|```|~~~|<|\#|//)")
+_TAIL = pattern(r"[^\w\n<#/]{0,99}+(?:\n|\Z|```|~~~|<|\#|//)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from langchain_core.tools import BaseTool, ToolException
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.tools.call import seconds_for
 from donewhen.state.errors import ConfigError
+from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from tests.kit.flows import play
 
 PYTHON = os.path.basename(sys.executable)
 
@@ -237,3 +239,45 @@ def test_programs_that_are_not_there_are_refused_at_once(tmp_path: Path) -> None
             workspace_tools(tmp_path, commands=[name])
     with pytest.raises(ConfigError, match="not the text 'ls'"):
         workspace_tools(tmp_path, commands="ls")
+
+
+OUTSIDE = ["git", "-c", "alias.x=!touch escaped.txt", "x"]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "command", "asks"),
+    [
+        (["git"], OUTSIDE, True),
+        (["git", "git status"], OUTSIDE, True),
+        (["git status"], ["git", "status"], False),
+        (["git status"], ["git", "status", "-v"], True),
+        (["find . -name x"], ["find", ".", "-name", "x", "-exec", "sh", ";"], True),
+        (["git log *"], ["git", "log", "-3"], False),
+        (["git log *"], ["git", "log"], False),
+        (["git log *"], ["git", "-c", "x=y", "log"], True),
+        (["echo 'a b'"], ["echo", "a b"], False),
+    ],
+)
+async def test_a_command_asks_unless_its_arguments_were_allowed(
+    tmp_path: Path, allowed: list[str], command: list[str], asks: bool
+) -> None:
+    """N74, X25: the plan that names run_command covers no arguments; who is asked sees them."""
+    model = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "run it", "done_when": ["it ran"], "tools": ["run_command"]}])],
+            "execute": [call("run_command", command=command), finish_step("it ran", "s1.1")],
+        }
+    )
+    tools = workspace_tools(tmp_path, commands=allowed)
+    flow = await play(model, tools, answers=["approve"], settings={"verification": "grounded"})
+    asked = [pause for pause in flow.run.pending if pause["kind"] == "tool"]
+    assert [pause["arguments"]["command"] for pause in asked] == ([command] if asks else [])
+    assert not (tmp_path / "escaped.txt").exists()
+
+
+def test_a_program_with_any_arguments_cannot_be_allowed(tmp_path: Path) -> None:
+    """N74"""
+    with pytest.raises(ConfigError, match="name a subcommand"):
+        workspace_tools(tmp_path, commands=["git *"])
+    with pytest.raises(ConfigError, match="cannot be read"):
+        workspace_tools(tmp_path, commands=["echo 'a"])

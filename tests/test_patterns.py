@@ -1,0 +1,61 @@
+"""Every regular expression of the package takes time in proportion to the text, whatever the text is made of."""
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import donewhen
+
+SHORT, LONG = 1_200, 4_800
+LEAST = 0.003
+"""Seconds below which growth cannot be told from chance."""
+COMMON = "\n\t a1é完"
+
+
+def _patterns() -> dict[str, re.Pattern[str]]:
+    """Return all that are bound to a name of a module or class, or stand in a collection that is, by that name."""
+    names = [each.name for each in pkgutil.walk_packages(donewhen.__path__, "donewhen.") if "__main__" not in each.name]
+    found: dict[str, re.Pattern[str]] = {}
+    for name in names:
+        for key, value in vars(importlib.import_module(name)).items():
+            for each in _inside(value, name):
+                found.setdefault(each.pattern, each)
+                found[f"{name}.{key}"] = found.pop(each.pattern)
+    return found
+
+
+def _inside(value: Any, module: str, depth: int = 0) -> Iterator[re.Pattern[str]]:
+    if isinstance(value, re.Pattern) or type(value).__name__ == "_Later":
+        yield re.compile(value.pattern, value.flags)
+    elif isinstance(value, dict | list | tuple | frozenset) and depth < 3:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _inside(each, module, depth + 1)
+    elif isinstance(value, type) and value.__module__ == module and depth < 2:
+        yield from _inside(dict(vars(value)), module, depth + 1)
+
+
+def _seconds(pattern: re.Pattern[str], text: str) -> float:
+    began = time.process_time()
+    for _ in pattern.finditer(text):
+        pass
+    return time.process_time() - began
+
+
+def _grows(pattern: re.Pattern[str], character: str) -> bool:
+    """Whether four times the text takes much more than four times as long."""
+    if _seconds(pattern, character * SHORT) < LEAST:
+        return False
+    short, long = (min(_seconds(pattern, character * size) for _ in range(2)) for size in (SHORT, LONG))
+    return long > 8 * short
+
+
+def test_no_pattern_is_worse_than_linear() -> None:
+    """N36: of a text of any one character; what one of them does to a megabyte of newlines would hold up a worker."""
+    slow = []
+    for name, pattern in _patterns().items():
+        own = [each for each in pattern.pattern if not each.isalnum() and not each.isspace()]
+        slow += [(name, each) for each in dict.fromkeys([*COMMON, *own]) if _grows(pattern, each)]
+    assert slow == []
