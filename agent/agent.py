@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Self
 from uuid import uuid4
+from weakref import WeakSet
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
@@ -126,7 +127,7 @@ class Agent:
         """Graphs with the tools that were given to a run."""
         self._sessions: set[Session] = set()
         self._runner = Runner(self._compiled, self.storage, self.settings, form, queue, self.executors)
-        self._worker: Worker | None = None
+        self._workers = WeakSet[Worker]()
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,8 +140,7 @@ class Agent:
 
         A call that changes something has 5 seconds more, so that its outcome is known.
         """
-        if self._worker:
-            await self._worker.stopped()
+        await asyncio.gather(*(worker.stopped() for worker in list(self._workers)))
         await asyncio.gather(*(session.stopped(patience) for session in list(self._sessions)))
         if self._opened_storage:
             await self.storage.aclose()
@@ -312,8 +312,8 @@ class Agent:
         return self._woken(await submit_answer(self.storage, runner.state, runner.queue, thread_id, answer))
 
     def _woken(self, thread_id: str) -> str:
-        if self._worker:
-            self._worker.wake()
+        for worker in list(self._workers):
+            worker.wake()
         return thread_id
 
     def worker(self, *, concurrency: int = 4) -> Worker:
@@ -328,8 +328,9 @@ class Agent:
         async def ourselves(_: ThreadInfo) -> Any:
             return self
 
-        self._worker = Worker(self.storage, self._runner.queue, ourselves, concurrency=concurrency)
-        return self._worker
+        worker = Worker(self.storage, self._runner.queue, ourselves, concurrency=concurrency)
+        self._workers.add(worker)
+        return worker
 
     async def cancel(self, thread_id: str, reason: str = "cancelled from outside") -> Run:
         """End a run that waits, works or is queued, here or in any other process; what was done stays done.

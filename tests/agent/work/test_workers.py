@@ -505,3 +505,16 @@ async def test_a_run_that_is_drained_before_it_began_is_not_lost(storage: Any) -
         assert (info.status, info.goal) == ("queued", "report")
         assert (await agent.carry(thread)).answer == "May."
         assert (await agent.info(thread)).goal == "report"
+
+
+async def test_all_workers_of_an_agent_end_with_it() -> None:
+    """N29: however many there are; none takes up more, and what was not begun waits for others."""
+    agent = Agent(ScriptedModel(roles={"triage": lambda *_: answer("yes")}), storage="memory:")
+    workers = [agent.worker(concurrency=1) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    await agent.aclose()
+    thread = await agent.submit("later")
+    tasks = [worker._task for worker in workers]
+    assert all(task is not None and task.done() for task in tasks)
+    assert (await agent.info(thread)).status == "queued"
