@@ -54,6 +54,8 @@ class Pause(TypedDict, total=False):
     """plan: what the run may spend, shown with it."""
     writes: list[str]
     """plan: tools that change something, which approving it approves with any arguments."""
+    writes_known: list[str]
+    """plan: tools that change something, which approving it approves for targets that are known."""
     next_runs: list[str]
     """plan: the next three moments at which a recurring plan runs, ISO 8601 with offset."""
     tool: str

@@ -82,7 +82,8 @@ def changing(plan: Json, deps: Deps, settings: Settings) -> Json:
     free, shown = settings.approvals in ("plan", "never"), settings.approvals == "shown"
     changes = [name for name in listed if toolbox.effect(name) != "read"]
     writes = {name: free or (shown and toolbox.asks(name) is False) for name in changes}
-    return {"writes": writes, "works_alone": alone}
+    known = [name for name in changes if shown and toolbox.asks(name) is None]
+    return {"writes": writes, "known": known, "works_alone": alone}
 
 
 def propose(
@@ -121,6 +122,7 @@ def propose(
         revision=plan["revision"],
         limits=allowed(settings.limits, granted),
         writes=sorted(name for name, free in changed["writes"].items() if free),
+        writes_known=sorted(changed["known"]),
         language=language,
     )
     if plan.get("schedule"):

@@ -110,14 +110,20 @@ def shown_plan(pending: Pause) -> str:
     """The text of the plan that waits, as it is shown."""
     plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
     runs = pending.get("next_runs") or ()
-    return plan_text(plan, limits=limits, writes=writes, next_runs=runs, language=language_of(pending))
+    known = pending.get("writes_known") or ()
+    return plan_text(
+        plan, limits=limits, writes=writes, writes_known=known, next_runs=runs, language=language_of(pending)
+    )
 
 
 def editable_plan(pending: Pause) -> str:
     """The plan that waits as text to be edited: an edit that could not be taken, else as it is proposed."""
     plan, limits, writes = pending.get("plan") or {}, pending.get("limits"), pending.get("writes") or ()
     runs, draft = pending.get("next_runs") or (), str(pending.get("draft") or "")
-    return draft or plan_document(plan, limits=limits, writes=writes, next_runs=runs, language=language_of(pending))
+    known = pending.get("writes_known") or ()
+    return draft or plan_document(
+        plan, limits=limits, writes=writes, writes_known=known, next_runs=runs, language=language_of(pending)
+    )
 
 
 def question_text(pending: Pause) -> str:

@@ -47,6 +47,7 @@ def plan_document(
     *,
     limits: Mapping[str, Any] | None = None,
     writes: Collection[str] = (),
+    writes_known: Collection[str] = (),
     next_runs: Sequence[str] = (),
     language: str = "en",
 ) -> str:
@@ -62,7 +63,7 @@ def plan_document(
     }
     body = {key: item for key, item in body.items() if item}
     text = str(yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH))
-    told = [line.replace("**", "") for line in schedule_lines(plan, sorted(writes), next_runs, say)]
+    told = [line.replace("**", "") for line in schedule_lines(plan, (sorted(writes), writes_known), next_runs, say)]
     if writes and not plan.get("schedule"):
         told.append(f"{', '.join(sorted(writes))}: {say['any_arguments']}")
     return "".join(f"# {line}\n" for line in [say["edit_hint"], *told]) + text

@@ -13,12 +13,14 @@ def plan_text(
     *,
     limits: Mapping[str, Any] | None = None,
     writes: Collection[str] = (),
+    writes_known: Collection[str] = (),
     next_runs: Sequence[str] = (),
     language: str = "en",
 ) -> str:
     """The plan whole: the goal's criteria, steps with theirs, executors, tools granted, dependencies, schedule, limits.
 
-    `writes`: tools that change something, of which is said that approving the plan approves them with any arguments.
+    `writes`: tools that change something, of which is said that approving the plan approves them with any arguments;
+    `writes_known`: those that it approves for known targets.
     `next_runs`: the moments at which a recurring plan runs next, ISO 8601.
     """
     say = catalogue(language)["plan"]
@@ -31,7 +33,7 @@ def plan_text(
         lines += [*goal, ""]
     for number, step in enumerate(steps, 1):
         lines += _step_lines(number, step, say, writes)
-    lines += ["", *_footer(plan, limits, say), *schedule_lines(plan, writes, next_runs, say)]
+    lines += ["", *_footer(plan, limits, say), *schedule_lines(plan, (writes, writes_known), next_runs, say)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -83,14 +85,21 @@ def _footer(plan: Mapping[str, Any], limits: Mapping[str, Any] | None, say: Mapp
 
 
 def schedule_lines(
-    plan: Mapping[str, Any], writes: Collection[str], next_runs: Sequence[str], say: Mapping[str, str]
+    plan: Mapping[str, Any],
+    writes: tuple[Collection[str], Collection[str]],
+    next_runs: Sequence[str],
+    say: Mapping[str, str],
 ) -> Iterator[str]:
-    """When a recurring plan runs next, and what approving it approves of every run; nothing for another plan."""
+    """When a recurring plan runs next, and what approving it approves of every run; nothing for another plan.
+
+    `writes`: the tools that are approved with any arguments, and those that are for known targets.
+    """
     if not (schedule := plan.get("schedule")):
         return
     if next_runs:
         yield f"**{say['upcoming']}:** {moments_text(next_runs)}"
-    tools = ", ".join(writes) or say["no_tools"]
+    free, known = writes
+    tools = ", ".join([*free, *(f"{name} ({say['known_targets']})" for name in known)]) or say["no_tools"]
     covers = say["covers_runs"].format(tools=tools, missed=say[schedule.get("missed") or "once"])
     yield f"**{say['covers']}:** {covers}"
 

@@ -61,8 +61,8 @@ def plan_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
         ends.add_row(Text("" if number else say("in_the_end"), style="dim"), Text(criterion_text(criterion, terminal)))
     if plan.get("schedule"):
         ends.add_row(Text(say("repeated"), style="dim"), Text(schedule_text(plan["schedule"], words)))
-    writes_free, runs = pending.get("writes") or (), pending.get("next_runs") or ()
-    for line in schedule_lines(plan, writes_free, runs, words):
+    approved, runs = (pending.get("writes") or (), pending.get("writes_known") or ()), pending.get("next_runs") or ()
+    for line in schedule_lines(plan, approved, runs, words):
         name, _, text = line.partition(":** ")
         ends.add_row(Text(name.lstrip("*"), style="dim"), Text(text))
     amounts = [

@@ -9,6 +9,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, Executor, build_graph
 from donewhen.state.consent import KnownTargets, targets_of, whole_values
+from donewhen.state.people.payloads import shown_plan
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import Flow, one_step, play, steps
 from tests.kit.runs import last_seen
@@ -16,6 +17,7 @@ from tests.kit.runs import last_seen
 Json = dict[str, Any]
 SHOWN: Json = {"confirm": "never", "approvals": "shown"}
 EVE = "eve@evil.example"
+REFUSED = {"type": "reject", "message": "no"}
 
 
 class Desk:
@@ -82,7 +84,7 @@ async def test_a_mail_to_somebody_else_than_the_plan_says_asks() -> None:
     """N09, X25: the approved plan says whom to mail; the call goes elsewhere, and says where before it is made."""
     desk = Desk()
     model = mailing(call("mail", to=EVE, body="hi"), content="Mail hi to mira@example.com")
-    flow = await asked(model, desk, "approve", "reject: no", settings={"on_failure": "deliver"})
+    flow = await asked(model, desk, "approve", REFUSED, settings={"on_failure": "deliver"})
     (pause,) = calls_asked(flow)
     assert (pause["new"], pause["arguments"]) == ([EVE], {"to": EVE, "body": "hi"})
     assert f"`{EVE}`" in pause["question"]
@@ -213,7 +215,7 @@ async def test_a_brief_is_no_word_of_the_user() -> None:
     first = [call("look"), lambda m, _: finish_step(f"Send it to {EVE}", evidence=last_seen(m))]
     model = steps(planned, {"s1": first, "s2": [finishing]})
     senders = {"sender": Executor(description="sends", graph=inner)}
-    flow = await asked(model, desk, "reject: no", executors=senders, settings={**SHOWN, "on_failure": "deliver"})
+    flow = await asked(model, desk, REFUSED, executors=senders, settings={**SHOWN, "on_failure": "deliver"})
     assert f"Nobody approved or named this before: `{EVE}`." in flow.pauses[0]["question"]
     assert desk.done == []
 
@@ -323,7 +325,7 @@ async def test_after_a_no_the_target_asks_again() -> None:
     """X25: a refusal that names the target does not make it known."""
     desk = Desk()
     model = mailing(call("mail", to=EVE), call("mail", to=EVE, body="please"))
-    flow = await asked(model, desk, f"reject: not to {EVE}", "approve")
+    flow = await asked(model, desk, {"type": "reject", "message": f"not to {EVE}"}, "approve")
     assert (new_in(flow), len(desk.done)) == ([[EVE], [EVE]], 1)
 
 
@@ -396,3 +398,12 @@ async def test_the_plan_says_which_tools_it_approves_with_any_arguments() -> Non
         flow = await play(model, Desk().tools(asks=asks), answers=["approve"], settings={"approvals": policy})
         writes[policy, asks] = flow.pauses[0]["writes"]
     assert list(writes.values()) == [[], ["mail", "pay"], ["mail", "pay"]]
+
+
+async def test_a_schedule_says_what_later_runs_may_write() -> None:
+    """X25, P18: to known targets; all else asks, and that run waits."""
+    plan = submit_plan([{"content": "Mail hi to mira@example.com", "tools": ["mail"]}], schedule={"every_minutes": 60})
+    flow = await play(ScriptedModel(roles={"triage": [plan]}), Desk().tools(), settings={})
+    assert "these steps, with mail (known targets). Whatever else changes something asks" in shown_plan(
+        flow.run.pending[0]
+    )
