@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings, build_graph
 from donewhen.agent.config import Config
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
-from donewhen.state.settings.merging import CARE, confined, merged, read_settings
+from donewhen.state.settings.merging import CARE, confined, merged, read_settings, stored_settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, submit_plan
 from tests.kit.runs import Outbox, one_step, sending
 
@@ -195,3 +195,10 @@ async def test_what_a_goal_may_be() -> None:
     ):
         with pytest.raises(GoalError):
             await agent.start(none)
+
+
+def test_a_stored_value_that_is_none_any_more_is_its_default() -> None:
+    """X25: threads and schedules of older versions are read; what people give is checked."""
+    stored = {"approvals": "outside", "confirm": "never", "limits": {"rounds": 3}, "gone": 1}
+    kept = stored_settings(stored)
+    assert (kept.approvals, kept.confirm, kept.limits.rounds) == ("shown", "never", 3)
