@@ -134,7 +134,7 @@ def amounts_of(text: str) -> set[Decimal]:
     """What a number may be worth: `1,200` is 1200, in other places 1.2; nothing for an id such as 007."""
     sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.lstrip("+"))
     digits = digits.strip(" $€£¥₹%#").replace("'", "")
-    if len(digits) > 1 and digits[0] == "0" and digits.isdigit():
+    if not digits[:1].isdigit() or (len(digits) > 1 and digits[0] == "0" and digits.isdigit()):
         return set()
     found = {digits} if _PLAIN.fullmatch(digits) else set()
     if _GROUPED[0].fullmatch(digits):
@@ -269,7 +269,7 @@ class KnownTargets:
         """Read the results that wait. What a call was given itself is only an echo in its result."""
         for number, given, text in self._waiting:
             amounts = _amounts_in(given)
-            for form in {form for value in whole_values(text) for form in _forms(_folded(value))}:
+            for form in {form for value in {*whole_values(text)} for form in _forms(_folded(value))}:
                 echo = form in amounts if isinstance(form, Decimal) else _stands(form, given)
                 if not echo and number < self._read.get(form, number + 1):
                     self._read[form] = number
@@ -297,7 +297,8 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 def _folded(text: str) -> str:
     """A text for comparing: Unicode form, case and white space do not matter."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(plain.casefold().split())
 
 
 def _forms(plain: str) -> Iterator[str | Decimal]:
