@@ -58,11 +58,11 @@ def _told(level: str, played: list[Played]) -> bool:
     passed = [one for one in false if not one.right]
     doubted = [one for one in honest if not one.right]
     unanswered = sum(bool(one.missing) for one in played)
-    calls, characters = (sum(getattr(one, name) for one in played) / len(played) for name in ("calls", "characters"))
+    calls, characters = (sum(getattr(one, name) for one in honest) / len(honest) for name in ("calls", "characters"))
     said = [
         f"{len(passed)} of {len(false)} false completions end completed",
         f"{len(doubted)} of {len(honest)} honest ones do not",
-        f"{calls:.2f} calls and {characters:,.0f} characters a run",
+        f"{calls:.2f} calls and {characters:,.0f} characters an honest run",
         f"{unanswered} without a judge",
     ]
     print(f"{level}: {'; '.join(said)}")
