@@ -213,6 +213,8 @@ class StepRecord(TypedDict, total=False):
     held: list[str]
     """What came of printed calls whose like are still to be made; it goes back in one message."""
     claim: StepClaim | None
+    then: StepClaim | None
+    """The claim that stood beside the calls which are made now: weighed when all of them went well."""
     delegated: bool
     """Worked on by an executor that works by itself."""
     waiting: Pause | None

@@ -18,6 +18,7 @@ from donewhen.graph.events import charged, emit, observed
 from donewhen.graph.execute.gates import New, StepTools, by_targets, refusal, relayed, stop, unknown_effect
 from donewhen.graph.execute.leaving import leave, silence
 from donewhen.graph.models.offering import FIND, found, offered_to_step
+from donewhen.graph.models.reading import LOOK_FIRST
 from donewhen.graph.models.transcript import shown
 from donewhen.graph.models.window import shown_chars
 from donewhen.graph.people.told import told_since
@@ -30,7 +31,7 @@ from donewhen.state.ledger import add
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import call_key, canonical, made
 from donewhen.state.reading.decisions import LOOKUPS
-from donewhen.state.records import FrozenCall, Pause, StepRecord
+from donewhen.state.records import FrozenCall, Pause, StepClaim, StepRecord
 from donewhen.state.secrets import redact_json
 from donewhen.state.settings import Settings
 
@@ -287,6 +288,11 @@ def _say(call: FrozenCall, text: str, work: Work) -> None:
         work.held.append(text)
 
 
+def _look_first(claim: StepClaim, work: Work) -> None:
+    """Answer a claim that cannot be weighed, because the changes it rests on did not all go well, or have to wait."""
+    work.results.append(ToolMessage(LOOK_FIRST.format(name=claim["kind"]), tool_call_id=claim["id"]))
+
+
 def _update(work: Work) -> Step:
     site = work.site
     charged(site.runtime, site.state["step"]["id"], site.spent)
@@ -304,7 +310,13 @@ def _finished(work: Work) -> Step:
         last = work.results[-1]
         work.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
     after: StepRecord = {**record, "calls": [], "held": [], "observed": work.number, **change, **work.learned()}
-    return {**update, "record": {**after, "corrections": 0} if work.acted else after}
+    after = {**after, "corrections": 0} if work.acted else after
+    if claim := record.get("then"):
+        after["then"] = None
+        if work.entries and all(entry["ok"] and made(entry) for entry in work.entries):
+            return {**update, "record": after, "decision": dict(claim)}
+        _look_first(claim, work)
+    return {**update, "record": after}
 
 
 def _halted(work: Work, rest: Sequence[FrozenCall], change: StepRecord) -> Step:
@@ -313,6 +325,9 @@ def _halted(work: Work, rest: Sequence[FrozenCall], change: StepRecord) -> Step:
     for call in rest if over else ():
         _say(call, f"Not run: {change['reason']}", work)
     update, site = _update(work), work.site
+    if claim := site.state["record"].get("then"):
+        _look_first(claim, work)
+        change = {**change, "then": None}
     kept: StepRecord = {"calls": list(rest), **change, "held": work.held, "observed": work.number, **work.learned()}
     left = leave(site.state, site.runtime, kept, work.results, site.spent, site.wrote)
     return {**update, **left}

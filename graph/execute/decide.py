@@ -20,6 +20,7 @@ from donewhen.graph.execute.leaving import corrected, has_left, leave, silence
 from donewhen.graph.executors.executor import missing
 from donewhen.graph.models.ask import Question, ask
 from donewhen.graph.models.briefs import profile_text
+from donewhen.graph.models.forms import from_text
 from donewhen.graph.models.offering import offered_to_step
 from donewhen.graph.models.reading import Decision, Unusable, read
 from donewhen.graph.models.transcript import called_natively, fitting, kept, respond, rounds_of, shown
@@ -34,11 +35,12 @@ from donewhen.state.plan.modes import PROMOTED
 from donewhen.state.plan.steps import silent
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import EXECUTE, control_tools
-from donewhen.state.records import FrozenCall, StepRecord, StepStatus
+from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
 from donewhen.state.settings import Settings
 from donewhen.state.updates import applied, together
 
 GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
+NOT_MADE = "The call that you printed as text was not made: you can call tools, so make it as a tool call."
 FEW_ROUNDS = 3
 EXAMPLE = (
     "A good reply calls one of your tools with the arguments of its schema, or is finish_step with "
@@ -112,6 +114,9 @@ async def _round(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
     if reply.speech:
         taken = outcome if isinstance(outcome, Decision) else Decision("speak")
         reply.speech.finish(outcome.speech, taken.kind, taken.arguments)
+    if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
+        calls = from_text(str(reply.message.text), legal, toolbox.names).calls
+        outcome = replace(outcome, arguments={"printed": bool(calls)})
     message, common = kept(reply.message), Step(spent=spent, messages=voice.spoken())
     if isinstance(outcome, Unusable):
         last = state["record"]["corrections"] == settings.max_corrections - 2
@@ -170,7 +175,7 @@ def _decided(
     """What a legal decision changes; calls and claims are left in state for the next node."""
     record, arguments = state["record"], decision.arguments
     if decision.kind == "speak":
-        return _spoke(state, runtime, message)
+        return _spoke(state, runtime, message, printed=bool(arguments.get("printed")))
     if decision.kind == "ask_user":
         return _asks(state, runtime, message, decision, spent, voice)
     if decision.kind == "calls":
@@ -178,21 +183,26 @@ def _decided(
         calls = [cast("FrozenCall", {**c, "native": native, "position": n}) for n, c in enumerate(decision.calls)]
         told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
         change: StepRecord = {"calls": calls, "held": [] if native else list(decision.refused.values())}
+        change["then"] = _chosen(decision.claim, voice) if decision.claim else None
         return {"record": {**record, **change}, "transcript": [message, *told], "decision": None}
     if decision.kind == "give_up":
         status: StepStatus = "blocked" if arguments["kind"] == "blocked" else "failed"
         change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
         return leave(state, runtime, change, [message, *respond(message, GIVEN_UP)], spent)
-    chosen: Json = {"kind": decision.kind, "arguments": arguments, "id": decision.id}
-    chosen["said"] = voice.id("finish_step.result", "finish_task.result")
-    return {"record": record, "transcript": [message], "decision": chosen}
+    return {"record": record, "transcript": [message], "decision": dict(_chosen(decision, voice))}
 
 
-def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage) -> Step:
-    """Speech was said to the user as it came; the step goes on."""
+def _chosen(decision: Decision, voice: Voice) -> StepClaim:
+    """Return a claim to be done as the goal_check takes it."""
+    said = voice.id("finish_step.result", "finish_task.result")
+    return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": said}  # type: ignore[typeddict-item]
+
+
+def _spoke(state: Step, runtime: Runtime[Settings], message: AIMessage, *, printed: bool) -> Step:
+    """Speech was said to the user as it came; the step goes on, told that a call printed in it was not made (N10)."""
     record: StepRecord = {**state["record"], **silent(state["record"], new=False), "corrections": 0}
     hint = silence(state, runtime, record)
-    said = HumanMessage(f"{GO_ON} {hint}".strip())
+    said = HumanMessage(f"{NOT_MADE if printed else ''} {GO_ON} {hint}".strip())
     return {"record": record, "transcript": [message, said], "decision": None}
 
 

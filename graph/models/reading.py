@@ -50,6 +50,8 @@ class Decision:
     """Id of the control tool's call, to be answered; "" when the decision stood in the text."""
     refused: dict[str, str] = field(default_factory=dict)
     """Calls of the same reply that are not made: id → what to answer them with."""
+    claim: "Decision | None" = None
+    """The claim to be done beside the changes that it rests on: it is weighed when they are made."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,8 @@ def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
     """The decision in calls that passed their gates or did not: good calls run beside bad ones (X18).
 
     Calls beside a claim to be done run, beside any other control tool only the reads; what decides is answered with
-    "look first" (X19), for it was written before the results were there.
+    "look first" (X19), for it was written before the results were there; but a claim beside changes alone is weighed
+    when they are made.
     """
     deciding = [call for call in calls if call.decides]
     if len(calls) == 1 and deciding and not calls[0].problems:
@@ -208,12 +211,24 @@ def _chosen(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native
         else:
             run.append({"id": call.id, "name": call.name, "args": call.args})
     if run:
-        return Decision("calls", calls=run, speech=speech, refused=refused)
+        claim = _claim(calls, deciding, toolbox) if native else None
+        if claim:
+            refused.pop(claim.id, None)
+        return Decision("calls", calls=run, speech=speech, refused=refused, claim=claim)
     if deciding and not any(call.problems for call in calls):
         return Unusable([ALONE.format(name=deciding[0].name)], speech, printed=not native)
     by_call = {call.id: call.problems or [ALONE.format(name=call.name)] for call in calls}
     problems = [problem for call in calls for problem in call.problems]
     return Unusable(problems, speech, printed=not native, by_call=by_call)
+
+
+def _claim(calls: Sequence[_Call], deciding: Sequence[_Call], toolbox: Toolbox | None) -> Decision | None:
+    """Return the one claim of a reply whose other calls only change something: nothing of it waits for what is read."""
+    others = [call for call in calls if not call.decides]
+    writes = toolbox is not None and all(c.name not in LOOKUPS and toolbox.effect(c.name) != "read" for c in others)
+    if len(deciding) != 1 or deciding[0].name not in CLAIMS or not writes or any(call.problems for call in calls):
+        return None
+    return Decision(deciding[0].name, deciding[0].args, id=deciding[0].id)  # type: ignore[arg-type]
 
 
 def _said(problems: Sequence[str]) -> str:

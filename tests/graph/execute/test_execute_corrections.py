@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from donewhen.testing import broken_call, call, criterion, finish_step, finish_task
+from donewhen.testing import broken_call, call, criterion, finish_step, finish_task, give_up
 from tests.kit.flows import last_told, one_step, play, requests
 
 READ = {"look": "read", "send": "write"}
@@ -149,6 +149,28 @@ async def test_good_calls_of_a_batch_run_beside_a_bad_one() -> None:
     assert flow.step("s1")["corrections"] == 0
 
 
+async def test_a_claim_beside_the_change_it_rests_on_is_weighed_when_that_is_made() -> None:
+    """N65, X19: one reply does it and says so: the change is made, then the claim is held against it."""
+    model = one_step([[call("send", to="a"), finish_step("sent", "s1.1")]], tools=["send"])
+    flow = await play(model, [send], effects=READ)
+    model.assert_exhausted()
+    assert (flow.status, flow.step("s1")["rounds"]) == ("completed", 1)
+
+
+async def test_a_claim_beside_a_change_that_failed_is_told_to_look_first() -> None:
+    """N65, X19: nothing of it holds then; the next round decides."""
+
+    def refuse(to: str) -> str:
+        """Send."""
+        raise ValueError("no such address")
+
+    rounds = [[call("refuse", to="a"), finish_step("sent", "s1.1")], give_up("no such address")]
+    model = one_step(rounds, tools=["refuse"])
+    flow = await play(model, [refuse], settings={**DELIVER, "approvals": "plan"})
+    assert flow.status == "failed"
+    assert "Look first" in last_told(model)
+
+
 async def test_a_claim_beside_a_read_and_a_write_is_told_to_look_first() -> None:
     """X19: what stands beside the claim runs, the claim is answered, and made again once the results were seen."""
     both = [call("look", what="a"), call("send", to="b"), finish_step("ok", "s1.1")]
@@ -176,3 +198,4 @@ async def test_what_a_model_with_native_calls_prints_is_text() -> None:
     model.assert_exhausted()
     assert flow.status == "completed"
     assert [e["tool"] for e in flow.journal if e["source"] == "tool"] == ["look"]
+    assert "was not made: you can call tools" in requests(model, "s1")[2].messages[-1].text
