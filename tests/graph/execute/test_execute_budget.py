@@ -152,7 +152,7 @@ async def test_a_rejected_call_needs_no_budget() -> None:
     calls = [call("look", what="a"), call("send", to="Ann")]
     model = one_step([calls, finish_step("ok", "s1.1")], tools=["look"])
     settings = limited(step_limits={"tool_calls": 2})
-    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings, answers=["no letters, please"])
+    flow = await play(model, desk.tools(), effects=EFFECTS, settings=settings, answers=["no"])
     model.assert_exhausted()
     assert flow.status == "completed"
     assert flow.run.spent["tool_calls"] == 1

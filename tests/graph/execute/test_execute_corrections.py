@@ -90,7 +90,7 @@ async def test_a_refused_call_is_nothing_acted_on() -> None:
     """X05, X15: a rejected call that comes again does not reset the counter."""
     again = call("send", to="Ann")
     model = one_step([again, BAD, BAD, again, BAD], deliver=[])
-    flow = await play(model, [look, send], effects=READ, settings=DELIVER, answers=["no letters please"])
+    flow = await play(model, [look, send], effects=READ, settings=DELIVER, answers=["no"])
     model.assert_exhausted()
     assert flow.step("s1")["code"] == "unusable"
 

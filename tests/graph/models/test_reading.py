@@ -152,9 +152,9 @@ def test_where_every_call_is_wrong_each_is_told_its_own() -> None:
 def test_a_claim_beside_calls_is_told_to_look_first(name: str) -> None:
     """X19: the calls run, reads and writes; the claim, written before their results were there, is made again."""
     claim = call(name, result="5", reason="r", goal_check=[])
-    message = said("", call("write_file", path="a", content="b"), claim, call("add", a=1))
+    message = said("", call("write_file", path="a", content="b"), claim, recall("s1.1"))
     found = decision(message)
-    assert [each["name"] for each in found.calls] == ["write_file", "add"]
+    assert [each["name"] for each in found.calls] == ["write_file", "recall"]
     (told,) = found.refused.values()
     assert told.startswith(f"Look first: the results of the other calls came after this {name}.")
 
