@@ -8,7 +8,7 @@ from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
-_LANGUAGE = {**_TEXT, "description": "BCP 47: the language that you write in here"}
+_LANGUAGE = {**_TEXT, "description": "BCP 47, of what you write"}
 _EVIDENCE = {
     "type": "array",
     "items": {
