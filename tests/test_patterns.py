@@ -45,11 +45,16 @@ def _seconds(pattern: re.Pattern[str], text: str) -> float:
 
 
 def _grows(pattern: re.Pattern[str], character: str) -> bool:
-    """Whether four times the text takes much more than four times as long."""
+    """Whether four times the text takes much more than four times as long, also where a bound of hundreds is passed."""
     if _seconds(pattern, character * SHORT) < LEAST:
         return False
-    short, long = (min(_seconds(pattern, character * size) for _ in range(2)) for size in (SHORT, LONG))
-    return long > 8 * short
+    return all(_four_times(pattern, character, size) > 8 for size in (SHORT, LONG))
+
+
+def _four_times(pattern: re.Pattern[str], character: str, size: int) -> float:
+    """How much longer four times the text takes."""
+    short, long = (min(_seconds(pattern, character * each) for _ in range(2)) for each in (size, 4 * size))
+    return long / short
 
 
 def test_no_pattern_is_worse_than_linear() -> None:
