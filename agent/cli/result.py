@@ -210,6 +210,8 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line("")
     style = {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(run.status, "red")
     terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
+    if run.outcome and run.problem:
+        terminal.line(shorten(run.problem, 500), "yellow")
     if run.status == "running":
         terminal.line(next_text(terminal, "go_on_with", resume_command(run, storage)), whole=True)
 
