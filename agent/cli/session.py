@@ -127,9 +127,10 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     """Have a judge doubt what a thread delivered, with its own folder and model or with another judge."""
     info, config = output.archive.thread(thread), output.archive.config
     kept: Mapping[str, Any] = info.metadata if isinstance(info.metadata.get("dir"), str) else {"dir": ""}
-    choices, terminal = Choices.read(kept), _terminal(output, info.goal)
+    choices = Choices.read(kept)
     if not kept["dir"]:  # started by other code: the judge has what was observed, and no tools
         choices = replace(choices, model=config.model or DEMO)
+    terminal = _terminal(output, choices.settings)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         return await agent.audit(info.thread_id, {"models": {"judge": judge}} if judge else None)
