@@ -5,8 +5,8 @@ was observed; never the reasoning of whoever wrote the text.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
@@ -101,7 +101,7 @@ async def audit(site: Site, subject: Subject, *, reserve: int = 0) -> AuditRow:
     tools = [*control_tools(AUDIT), *reads.openai()]
     messages: list[AnyMessage] = [
         SystemMessage(instructions("audit")),
-        HumanMessage(audit_brief(subject, claims, settings.today)),
+        HumanMessage(audit_brief(await _with_whole_texts(site, subject), claims, settings.today)),
     ]
     looks, corrections, problem = settings.audit_calls, 0, ""
     while True:
@@ -132,6 +132,18 @@ async def audit(site: Site, subject: Subject, *, reserve: int = 0) -> AuditRow:
         lines = "\n".join(f"- {each}" for each in found[:20])
         said = f"Correction: this is no audit.\n{lines}\nCall `audit` again, whole."
         messages += [kept(reply.message), *respond(reply.message, said)]
+
+
+async def _with_whole_texts(site: Site, subject: Subject) -> Subject:
+    """Return the subject with all that changes and cited observations said, of which the journal may have a part."""
+    cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
+    journal = [
+        await whole(site.runtime, site.state, entry)
+        if entry.get("stored") and (entry["id"] in cited or entry["effect"] in WRITES)
+        else entry
+        for entry in subject.journal
+    ]
+    return replace(subject, journal=journal)
 
 
 def _judges(deps: Deps, settings: Settings) -> bool:
@@ -192,8 +204,9 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
     run, fence = subject.run, subject.fence
     plan: Mapping[str, Any] = run.get("plan") or {}
     changes = [e for e in subject.journal if e["source"] == "tool" and e["effect"] in WRITES]
-    shown_ids = {e["id"] for e in changes}
-    rest = [e for e in subject.journal if e["id"] not in shown_ids and not e.get("outside")]
+    ids = {e["id"] for e in changes}
+    cited, shown_whole = _cited(subject, ids)
+    rest = [e for e in subject.journal if e["id"] not in ids | shown_whole and not e.get("outside")]
     said = "\n".join(f"- {_asked(one)}{one['text'].strip()}" for one in said_by_user(run))
     numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
     return brief(
@@ -204,7 +217,7 @@ def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
         section("user_said", said),
         section("plan", _plan(plan, subject), fence),
         framed("changes", "\n".join(_change(e, fence) for e in changes) or "none", fence),
-        section("cited", _cited(subject), fence),
+        section("cited", cited, fence),
         section("observations", _index(rest), fence),
         framed("claims", numbered or "(nothing is delivered)", fence),
     )
@@ -245,20 +258,24 @@ def _cut(text: str, most: int) -> str:
     return f"{text[:half]} [… cut: {len(text) - 2 * half:,} characters …] {text[-half:]}"
 
 
-def _cited(subject: Subject) -> str:
-    """Passages that are cited, each with what stands around it, once."""
-    entries = {e["id"]: e for e in subject.journal if not e.get("outside")}
-    lines: dict[str, None] = {}
-    for verdicts in subject.verdicts.values():
-        for verdict in verdicts:
-            for item in verdict.get("evidence") or ():
-                entry, quote = entries.get(item["observation"]), item.get("quote", "")
-                if entry is None or not quote or entry["source"] == "result":
-                    continue
-                notes = [note for key, note in NOTES.items() if item.get(key)]
-                about = f" ({', '.join(notes)})" if notes else ""
-                lines[f"[{entry['id']}] {_source(entry)}{about}: {passage(entry['text'], quote, AROUND)}"] = None
-    return "\n".join(lines)
+def _cited(subject: Subject, changes: Collection[str]) -> tuple[str, set[str]]:
+    """Return what is cited, each passage with what stands around it, and the ids of what stands there whole.
+
+    A change stands under the changes; what is short is shown once, whole.
+    """
+    entries = {e["id"]: e for e in subject.journal if not e.get("outside") and e["id"] not in changes}
+    lines, shown_whole = dict[str, None](), set[str]()
+    for item in (e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()):
+        entry, quote = entries.get(item["observation"]), item.get("quote", "")
+        if entry is None or not quote or entry["source"] == "result":
+            continue
+        notes = [note for key, note in NOTES.items() if item.get(key)]
+        about = f" ({', '.join(notes)})" if notes else ""
+        short = len(entry["text"]) <= WHOLE_CHARS
+        text = entry["text"] if short else passage(entry["text"], quote, AROUND)
+        lines[f"[{entry['id']}] {_source(entry)}{about}: {text}"] = None
+        shown_whole |= {entry["id"]} if short else set()
+    return "\n".join(lines), shown_whole
 
 
 def _source(entry: Mapping[str, Any]) -> str:
