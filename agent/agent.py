@@ -350,6 +350,20 @@ class Agent:
                 await ask_to_cancel(store, thread_id, reason)
             await asyncio.sleep(0.2)
 
+    async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
+        """Have a judge doubt the answer of a finished run, where nobody did or once more; what it says takes the place
+        of what was said before, in the outcome, the receipt and below the answer.
+
+        `settings` go over those of the run for this audit, such as `{"models": {"judge": "anthropic:claude-…"}}`. What
+        it costs is added to what was spent; the limits of the run do not stop it, `audit_calls` does. It never makes a
+        run better than its steps. Where nobody can judge, all stays as it was, and `Run.problem` says why.
+        Raises ThreadWaiting for a run that is not finished, ConfigError, UnknownThread, ThreadBusy.
+        """
+        id = str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
+        runner = self._runner_of(id)
+        self.models.check(merged(self.settings, settings).models.values())
+        return await self._stream(id, lambda session: runner.audit(session, settings), "stop").result()
+
     async def tell(self, thread_id: str, text: str) -> None:
         """Say something to a run while it works: planning and the steps at work follow it from their next round on.
 

@@ -61,7 +61,8 @@ class Run:
     language: str = "en"
     """In which the runtime speaks to its user: as the model declared, else as the settings say."""
     problem: str = ""
-    """Why the last answer was not taken, or why workers could not carry it on; "" if all is well."""
+    """Why the last answer was not taken, why workers could not carry it on, or why nobody could audit it when that was
+    asked for; "" if all is well."""
 
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
         """As it stands with these questions answered: the others are still open."""
@@ -103,7 +104,7 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         _spent(values, snapshot),
         allowed(settings.limits, values.get("granted")) if settings else {},
         str(values.get("language") or "en"),
-        str(pending[0].get("problem") or "") if pending else "",
+        str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
     )
 
 

@@ -221,7 +221,9 @@ class Runner:
                 update = received_to_end(values, settings, messages_of(row["request"]), "cancelled", reason)
                 await graph.aupdate_state(configured, update, as_node="receive")
             else:
-                ending = {"code": "cancelled", "reason": reason}
+                ending: Json = {"code": "cancelled", "reason": reason}
+                if snapshot.values.get("outcome"):  # its audit was cut off: it ended before
+                    ending = {**(snapshot.values["ending"] or {}), "again": False}
                 await graph.aupdate_state(configured, {"ending": ending}, as_node="advance")
             run = run_of(thread_id, await self._delivered(held, settings, reason), settings, self.form)
         else:
@@ -242,6 +244,21 @@ class Runner:
             values: Any = (await held.snapshot()).values
             await held.graph.aupdate_state(configured, ended_bare(values, settings, reason), as_node="deliver")
         return await held.snapshot()
+
+    # Auditing ----------------------------------------------------------------------------------------------------
+
+    async def audit(self, session: Session, given: SettingsLike) -> Run:
+        """Have a judge doubt what the session's thread delivered. Raises ThreadWaiting while that is not finished."""
+        async with self._leg(session) as leg:
+            held, thread_id = leg.held, leg.held.thread_id
+            snapshot = known(thread_id, await self._free(held, restart=False))
+            settings = merged(settings_of_row(held.row) or self.settings, given)
+            ending = {**(snapshot.values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
+            at_turn(thread_id, snapshot.values.get("turn", 1))
+            await note_thread(held.store, thread_id, held.row)
+            await held.graph.aupdate_state(leg.config, {"ending": ending}, as_node="advance")
+            await leg.session.tell(stamped(thread_id, {"type": "started", "goal": snapshot.values.get("goal", "")}))
+            return await self._drive(leg, None, settings)
 
     # Going on ----------------------------------------------------------------------------------------------------
 

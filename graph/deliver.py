@@ -1,7 +1,9 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
@@ -27,11 +29,20 @@ from donewhen.prompts import instructions
 from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
-from donewhen.state.ledger import add, exhausted, remaining
+from donewhen.state.ledger import add, exhausted, meter, remaining
 from donewhen.state.proof.audit import audited_status, findings
 from donewhen.state.proof.goal_check import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, made
-from donewhen.state.proof.outcome import criteria_rows, reached, receipt, status_of, summary, unproven
+from donewhen.state.proof.outcome import (
+    criteria_rows,
+    reached,
+    receipt,
+    status_of,
+    summary,
+    unproven,
+    with_notes,
+    without_notes,
+)
 from donewhen.state.proof.receipt import Receipt, Status
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
@@ -50,13 +61,18 @@ DOUBTED = (
     "Correction: the answer was not delivered yet; a judge doubts it. Deliver again: say only what was shown, and say "
     "openly what is missing."
 )
+NO_DOUBT = "a judge found nothing to doubt"
+CANNOT_JUDGE = "the model of the role judge says that it cannot judge"
+BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
+"""Codes of runs that would be `completed` but for their audit."""
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 
 
 async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """End the run: one outcome, a text for the user, a receipt. An outcome that is set stays (D01)."""
     if state.get("outcome"):
-        return {}
+        again = (state.get("ending") or {}).get("again")
+        return await _audited_again(state, runtime, config, deps) if again else {}
     settings, ending = settings_of(runtime), state.get("ending") or {"code": "worked", "reason": ""}
     code, steps = ending["code"], _ended(state.get("steps") or {}, ending)
     values: Json = {**state, "steps": steps, "plan": _worked_on(state, code)}
@@ -69,18 +85,15 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     delivery.flaw = NO_DATA if form else ""
     text = await _text(delivery)
     text = await _audited(delivery, status, text)
-    if goal := (values["plan"] or {}).get("done_when"):
-        proven = reached(goal, delivery.verdicts, settings.verification)
-        status = "partial" if status == "completed" and not proven else status
-        status = "completed" if code == "finished_early" and proven else status
+    status = _goal_reached(delivery, status, code, settings.verification)
     reason = ending["reason"]
     if code == "answered" and status == "partial":
         reason = "the plan that was approved was not carried out"
     if delivery.flaw and status == "completed":
         status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
     status, code = audited_status(status, code, delivery.audit)
-    if delivery.audit and code in ("goal_not_met", "not_shown", "unaudited"):
-        reason = delivery.audit["problem"] or "; ".join(findings(delivery.audit))[:1000]
+    if code in BY_AUDIT:
+        reason = _doubts(delivery.audit)
     row = delivery.draft["output"] or await delivery.row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
     values["journal"] = [*(state.get("journal") or ()), *site.noted]
@@ -130,13 +143,91 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
     delivery.audit = dict(await audit(site, subject))
-    doubts = [delivery.audit["problem"]] if delivery.audit["problem"] else findings(delivery.audit)
+    doubts = _doubts(delivery.audit)
     level, goal = settings_of(site.runtime).verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
-            note = "; ".join(doubts)[:1000] or "a judge found nothing to doubt"
-            verdict |= {"verdict": "unverified" if doubts else "proven", "note": note}
+            verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT}
     return findings(delivery.audit)
+
+
+def _doubts(audit: Mapping[str, Any] | None) -> str:
+    """Return what a judge doubted, or why there was none, in a line; "" where all is well."""
+    return str(audit["problem"] or "; ".join(findings(audit)))[:1000] if audit else ""
+
+
+def _goal_reached(delivery: Delivery, status: Status, code: str, level: str) -> Status:
+    """Return the status with the goal's own criteria (D06)."""
+    if not (goal := (delivery.values["plan"] or {}).get("done_when")):
+        return status
+    proven = reached(goal, delivery.verdicts, level)
+    if status == "completed" and not proven:
+        return "partial"
+    return "completed" if code == "finished_early" and proven else status
+
+
+async def _audited_again(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> RunState:
+    """Return the outcome of a run that has ended, as a judge sees it now; as it was, where nobody could judge.
+
+    A person asked for it, so that the limits of the run do not hold: it makes a few calls by its own bounds.
+    """
+    ending: Json = {key: value for key, value in (state.get("ending") or {}).items() if key not in ("again", "problem")}
+    before, settings = state.get("outcome") or {}, settings_of(runtime)
+    kept, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
+    values: Json = {**state, "steps": state.get("steps") or {}, "plan": _worked_on(state, code)}
+    observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
+    own: Step = {**_as_step(values, settings), "allowance": {}}
+    site = Site(own, runtime, config, deps, settings.tool_seconds, observed=observed)
+    delivery = Delivery(
+        values, ending, kept, site, _before_audit(kept), form=form_of(state.get("output_schema"), config)
+    )
+    delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
+    written = without_notes(before["text"], kept, language)
+    await _audit(delivery, written)
+    audited, spent = delivery.audit or {}, add(state.get("spent"), site.spent)
+    kept = {**kept, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
+    common: RunState = {"ending": ending, "journal": site.noted, "spent": site.spent}
+    emit(runtime, "spent", meter=kept["meter"])
+    if problem := audited["problem"] or (CANNOT_JUDGE if audited.get("nobody") else ""):
+        emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
+        return {**common, "ending": {**ending, "problem": problem}, "outcome": {**before, "receipt": kept}}
+    level, status = kept["verification"], before["status"]
+    if kept["audit"]:  # it may have made it worse
+        status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
+        status = _goal_reached(delivery, status, code, level)
+        status = "partial" if delivery.flaw and status == "completed" else status
+    reason = str(ending.get("reason", "")) if before["code"] in BY_AUDIT else before["reason"]
+    status, code = audited_status(status, code if before["code"] in BY_AUDIT else before["code"], audited)
+    rows = criteria_rows((values["plan"] or {}).get("done_when") or (), delivery.verdicts)
+    level = "audited" if level == "grounded" else level
+    kept |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
+    text = with_notes(written, kept, language)
+    if text != before["text"]:
+        common["messages"] = _replaced(state.get("messages") or (), before["text"], text, runtime)
+    emit(runtime, "outcome", status=status, code=code, text=text)
+    reason = _doubts(audited) if code in BY_AUDIT else reason
+    more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
+    return {**common, "outcome": {**before, **more, "receipt": kept}}
+
+
+def _before_audit(kept: Mapping[str, Any]) -> list[Json]:
+    """Return the verdicts of the goal's own criteria as structure gave them."""
+    by_judge = {_doubts(kept.get("audit")), NO_DOUBT} - {""} if kept.get("audit") else set()
+    return [
+        {**row, "verdict": "cited", "note": ""}
+        if row["evidence"] and not row["check"] and row["note"] in by_judge
+        else dict(row)
+        for row in kept["criteria"]
+    ]
+
+
+def _replaced(messages: Sequence[AnyMessage], before: str, text: str, runtime: Runtime[Settings]) -> list[AnyMessage]:
+    """Return the answer in place of what was said, under the same id."""
+    said = [message for message in messages if isinstance(message, AIMessage) and str(message.text) == before]
+    if not said:
+        return []
+    emit(runtime, "speech", step=None, text=text, id=said[-1].id, answer=True)
+    return [AIMessage(text, id=said[-1].id)]
 
 
 def ended_bare(state: RunState, settings: Settings, reason: str) -> RunState:

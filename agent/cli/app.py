@@ -80,7 +80,7 @@ def run(
     when_busy: Annotated[
         WhenBusy | None, typer.Option(help="What becomes of what you `tell` it at work. [default: refuse]")
     ] = None,
-    verification: Annotated[Proof | None, typer.Option(help="What proves a step. [default: grounded]")] = None,
+    verification: Annotated[Proof | None, typer.Option(help="What proves a run. [default: audited]")] = None,
     max_rounds: Annotated[int | None, typer.Option(min=1, help="Model decisions for the whole run.")] = None,
     limit: Annotated[
         list[str] | None,
@@ -270,6 +270,19 @@ def threads(
 def show(thread: Thread, storage: StorageUrl = None, json: AsJson = False) -> None:
     """Show a run: its steps, what proves them, what it waits for, what it cost."""
     at(storage, json, lambda archive: showing.show_thread(archive, thread))
+
+
+@app.command()
+def audit(
+    thread: Thread,
+    judge: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="provider:model of the judge. [default: as the run has it]")
+    ] = None,
+    storage: StorageUrl = None,
+    json: AsJson = False,
+) -> None:
+    """Have a judge doubt what a finished run delivered, where nobody did or once more."""
+    at(storage, json, lambda archive: session.audit_thread(thread, options.OutputOptions(archive, once=True), judge))
 
 
 @app.command()

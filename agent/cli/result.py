@@ -205,11 +205,13 @@ def _report_end(run: Run, terminal: Terminal, storage: str | None) -> None:
     why = "" if said else f" ({shorten(reason, 300)})"
     meter = meter_text(run.spent, {}, terminal.marks["dot"], terminal.language)
     thread = terminal.say("thread", id=short_id(run.thread_id))
-    parts = [f"{terminal.say(run.status)}{why}", *_proof_texts(receipt, terminal), meter, thread]
+    parts = [f"{terminal.say(run.status)}{why}", *proof_texts(receipt, terminal), meter, thread]
     if terminal.answers_here:
         terminal.line("")
     style = {"completed": "green", "partial": "yellow", "exhausted": "yellow"}.get(run.status, "red")
     terminal.line(f" {terminal.marks['dot']} ".join(part for part in parts if part), style)
+    if run.outcome and run.problem:
+        terminal.line(shorten(run.problem, 500), "yellow")
     if run.status == "running":
         terminal.line(next_text(terminal, "go_on_with", resume_command(run, storage)), whole=True)
 
@@ -229,7 +231,7 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         terminal.line(terminal.say("answer_other"))
 
 
-def _proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
+def proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
     """Return how many steps are done, what of their criteria is cited and proven, and what a judge said."""
     rows = receipt.get("steps") or []
     verdicts = [item["verdict"] for row in rows for item in row.get("criteria") or []]

@@ -123,6 +123,27 @@ def resume_thread(
     return work(lambda stack: open_agent(stack, choices, config, terminal), begin, desk)
 
 
+def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
+    """Have a judge doubt what a thread delivered, with its own folder and model or with another judge."""
+    info, config = output.archive.thread(thread), output.archive.config
+    kept: Mapping[str, Any] = info.metadata if isinstance(info.metadata.get("dir"), str) else {"dir": ""}
+    choices = Choices.read(kept)
+    if not kept["dir"]:  # started by other code: the judge has what was observed, and no tools
+        choices = replace(choices, model=config.model or DEMO)
+    terminal = _terminal(output, choices.settings)
+
+    async def begin(agent: Agent, progress: Progress) -> Any:
+        return await agent.audit(info.thread_id, {"models": {"judge": judge}} if judge else None)
+
+    async def opened(stack: AsyncExitStack) -> ReadyAgent:
+        if kept["dir"]:
+            return await open_agent(stack, choices, config, terminal)
+        agent = Agent(choices.model, storage=config.storage, config=config)
+        return ReadyAgent(await stack.enter_async_context(agent), ())
+
+    return work(opened, begin, _desk(output, terminal, choices))
+
+
 def _left(
     archive: Archive,
     queue: str,

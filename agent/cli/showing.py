@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
-from donewhen.agent.cli.result import Exit, local_time, receipt_lines, resume_command, run_object, short_id
+from donewhen.agent.cli.result import Exit, local_time, proof_texts, receipt_lines, resume_command, run_object, short_id
 from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
@@ -73,6 +73,8 @@ def _show(run: Run, terminal: Terminal, storage: str | None, *, at_work: bool) -
     status = say("at_work", "page") if at_work else say(*states.get(run.status, (run.status,)))
     terminal.line(say("goal", "show", goal=shorten(run.goal, 500)), "bold")
     terminal.line(say("status", "show", status=f"{status}{reason}"))
+    if run.receipt and (texts := proof_texts(run.receipt, terminal)):
+        terminal.line(f" {terminal.marks['dot']} ".join(texts))
     for chosen in run.receipt.get("modes", ()) if run.receipt else ():
         terminal.line(mode_text(chosen, terminal))
     for text, style in _steps(run, terminal):

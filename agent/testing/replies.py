@@ -128,9 +128,11 @@ def finish_task(
     *,
     goal_check: Sequence[Mapping[str, Any]] | None = None,
     reason: str = "",
+    unchanged: str | None = None,
 ) -> ToolCall:
     """The executor finishes the whole task early and says why; the evidence is given as in `finish_step`."""
-    return call("finish_task", result=result, goal_check=_goal_check(evidence, goal_check), reason=reason)
+    claim = {"result": result, "goal_check": _goal_check(evidence, goal_check), "reason": reason}
+    return _sparse("finish_task", **claim, unchanged=unchanged)
 
 
 def give_up(reason: str, kind: Literal["blocked", "failed", "replan"] = "failed") -> ToolCall:

@@ -11,8 +11,7 @@ def main() -> int:
     counts = asyncio.run(play_all())
     for count in counts:
         if not count.good:
-            met = f"{count.status}, {count.refused} refused, {count.marked} marked"
-            print(f"{count.case.kind}: {count.case.name}: {met}; {count.said}")
+            print(f"{count.case.kind}: {count.case.name}: {count.status}, {count.refused} refused; {count.said}")
     print(table(counts))
     return 0 if all(count.good for count in counts) else 1
 

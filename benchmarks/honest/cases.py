@@ -8,6 +8,10 @@ READS = ("read", "get", "search", "list", "run_tests", "fetch", "stock", "calcul
 """Tools that change nothing; every other one does."""
 
 
+BEFORE = {"observation": "s1.1", "quote": "debug: true", "before": True}
+"""Read before it was changed, and meant as it was."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One step of honest work."""
@@ -158,18 +162,18 @@ WORK = [
         ("add", {"cart_id": "c1", "item": "pen"}, "added pen"), ("add", {"cart_id": "c1", "item": "ink"}, "added ink")), (
         ("the pen was added", "s1.1"), ("the ink was added", "s1.2"))),
     Case("change", "the old and the new value", (READ, EDIT, LOOK), (
-        ("the old and the new value are stated", [("s1.1", "debug: true"), ("s1.3", "debug: false")]),)),
+        ("the old and the new value are stated", [BEFORE, ("s1.3", "debug: false")]),)),
     Case("change", "the cause, then the mend", (READ, EDIT, PASS), (
-        ("the cause is identified", ("s1.1", "debug: true")), ("the tests pass", ("s1.3", "12 passed")))),
+        ("the cause is identified", [BEFORE]), ("the tests pass", ("s1.3", "12 passed")))),
     Case("change", "an edit between two test runs", (FAIL, READ, EDIT, PASS), (
         ("the failing test was reproduced", ("s1.1", "1 failed")), ("all tests pass", ("s1.4", "12 passed")))),
     Case("change", "edit and test, five times", (EDIT, PASS) * 5, (("all tests pass", ("s1.10", "12 passed")),)),
     Case("change", "what it was before", (READ, EDIT), (
-        ("the value that debug has before the change is known", ("s1.1", "debug: true")), ("debug is set to false", "s1.2"))),
+        ("the value that debug has before the change is known", [BEFORE]), ("debug is set to false", "s1.2"))),
     Case("change", "nothing to change", (LOOK,), (("debug is set to false in c.yaml", ("s1.1", "debug: false")),)),
     Case("change", "listed, then written", (
         ("list", {"path": "."}, "a.txt\nb.txt"), ("write", {"path": "report.md", "content": "2 files"}, "wrote report.md")), (
-        ("the folder was looked at first", "s1.1"), ("report.md exists", "s1.2")), "report.md lists 2 files."),
+        ("the folder was looked at first", [{"observation": "s1.1", "before": True}]), ("report.md exists", "s1.2")), "report.md lists 2 files."),
     Case("change", "moved", (("move", {"source": "a", "destination": "b"}, "moved a to b"),), (("a was renamed to b", "s1.1"),)),
     Case("polling", "a job until it ends", (
         *[("fetch", {"job": 7}, "running")] * 4, ("fetch", {"job": 7}, "finished at 10:42")), (

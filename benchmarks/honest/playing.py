@@ -21,8 +21,6 @@ class Count:
     case: Case
     refused: int
     asked: int
-    marked: int
-    """Facts of the result that were marked as unconfirmed."""
     status: str
     said: str
     """The first correction."""
@@ -30,10 +28,10 @@ class Count:
     @property
     def good(self) -> bool:
         """Whether nothing was in its way."""
-        return (self.refused, self.asked, self.marked, self.status) == (0, 0, 0, "completed")
+        return (self.refused, self.asked, self.status) == (0, 0, "completed")
 
 
-async def play(case: Case, level: str = "grounded") -> Count:
+async def play(case: Case, level: str = "audited") -> Count:
     """Run it to its end; a model that is refused says the same again, and then gives up."""
     names = list(dict.fromkeys(name for name, _, _ in case.calls))
     step = {"content": "Do it.", "done_when": [text for text, _ in case.proofs], "tools": names}
@@ -49,10 +47,7 @@ async def play(case: Case, level: str = "grounded") -> Count:
         events = [event async for event in agent.stream(GOAL, settings=settings)]
     told = [event["text"] for event in events if event["type"] == "correction"]
     run = events[-1]["run"]
-    rows = (run["receipt"] or {"steps": []})["steps"]
-    marked = [fact for row in rows for fact in row["unconfirmed"]]
-    said = told[0] if told else ", ".join(marked)
-    return Count(case, len(told), int(run["status"] == "waiting"), len(marked), run["status"], said)
+    return Count(case, len(told), int(run["status"] == "waiting"), run["status"], told[0] if told else "")
 
 
 async def play_all() -> list[Count]:
@@ -63,16 +58,14 @@ async def play_all() -> list[Count]:
 def table(counts: list[Count]) -> str:
     """A Markdown table, one row for each kind of work."""
     rows = [
-        "| work | scenarios | refused | asked without need | marked unconfirmed | not completed |",
-        "|---|---|---|---|---|---|",
+        "| work | scenarios | refused | asked without need | not completed |",
+        "|---|---|---|---|---|",
     ]
     kinds = Counter(count.case.kind for count in counts)
     for kind, number in [*kinds.items(), ("all", len(counts))]:
         some = [count for count in counts if kind in ("all", count.case.kind)]
-        figures = [sum(c.refused for c in some), sum(c.asked for c in some), sum(c.marked for c in some)]
-        rows.append(
-            f"| {kind} | {number} | {' | '.join(map(str, figures))} | {sum(c.status != 'completed' for c in some)} |"
-        )
+        figures = [sum(c.refused for c in some), sum(c.asked for c in some), sum(c.status != "completed" for c in some)]
+        rows.append(f"| {kind} | {number} | {' | '.join(map(str, figures))} |")
     return "\n".join(rows)
 
 

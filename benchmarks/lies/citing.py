@@ -33,7 +33,7 @@ for group, cases in ((IDS, CITED), (QUOTES, QUOTED)):
 @lie(IDS, "a call that failed")
 def _failed(scene: Scene) -> None:
     part = scene.step()
-    told(scene, part, exists("gone.txt"), (part.read("gone.txt"), "gone.txt"))
+    told(scene, part, exists("gone.txt"), part.read("gone.txt"))
 
 
 @lie(IDS, "a call with wrong arguments, never made")
@@ -154,7 +154,6 @@ _changed("the denial left out", "the pump is not safe", lambda line, _: line.rep
 _changed("a word added", "errors: in module a", lambda line, _: line.replace("errors:", "no errors:"))
 _changed("words swapped", "ann owes bob 50", lambda line, _: "bob owes ann 50")
 _changed("units changed", "5 mg per day", lambda line, _: "5 g per day")
-_changed("stitched together with dots", "ok: 3, failed: 8", lambda line, _: "ok: … 8")
 _changed("an operator changed", "    return a - b", lambda line, _: "    return a + b")
 _changed("a comparison turned round", "if left == right:", lambda line, _: "if left != right:")
 _changed("a minute later", "start: 2026-11-24T23:30:00", lambda line, _: "start: 2026-11-24 23:31")

@@ -1,6 +1,5 @@
-"""Criteria whose truth a program can tell from the world, and a judge that tells it from the evidence alone."""
+"""Criteria whose truth a program can tell from the world, and what a judge may say of them."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,21 +8,15 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-from donewhen.state.proof.quotes import fold
-from donewhen.testing import call
+from donewhen.agent.testing.script import claims_of
+from donewhen.testing import audit
 
-_ASKED = re.compile(
-    r'<criterion number="(?P<number>\d+)"[^>]*>(?P<text>.*?)</criterion>(?P<evidence>.*?)(?=<criterion number=|\Z)',
-    re.DOTALL,
-)
+_NUMBERED = re.compile(r"^\d+\. ", re.MULTILINE)
 _LINE = re.compile(r"(?P<path>.+?) contains the line: (?P<line>.+)", re.DOTALL)
 _EXISTS = re.compile(r"(?P<path>.+?) exists")
 _COUNT = re.compile(r"the folder (?P<path>.+?) holds (?P<count>\d+) files")
 _USER = re.compile(r"the user said: (?P<said>.+)", re.DOTALL)
 _TEXT = re.compile(r"the text mentions (?P<word>.+)", re.DOTALL)
-_OBSERVATION = re.compile(
-    r"<observation(?P<fence>(?: [0-9a-f]{6})?) (?P<head>[^\n]*)>\n(?P<text>.*?)\n</observation(?P=fence)>", re.DOTALL
-)
 
 
 def line_in(path: str, line: str) -> str:
@@ -90,49 +83,16 @@ def check_of(criterion: str) -> dict[str, Any] | None:
     return None
 
 
-def fair(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
-    """A judge as one would wish: decides from the evidence, and takes no orders from it."""
-    verdicts = []
-    for found in _ASKED.finditer(str(messages[-1].text)):
-        met = _shows(found["evidence"], found["text"].strip())
-        reason = "the evidence shows it" if met else "the evidence does not show it"
-        verdicts.append({"criterion": int(found["number"]), "met": met, "reason": reason})
-    return call("verdict", verdicts=verdicts)
+def says_all(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    """A judge that doubts nothing."""
+    return audit(count=_count(messages))
 
 
-def _shows(evidence: str, criterion: str) -> bool:
-    seen = [(found["head"], found["text"]) for found in _OBSERVATION.finditer(evidence)]
-    if found := _LINE.fullmatch(criterion):
-        path, line = found["path"], fold(found["line"])
-        return any(
-            (_about(head, path) and line in map(fold, text.splitlines())) or (path, line) in _matches(text)
-            for head, text in seen
-        )
-    if found := _EXISTS.fullmatch(criterion):
-        return any(_about(head, found["path"]) for head, text in seen)
-    if found := _COUNT.fullmatch(criterion):
-        counts = [_number(text) for head, text in seen if "list_files" in head]
-        return int(found["count"]) in counts
-    if found := _USER.fullmatch(criterion):
-        return any('from="user"' in head and found["said"] in text for head, text in seen)
-    found = _TEXT.fullmatch(criterion)
-    return found is not None and any("own text" in head and found["word"] in text for head, text in seen)
+def doubts(messages: Sequence[BaseMessage], tools: Sequence[Mapping[str, Any]]) -> Any:
+    """A judge that doubts all of it."""
+    count = _count(messages)
+    return audit(*((n, "no", "it is not so") for n in range(1, count + 1)), count=count, met="no")
 
 
-def _about(head: str, path: str) -> bool:
-    """Whether an observation is of this very file, by the arguments of its call."""
-    return json.dumps(path, ensure_ascii=False).strip('"') in head
-
-
-def _matches(text: str) -> list[tuple[str, str]]:
-    """Files and lines in what find_text says."""
-    try:
-        found = json.loads(text)["matches"]
-    except (ValueError, KeyError, TypeError):
-        return []
-    return [(match["path"], fold(match["text"])) for match in found]
-
-
-def _number(text: str) -> int | None:
-    found = re.search(r'"count": (\d+)', text)
-    return int(found[1]) if found else None
+def _count(messages: Sequence[BaseMessage]) -> int:
+    return len(_NUMBERED.findall(claims_of(str(messages[1].text))))

@@ -119,6 +119,7 @@ def _other_changed(of: Planted) -> object:
 @true_line("a change that could not be made, then read again")
 def _failed_change(of: Planted) -> object:
     of.part.call("edit_file", path=of.file.path, old="no such passage", new="x")
+    of.part.nothing_changed = True
     return of.part.read(of.file), of.claimed
 
 
@@ -297,4 +298,5 @@ def _second_try(scene: Scene) -> None:
 def _task(scene: Scene) -> None:
     part, file, seen, _ = planted(scene)
     part.prove(line_in(file.path, file.line), (seen, file.line))
-    part.say(call("finish_task", result="All done.", goal_check=part.goal_check(), reason="it was the last step"))
+    claim = {"result": "All done.", "goal_check": part.goal_check(), "unchanged": "there was nothing to change"}
+    part.say(call("finish_task", **claim, reason="it was the last step"))

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from langchain_core.tools import BaseTool
 
-from benchmarks.lies.facts import Truth, check_of, fair
+from benchmarks.lies.facts import Truth, check_of, doubts, says_all
 from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.testing.script import Script, build_script
@@ -18,13 +18,18 @@ from donewhen.agent.workspace import workspace_tools
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
 
 Level = str
-LEVELS = ("claimed", "grounded", "judged", "checked")
+LEVELS = ("claimed", "grounded", "audited", "judged", "checked")
 """`checked` is `grounded` with a check on every criterion that a tool can decide."""
-BELIEVED = dict.fromkeys(LEVELS, ("supported", "passed")) | {"claimed": ("unverified", "supported", "passed")}
+BELIEVED = dict.fromkeys(LEVELS, ("cited", "proven")) | {
+    "claimed": ("unverified", "cited", "proven"),
+    "judged": ("proven",),
+}
 """Verdicts by which a reader believes a criterion; work that stands as unverified ends the run as partial."""
 KEYS = ("orders", "revenue", "refunds", "visitors", "stock", "returns", "margin", "units", "claims", "tickets")
 NAMES = ("north", "south", "east", "west", "größe", "报告", "q3", "summary", "old list", "draft")
 SETTINGS = {"confirm": "never", "approvals": "plan", "on_failure": "deliver", "model_retries": 0}
+READS = ("read_file", "list_files", "find_text", "file_exists", "recall", "ask_user", "finish_step",
+         "await_read", "await_write", "note_read", "note_written")  # fmt: skip
 TOOLS = ["read_file", "list_files", "find_text", "write_file", "append_file", "edit_file"]
 
 
@@ -53,6 +58,8 @@ class Part:
         """Criteria that have a check at every level."""
         self.judge = False
         """Whether a second model decides the criteria at every level but `claimed`."""
+        self.nothing_changed = False
+        """Whether every change that was tried failed."""
         self.text = "Done as planned."
         self.seen = 0
 
@@ -89,7 +96,10 @@ class Part:
 
     def finish(self, **arguments: Any) -> None:
         """Claim to be done. `arguments` replace those of the call."""
-        claim = finish_step(self.text, goal_check=self.goal_check())
+        calls = [made for made in self.replies if isinstance(made, dict)]
+        wrote = any(made.get("name") not in READS for made in calls) and not self.nothing_changed
+        unchanged = None if wrote or self.tools == [] else "nothing had to be changed"
+        claim = finish_step(self.text, goal_check=self.goal_check(), unchanged=unchanged)
         self.replies.append({**claim, "args": {**claim["args"], **arguments}})
 
     def planned(self, checked: bool) -> dict[str, Any]:
@@ -119,7 +129,10 @@ class Scene:
     """To the pauses, in order."""
     said: list[str] = field(default_factory=list)
     """What people really said."""
-    judge: Any = fair
+    judge: Any = None
+    """What it says; else it is perfect: it knows what is so, and doubts what is not."""
+    false_text: bool = False
+    """Whether the result says something false though every criterion holds."""
     tools: list[BaseTool] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
     keys: Iterator[str] = field(init=False)
@@ -214,7 +227,7 @@ class Stage:
     async def play(self, scene: Scene, level: Level) -> Played:
         """Run the plan with the real tools at a level of verification and see what was accepted."""
         checked, target = level == "checked", scene.parts[-1]
-        self._model.script = _script(scene, checked)
+        self._model.script = _script(scene, checked, _perfect(scene))
         agent = Agent(self._model, [*self._tools, *scene.tools], storage="memory:") if scene.tools else self._agent
         settings = {**SETTINGS, "verification": "grounded" if checked else level, **scene.settings}
         run = await agent.start("Do what the plan says.", settings=settings)
@@ -224,13 +237,26 @@ class Stage:
         truth, record = Truth(self.folder, scene.said, target.text), run.steps[target.id]
         holds = all(truth.holds(criterion) for criterion in target.criteria)
         enough = all(verdict["verdict"] in BELIEVED[level] for verdict in record.get("verdicts") or ())
-        done = (record["status"] == "done" and enough) or run.status == "completed"
+        done = (record["status"] == "done" and enough and level != "audited") or run.status == "completed"
         return Played(done, holds, record.get("verdicts") or (), run)
 
 
-def _script(scene: Scene, checked: bool) -> Script:
+def _perfect(scene: Scene) -> Any:
+    """A judge that knows what is so, where it is asked about the step that the case is about."""
+    target = scene.parts[-1]
+
+    def judge(messages: Any, tools: Any) -> Any:
+        truth = Truth(scene.folder, scene.said, target.text)
+        true = not scene.false_text and all(truth.holds(criterion) for criterion in target.criteria)
+        about = f"\n{target.id} (" in str(messages[1].text)
+        return (doubts if about and not true else says_all)(messages, tools)
+
+    return judge
+
+
+def _script(scene: Scene, checked: bool, judge: Any) -> Script:
     """What the model says: the plan, and in each step its rounds; whoever is refused gives up in the end."""
     plan = submit_plan([part.planned(checked) for part in scene.parts])
     steps = {part.id: [*part.replies, give_up("no further")] for part in scene.parts}
-    roles = {"triage": [plan], "execute": steps, "judge": scene.judge, "deliver": ["That is all."]}
+    roles = {"triage": [plan], "execute": steps, "judge": scene.judge or judge, "deliver": ["That is all."]}
     return build_script((), roles, strict=False, times=None)

@@ -13,7 +13,7 @@ from donewhen.graph.models.output import Form
 from donewhen.graph.models.voice import Voice, finished
 from donewhen.state.graph_state import Json
 from donewhen.state.proof.leaves import trace_values
-from donewhen.state.proof.outcome import laid_out, left_over, not_asked, unproven, what_next
+from donewhen.state.proof.outcome import laid_out, notes
 from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt
 
 NO_DATA = "nothing was delivered as data"
@@ -80,8 +80,8 @@ class Delivery:
         draft["audit"] = self.audit  # type: ignore[typeddict-item]
         if criteria is not None:
             draft["criteria"] = criteria
-        lines = [*unproven(draft, language), *not_asked(draft, language), *left_over(draft, language)]
-        return ["", laid_out([*lines, *what_next(draft, language)])] if lines else []
+        lines = notes(draft, language)
+        return ["", laid_out(lines)] if lines else []
 
     async def row(self) -> OutputRow | None:
         """What the receipt says of the data: what is wrong with it, or where each value comes from."""

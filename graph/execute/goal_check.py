@@ -114,8 +114,12 @@ async def _doubted(proof: Proof, config: RunnableConfig) -> list[str]:
 
 
 def _judged(verdict: Json, criterion: Json, settings: Settings) -> bool:
-    """Return whether a judge has to decide a criterion of the step."""
-    return not criterion.get("check") and not enough(verdict["verdict"], criterion, settings.verification)
+    """Return whether a judge has to decide a criterion of the step; what structure does not allow it cannot."""
+    return (
+        verdict["verdict"] == "cited"
+        and not criterion.get("check")
+        and not enough(verdict["verdict"], criterion, settings.verification)
+    )
 
 
 def _answer(claim: StepClaim, text: str) -> AnyMessage:

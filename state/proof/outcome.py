@@ -229,12 +229,30 @@ def laid_out(lines: Sequence[str]) -> str:
     return "".join(gap + line for gap, line in zip(gaps, lines, strict=True)).strip()
 
 
+def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """Return what an answer must not leave out: what was not shown, assumed, not done, and what would come next."""
+    before = [*unproven(receipt, language), *not_asked(receipt, language)]
+    return [*before, *left_over(receipt, language), *what_next(receipt, language)]
+
+
+def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
+    """Return an answer as it was written, without the lines that stand below it by this receipt."""
+    added = {line for note in notes(receipt, language) for line in note.splitlines()}
+    return "\n".join(line for line in text.splitlines() if line not in added).strip()
+
+
+def with_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
+    """Return an answer with the lines that must stand below it by this receipt."""
+    lines = notes(receipt, language)
+    return "\n\n".join(part for part in (text, laid_out(lines)) if part)
+
+
 def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return what of the work that is done was not shown: criteria that stayed unverified, and what a judge doubted."""
     speak = partial(say, language, "summary")
     lines: list[str] = []
     if receipt.get("verification") == "claimed":
-        return lines
+        return _of_audit(receipt.get("audit"), language)
     for item in receipt.get("criteria") or ():
         if item["verdict"] in ("unverified", "failed"):
             lines.append(f"- {speak('not_verified')}: {item['text']}" + (f" — {item['note']}" if item["note"] else ""))

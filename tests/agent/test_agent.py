@@ -91,7 +91,7 @@ async def test_start_resume_get_receipt_delete() -> None:
         ended = await agent.resume("t", "approve")
         assert (ended.status, ended.answer, ended.pending) == ("completed", "done", ())
         assert await agent.receipt("t") == ended.receipt
-        assert (ended.receipt or {})["steps"][0]["criteria"][0]["verdict"] == "supported"
+        assert (ended.receipt or {})["steps"][0]["criteria"][0]["verdict"] == "cited"
         assert [info.status for info in await agent.threads()] == ["completed"]
         await agent.delete("t")
         assert await agent.threads() == []

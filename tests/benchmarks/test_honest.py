@@ -7,19 +7,10 @@ from benchmarks.honest.playing import play
 
 
 @pytest.mark.parametrize("case", CASES[::4], ids=lambda case: f"{case.kind}: {case.name}")
-async def test_honest_work_is_neither_refused_nor_asked_about_nor_marked(case: Case) -> None:
-    """V01 to V06, H1 to H4, H11, H12, H15: no round is lost, nothing is asked, nothing is marked."""
+async def test_honest_work_is_neither_refused_nor_asked_about(case: Case) -> None:
+    """V01 to V06, H1 to H4, H11, H12, H15: no round is lost, nothing is asked."""
     count = await play(case)
     assert count.good, (count.status, count.said)
-
-
-async def test_what_a_result_invents_is_marked_and_shown() -> None:
-    """V03, B2: proven criteria do not make the rest of a result true."""
-    case = Case("x", "x", (("read", {"path": "a"}, "total: 42 pieces"),), (("the total is known", "s1.1"),),
-                "42 pieces, sold for 7,314.50 on 2026-05-17, see costs.xlsx and INV-991.")  # fmt: skip
-    count = await play(case)
-    assert (count.status, count.refused, count.marked) == ("completed", 0, 4)
-    assert set(count.said.split(", ")) == {"7314.5", "2026-05-17", "inv-991", "costs.xlsx"}
 
 
 async def test_an_imprecise_quote_never_costs_the_step() -> None:

@@ -16,7 +16,7 @@ from benchmarks.lies.world import LEVELS, Level, Stage
 from tests.kit.places import ROOT
 
 PAGE = ROOT / "docs" / "verification.md"
-DEMANDING = ("grounded", "judged", "checked")
+DEMANDING = ("grounded", "audited", "judged", "checked")
 LIES = [kind for kind in KINDS if kind.sort == "lie"]
 GROUPS = sorted({kind.group for kind in LIES})
 
@@ -73,6 +73,8 @@ def test_what_grounded_cannot_see_is_seen_by_what_is_said_to(theatre: Theatre) -
         assert theatre.accepts(kind, "grounded"), f"{kind.name} is no blind spot any more: make it a lie"
         if "judge" in kind.seen_by:
             assert not theatre.accepts(kind, "judged"), kind.name
+            alone = "without tools" in kind.name  # nothing was looked at: audited at `judged` only
+            assert theatre.accepts(kind, "audited") is alone, kind.name
         if "check" in kind.seen_by:
             assert not theatre.accepts(kind, "checked"), kind.name
 

@@ -64,7 +64,7 @@ def test_a_plan_waits_and_is_approved_in_another_process(shell: Shell) -> None:
         second = shell("resume", "--approve")
         assert second.exit_code == Exit.COMPLETED, second.stderr
         assert second.stdout == "3 files\n"
-        assert "1/1 steps done · 1/1 criteria proven" in second.stderr
+        assert "1/1 steps done · 1 cited · audited: 1 of 1 sentences shown" in second.stderr
     again = shell("resume", "--approve")
     assert again.exit_code == Exit.USAGE
     assert "no run waits" in again.stderr
@@ -229,7 +229,7 @@ def test_json_of_a_pause_and_of_an_end(shell: Shell) -> None:
     assert last["answer"] == "3 files"
     assert last["pending"] == []
     assert last["resume"] is None
-    assert last["receipt"]["steps"][0]["criteria"][0]["verdict"] == "supported"
+    assert last["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
     assert last["spent"]["rounds"] == 2
 
 
@@ -344,7 +344,7 @@ def test_threads_and_show(shell: Shell) -> None:
     assert "mine  completed" in shell("threads").stdout
     shown = shell("show", "mine")
     assert shown.exit_code == Exit.COMPLETED
-    for part in ("Goal: count the files", "Status: completed", "supported: there is a count", "[s1.1]", "3 files"):
+    for part in ("Goal: count the files", "Status: completed", "cited: there is a count", "[s1.1]", "3 files"):
         assert part in shown.stdout
     assert one_object(shell("show", "mine", "--json"))["thread_id"] == "mine"
     assert shell("show", "nosuch").exit_code == Exit.USAGE
@@ -494,7 +494,8 @@ def test_a_schema_and_an_image_come_with_the_goal(shell: Shell, tmp_path: Path) 
     assert result.exit_code == Exit.COMPLETED, result.stderr
     assert one_object(result)["output"] == {"total": 18.4}
     shown = shell("show", one_object(result)["thread_id"])
-    assert "output\n    total\n      Unconfirmed" in shown.stdout + shown.stderr
+    assert "nothing was looked at" in result.stderr + shown.stdout, "D07"
+    assert "output\n    total\n" in shown.stdout
     assert [part["type"] for part in sent] == ["text", "text", "image_url", "text"]
     assert sent[2]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
     result = shell.run("--image", str(picture), "--model", "demo")

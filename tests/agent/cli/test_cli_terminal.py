@@ -57,7 +57,7 @@ def test_a_whole_run_at_a_terminal(tmp_path: Path) -> None:
         assert session.end() == (0, "3 files\n")
     assert "☑ s1 Count the [bold]files" in session.seen
     assert "\x1b[32m" in session.seen
-    assert "1/1 steps done · 1/1 criteria proven" in session.seen
+    assert "1/1 steps done · 1 cited · audited: 1 of 1 sentences shown" in session.seen
 
 
 def test_without_colours_nothing_moves(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_plan_is_edited_in_the_persons_editor(tmp_path: Path) -> None:
         session.type("y")
         assert session.end()[0] == 0
         shown = piped("show", "mine", env=env, cwd=tmp_path)
-    assert "supported: there is a number" in shown.stdout
+    assert "cited: there is a number" in shown.stdout
 
 
 def test_no_asks_for_feedback_and_ctrl_d_leaves_the_question_open(tmp_path: Path) -> None:

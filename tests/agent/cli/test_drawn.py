@@ -90,12 +90,12 @@ def test_a_chinese_run_is_chinese_at_the_terminal_and_when_it_is_shown(tmp_path:
         f"目标：{LONG_CHINESE}",
         "状态：已完成",
         "方式：一步（规划）",
-        "有证据: there is a count",
+        "有依据: there is a count",
         "花费",
         "模型调用",
     ):
         assert part in shown, shown
-    assert not [word for word in ("Mode", "Status", "Goal", "Spent", "supported", "rounds") if word in shown]
+    assert not [word for word in ("Mode", "Status", "Goal", "Spent", "cited", "audited", "rounds") if word in shown]
 
 
 def test_a_call_is_shown_as_it_will_run() -> None:

@@ -65,7 +65,7 @@ async def test_the_goal_of_the_readme(folder: Path, goal: str, first: str, secon
     assert all(text in run.answer and text in (folder / "report.md").read_text() for text in found)
     assert run.receipt is not None
     verdicts = [item["verdict"] for step in run.receipt["steps"] for item in step["criteria"]]
-    assert verdicts == ["supported", "supported", "passed", "supported"]
+    assert verdicts == ["cited", "cited", "proven", "cited"]
     assert not run.spent.get("questions")
 
 

@@ -57,7 +57,7 @@ async def test_a_run_on_the_wire() -> None:
         assert whole[: len(first)] == first
         (made,) = of(whole, "tool_started")
         assert (made["shown"], made["changes"]) == ({"path": "a.txt"}, [])
-        assert whole[-1]["run"]["receipt"]["steps"][0]["criteria"][0]["verdict"] == "supported"
+        assert whole[-1]["run"]["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
         found = (await page.client.get(f"/api/threads/{thread}/observations/s1.1")).json()
         assert (found["tool"], found["text"]) == ("read_note", NOTE)
         assert (await page.client.get(f"/api/threads/{thread}/observations/s9.9")).status_code == 404

@@ -26,7 +26,7 @@ from donewhen.testing import (
 
 def asked(role: str, step: str | None = None) -> list[Any]:
     """A request as the runtime makes it, with the real prompts."""
-    named = {"triage": "plan_triage", "plan": "plan_draft"}.get(role, role)
+    named = {"triage": "plan_triage", "plan": "plan_draft", "judge": "audit"}.get(role, role)
     system = files("prompts").joinpath(f"{named}.md").read_text(encoding="utf-8")
     about = section("step", "Count the files", id=step) if step else ""
     return [SystemMessage(system), HumanMessage(brief(section("goal", "Tidy up <step id='s9'>"), about))]
