@@ -26,7 +26,7 @@ _START = pattern(
     re.VERBOSE,
 )
 _FENCE = pattern(r"(?:(?:```|~~~)[\w+-]*[ \t]*\n?|`)\s*\Z")
-_FENCE_END = pattern(r"\s*+(?:```|~~~|`)")
+_FENCE_END = pattern(r"(?<!\s)\s*+(?:```|~~~|`)")
 _LABEL = pattern(r"(?:\A|\n)\W{0,99}\w{1,99}(?: \w{1,99})?\W{0,99}[:：]\W{0,99}\Z|<[\w|]{1,99}>\s{0,99}\Z")
 _LEAD = pattern(r"\A\W*(?:\w+(?: \w+)?\W*[:：]\W*|(?:```|~~~)[\w+-]*\s*|<[\w|]+>\s*)?")
 _SENTENCE_END = pattern(r"[.!?。！？]\s*\Z")
