@@ -145,7 +145,7 @@ async def _question(
     brief = await brief_message(state["brief"], state.get("attachments", ()), runtime, model)
     return Question(
         "execute",
-        [SystemMessage(prompt), brief, *rounds_of(state), *_running_out(left)],
+        [SystemMessage(prompt), brief, *rounds_of(state), *_running_out(left, state.get("allowance") or {})],
         tools,
         step.get("executor"),
         left,
@@ -163,10 +163,14 @@ def _control(legal: Sequence[str], state: Step) -> list[str]:
     return common if state.get("last") else [*common, "finish_task"]
 
 
-def _running_out(left: Amounts) -> list[HumanMessage]:
-    """Said when few rounds are left; it goes last and away again, so that nothing earlier changes."""
-    rounds = left.get("rounds", FEW_ROUNDS + 1)
-    return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")] if rounds <= FEW_ROUNDS else []
+def _running_out(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
+    """Say how many rounds are left at half of them, when calls can still be put together, and when they are few.
+
+    It goes last and away again, so that nothing earlier changes.
+    """
+    if (rounds := left.get("rounds")) is None or not (rounds <= FEW_ROUNDS or rounds == allowance["rounds"] // 2):
+        return []
+    return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]
 
 
 def _decided(

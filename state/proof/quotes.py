@@ -203,8 +203,15 @@ class SearchedText:
             return any(self._stands_alone(fold(form)) for form in forms)
         if any(_stands(form, signs, reading) for reading in self._readings(signs) for form in forms):
             return True
-        signed = _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], quote)
-        return signed != quote and self.says(signed)
+        if (signed := _signed(quote)) != quote:
+            return self.says(signed)
+        return self._with_signs is not None and self._with_signs.says(quote)
+
+    @cached_property
+    def _with_signs(self) -> "SearchedText | None":
+        """The text with signs for the codes of currencies; None where it has none."""
+        signed = _signed(self.text)
+        return SearchedText(signed) if signed != self.text else None
 
     def _stands_alone(self, short: str) -> bool:
         """Return whether so few characters of a script without spaces stand between characters of another kind."""
@@ -240,6 +247,10 @@ class SearchedText:
             places = range(0, max(len(line) - PASSAGE_CHARS // 2, 1), PASSAGE_CHARS // 2)
             passages += [line[at : at + PASSAGE_CHARS] for at in places]
         return [(passage, frozenset(tokens(passage))) for passage in passages]
+
+
+def _signed(text: str) -> str:
+    return _CURRENCY.sub(lambda code: _CURRENCIES[code[0].casefold()], text)
 
 
 def _signs(quote: str) -> tuple[str, ...]:
