@@ -30,7 +30,7 @@ from donewhen.state.channels import merge_records
 from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, meter, remaining
-from donewhen.state.proof.audit import audited_status, findings
+from donewhen.state.proof.audit import audited_status, reasons, to_send_back
 from donewhen.state.proof.goal_check import enough, read_goal_check
 from donewhen.state.proof.journal import call_key, made
 from donewhen.state.proof.outcome import (
@@ -148,12 +148,12 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
             verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT}
-    return findings(delivery.audit)
+    return to_send_back(delivery.audit)
 
 
 def _doubts(audit: Mapping[str, Any] | None) -> str:
     """Return what a judge doubted, or why there was none, in a line; "" where all is well."""
-    return str(audit["problem"] or "; ".join(findings(audit)))[:1000] if audit else ""
+    return reasons(audit) if audit else ""
 
 
 def _goal_reached(delivery: Delivery, status: Status, code: str, level: str) -> Status:

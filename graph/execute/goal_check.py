@@ -19,7 +19,7 @@ from donewhen.state.graph_state import Json, Step
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.progress import RESERVE
-from donewhen.state.proof.audit import findings
+from donewhen.state.proof.audit import findings, to_send_back
 from donewhen.state.proof.goal_check import criteria_of, enough, read_goal_check
 from donewhen.state.proof.journal import observation
 from donewhen.state.records import StepClaim, StepRecord
@@ -108,7 +108,7 @@ async def _doubted(proof: Proof, config: RunnableConfig) -> list[str]:
         proof.audit = dict(found)
     if decides:
         return problems
-    doubts = [] if proof.doubted else findings(found)
+    doubts = [] if proof.doubted else to_send_back(found)
     proof.doubted = proof.doubted or bool(doubts)
     return doubts
 

@@ -26,7 +26,7 @@ from donewhen.state.ledger import add
 from donewhen.state.people.amounts import counted
 from donewhen.state.plan.modes import PROMOTED, mode_row
 from donewhen.state.plan.revise import work_of
-from donewhen.state.proof.audit import findings
+from donewhen.state.proof.audit import to_send_back
 from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground
 from donewhen.state.proof.journal import answered_before
 from donewhen.state.reading.decisions import DRAFT, TRIAGE
@@ -203,7 +203,7 @@ async def answered(turn: Turn, message: AIMessage, decision: Decision) -> Planni
         audited = dict(await audit(site, subject))
         charged(turn.runtime, None, site.spent)
         more = {"spent": site.spent, "journal": site.noted}
-        if (doubts := findings(audited)) and not turn.planning.get("answer_told"):
+        if (doubts := to_send_back(audited)) and not turn.planning.get("answer_told"):
             update = corrected(turn.noting(answer_told=True), message, Unusable([*doubts, ONLY_SHOWN]))
             return {**update, "spent": add(site.spent, update.get("spent")), "journal": site.noted}
     ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}

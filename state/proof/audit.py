@@ -122,6 +122,18 @@ def findings(audit: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def to_send_back(audit: Mapping[str, Any]) -> list[str]:
+    """Return what goes back to whoever wrote it; nothing where they say openly that nothing of the goal came about."""
+    open_about_it = audit["met"] == "no" and all(row["shown"] == "yes" for row in audit["sentences"])
+    return [] if open_about_it else findings(audit)
+
+
+def reasons(audit: Mapping[str, Any]) -> str:
+    """Return why a run is not completed, in the words of the judge."""
+    doubted = [f"“{row['text'][:200]}”: {row['why']}" for row in audit["sentences"] if row["shown"] in DOUBTFUL]
+    return str(audit["problem"]) or "; ".join([*audit["missing"], *doubted])[:1000]
+
+
 def audited_status(status: Status, code: str, audit: Mapping[str, Any] | None) -> tuple[Status, str]:
     """Return status and code of a run with its audit, which never makes them better (D07)."""
     if audit is None or status != "completed" or audit.get("nobody"):
