@@ -112,7 +112,9 @@ async def audit(site: Site, subject: Subject, *, reserve: int = 0) -> AuditRow:
             return _unaudited(site, problem or "no model call was left for it")
         offered = tools if looks else tools[:1]
         legal = AUDIT if looks else AUDIT[:1]
-        question = Question("judge", messages, offered, allowance=left, fence=subject.fence, must_call=True)
+        question = Question(
+            "judge", messages, offered, allowance=left, fence=subject.fence, must_call=True, place=_place(site)
+        )
         reply = await ask(deps, settings, question)
         site.spent = add(site.spent, reply.spent)
         if reply.message is None:
@@ -152,6 +154,11 @@ def _judges(deps: Deps, settings: Settings) -> bool:
         return bool(getattr(deps.model("judge", settings), "judges", True))
     except DoneWhenError:
         return True
+
+
+def _place(site: Site) -> Json:
+    """Return where the judge is asked, for traces."""
+    return {"step": site.state["step"]["id"], "round": site.state["record"]["rounds"]}
 
 
 def _unaudited(site: Site, problem: str) -> AuditRow:

@@ -28,6 +28,9 @@ _LABEL_CHARS = 80
 _ASIDE_CHARS = 2000
 """Of a bracket, a fence or a tag that does not end; then the rest of the reply waits to be read."""
 
+LATE = 50_000
+"""Characters of arguments before the text for people begins, from which on they are read in large pieces."""
+
 
 class Say(Protocol):
     """Hears a piece of speech; `argument` is "" for prose, else where it stands, such as `ask_user.question`."""
@@ -169,8 +172,8 @@ class _Written:
     def feed(self, piece: str) -> str:
         """What this adds to the text; "" also for what no JSON is, and waits for the whole reply to be read."""
         self._json += piece
-        # The longer, the larger the pieces, as each reading begins anew; larger still while the text has not begun.
-        if len(self._json) - self._read < self._read // (2048 if self._said else 8):
+        # The longer, the larger the pieces, as each reading begins anew; larger still where the text begins very late.
+        if len(self._json) - self._read < self._read // (2048 if self._said or self._read < LATE else 8):
             return ""
         self._read = len(self._json)
         with suppress(ValueError):

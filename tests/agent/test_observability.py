@@ -39,8 +39,8 @@ def test_each_node_is_one_span_in_its_place(tool: str) -> None:
     assert parents["triage"] == "planning"
     assert parents["decide"] == "step"
     assert parents["look"] == "decide"
-    assert parents["ScriptedModel"] in ("decide", "triage")
-    assert [name.removesuffix(".chat") for name, _ in short].count("ScriptedModel") == 3
+    assert parents["ScriptedModel"] in ("decide", "triage", "goal_check")
+    assert [name.removesuffix(".chat") for name, _ in short].count("ScriptedModel") == 4
     assert all("LangGraph" not in name for name, _ in short)
 
 
@@ -49,14 +49,16 @@ def test_model_spans_say_where_they_belong(tool: str) -> None:
     """U11: step, executor, role, round and attempt stand beside each model call; the session is the thread."""
     models = [span for span in spans(tool) if span["name"].startswith("ScriptedModel")]
     told = [json.dumps(span["attributes"]) for span in models]
-    assert ["thread-1" in each for each in told] == [True] * 3
-    for each, role, step in zip(told, ("triage", "execute", "execute"), ("plan", "s1", "s1"), strict=True):
+    assert ["thread-1" in each for each in told] == [True] * 4
+    for each, role, step in zip(
+        told, ("triage", "execute", "execute", "judge"), ("plan", "s1", "s1", "s1"), strict=True
+    ):
         for key, value in (("role", role), ("step", step), ("attempt", "1")):
             place = each.find(f"donewhen_{key}")
             assert place > 0
             assert value in each[place : place + 60]
-    assert ["donewhen_round" in each for each in told] == [True] * 3
-    assert ["scout" in each.partition("donewhen_executor")[2][:40] for each in told] == [False, True, True]
+    assert ["donewhen_round" in each for each in told] == [True] * 4
+    assert ["scout" in each.partition("donewhen_executor")[2][:40] for each in told] == [False, True, True, False]
 
 
 @pytest.mark.parametrize(("tool", "key"), [("langfuse", "session.id"), ("langsmith", "langsmith.metadata.session_id")])

@@ -25,7 +25,7 @@ from tests.kit.screens.shell import Shell, scripted, user_in
 READ = {"content": "Read what comes", "done_when": ["it is read"], "tools": ["run_command"]}
 ROUNDS = [call("run_command", command=["cat", "pipe"]), finish_step("read", ("s1.1", "some words"))]
 SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-AT_WORK = ("--yes", "--allow-command", "cat", "--thread", "mine")
+AT_WORK = ("--yes", "--allow-command", "cat pipe", "--thread", "mine")
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ async def test_the_brief_does_not_change_while_people_answer() -> None:
     await agent.start("Do something", thread_id="t")
     await agent.resume("t", "a")
     await agent.resume("t", "b")
-    run = await agent.resume("t", "reject: rather tell me something")
+    run = await agent.resume("t", {"type": "reject", "message": "rather tell me something"})
     model.assert_exhausted()
     assert run.answer == "As you like."
     asked = model.requests[1:4]

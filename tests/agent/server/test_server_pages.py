@@ -143,7 +143,7 @@ async def test_what_is_typed_over_the_event_protocol_is_typed(page: Any, server:
         await client.runs.join(id, sent["result"]["run_id"])
         return await client.threads.get_state(id)
 
-    assert "In blue" in (await typed("in blue"))["values"]["messages"][-1]["content"]
+    assert "In blue" in (await typed("please have all of it done in blue"))["values"]["messages"][-1]["content"]
     await stopped_at_work(client, id)
     assert (await typed("continue"))["interrupts"][0]["value"]["kind"] == "question"
     values = (await typed("2"))["values"]

@@ -121,7 +121,7 @@ async def test_no_round_of_planning_starts_after_the_deadline() -> None:
 async def test_a_refused_plan_is_never_what_is_fallen_back_on() -> None:
     """P04: after "no" to a plan, a failing draft does not bring the same plan again."""
     model = steps([], {}, triage=[submit_plan(["bad idea"]), SKETCH], draft=["hm", "hm", "hm"], deliver=[])
-    flow = await play(model, settings=Settings(), answers=["reject: not that"])
+    flow = await play(model, settings=Settings(), answers=[{"type": "reject", "message": "not that"}])
     model.assert_exhausted()
     assert flow.run.pending[0]["plan"]["title"] == "Sketch"
     feedback = model.requests[1]

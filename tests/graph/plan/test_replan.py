@@ -262,7 +262,7 @@ async def test_only_the_difference_of_a_replan_asks() -> None:
 async def test_a_refused_replan_is_not_what_is_fallen_back_on() -> None:
     """P04: after "no" to a new plan, a draft that fails does not bring it again; what was done is delivered."""
     model = replanned(submit_plan([{"content": "sell the disk", "id": "s3"}]), "hm", "hm", "hm")
-    answers = ["approve", "reject: never sell it"]
+    answers = ["approve", {"type": "reject", "message": "never sell it"}]
     flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(), answers=answers)
     model.assert_exhausted()
     assert "never sell it" in requests_of_planner(model)[1].text

@@ -342,7 +342,7 @@ async def test_a_step_may_list_the_calls_it_begins_with() -> None:
         [look],
         effects={"look": "read"},
         settings=Settings(),
-        answers=["1. [s1] rest a little\n   - tools: look"],
+        answers=["title: Rest\nsteps:\n- id: s1\n  content: rest a little\n  tools: [look]"],
     )
     assert flow.run.plan is not None
     assert "calls" not in flow.run.plan["steps"][0]
