@@ -157,7 +157,7 @@ def seconds(text: str) -> float:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_read_in_milliseconds(name: str) -> None:
     """P11: no recursion, nothing quadratic, a bound on all work."""
-    assert seconds(HOSTILE[name]) < 0.1
+    assert seconds(HOSTILE[name]) < 0.3
 
 
 @pytest.mark.parametrize("size", [1_000, 30_000, MILLION])
@@ -170,7 +170,7 @@ def test_a_soup_of_brackets_and_quotes_is_read_in_milliseconds(alphabet: str | l
     """P11: fuzz with time, seeded; nothing in a soup is a decision."""
     text = "".join(random.Random(size).choices(alphabet, k=size))
     assert find(text) is None
-    assert seconds(text) < 0.1
+    assert seconds(text) < 0.3
 
 
 def test_the_limit_of_work_leaves_room_for_real_replies() -> None:
