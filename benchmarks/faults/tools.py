@@ -42,6 +42,11 @@ class Case:
     kind: Literal["raises", "returns", "hangs"]
     body: Body
 
+    @property
+    def fails(self) -> bool:
+        """Whether the call is a failure, and so changed nothing."""
+        return self.kind != "returns" or self.name in BROKEN
+
 
 class Unprintable(Exception):
     def __str__(self) -> str:
@@ -153,10 +158,10 @@ async def strike(case: Case, awaited: bool, folder: Path, tally: Tally) -> None:
     name = f"{case.name}, {'async' if awaited else 'sync'}"
     tally.runs += 1
     config = Config(storage=f"sqlite:///{folder}/runs.db", variables=VARIABLES)
-    agent = Agent(_model(), [_bad(case, awaited), _good()], settings=SETTINGS, config=config)
+    agent = Agent(_model(case), [_bad(case, awaited), _good()], settings=SETTINGS, config=config)
     try:
         run = await agent.start("goal", thread_id="t")
-        state = await Agent(_model(), storage=config.storage, config=config).graph.aget_state(CONFIG)
+        state = await Agent(_model(case), storage=config.storage, config=config).graph.aget_state(CONFIG)
     except BaseException as error:
         tally.killed.append(f"{name}: {type(error).__name__}")
         return
@@ -175,8 +180,7 @@ def _judge(name: str, case: Case, run: Run, journal: Sequence[Any], tally: Tally
         return
     tally.right += 1
     seen = next(entry for entry in journal if entry["tool"] == "bad")
-    returned = case.kind == "returns" and case.name not in BROKEN
-    if seen["ok"] != returned:
+    if seen["ok"] is case.fails:
         tally.misread.append(f"{name}: {seen['text'][:200]}")
 
 
@@ -208,10 +212,12 @@ def _good() -> BaseTool:
     return StructuredTool.from_function(good, metadata={"effect": "read"})
 
 
-def _model() -> ScriptedModel:
+def _model(case: Case) -> ScriptedModel:
+    why = "the tool for it fails" if case.fails else None
+
     def execute(messages: Any, tools: Any) -> Any:
         made = sum(isinstance(message, ToolMessage) for message in messages)
-        return call(("bad", "good")[made]) if made < 2 else finish_step("It works.", "s1.2")
+        return call(("bad", "good")[made]) if made < 2 else finish_step("It works.", "s1.2", unchanged=why)
 
     plan = submit_plan([{"content": "try", "done_when": ["it works"], "tools": ["bad", "good"]}])
     return ScriptedModel(roles={"triage": [plan], "execute": execute, "deliver": ["Done."]}, strict=False)

@@ -33,15 +33,16 @@ def work(scene: Scene, part: Part, rounds: int) -> list[Followed]:
         laid_out = scene.file()
         files.append(Followed(laid_out.path, [f"{laid_out.path} {line}" for line in laid_out.lines]))
         (scene.folder / laid_out.path).write_text("\n".join(files[-1].lines) + "\n", encoding="utf-8")
-    for _ in range(rounds):
-        _round(part, scene, scene.rng.choice(files), scene.rng)
+    changes = [_round(part, scene, scene.rng.choice(files), scene.rng) for _ in range(rounds)]
+    part.nothing_changed = not any(changes)
     for file in files:
         if not file.fresh():
             file.readings.append((part.read(file.path), list(file.lines)))
     return files
 
 
-def _round(part: Part, scene: Scene, file: Followed, rng: Random) -> None:
+def _round(part: Part, scene: Scene, file: Followed, rng: Random) -> bool:
+    """One deed; whether it changed a file."""
     deed = rng.choice(["read", "read", "find", "edit", "append", "write", "fail", "wander"])
     place = rng.randrange(len(file.lines))
     new = f"{file.path} entry {rng.randint(0, 10**9)}"
@@ -63,8 +64,10 @@ def _round(part: Part, scene: Scene, file: Followed, rng: Random) -> None:
         part.call("edit_file", path=f"no {file.path}", old="a", new="b")
     else:
         scene.wander(part)
-    if deed in ("edit", "append", "write"):
+    changed = deed in ("edit", "append", "write")
+    if changed:
         file.changed = len(file.readings)
+    return changed
 
 
 def _proven(part: Part, file: Followed, rng: Random) -> None:

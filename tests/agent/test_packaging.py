@@ -149,7 +149,7 @@ def provider() -> Iterator[WireServer]:
     )
     work = [
         call("search", query="cheapest offers"),
-        call("send_mail", to="mira@example.com", text="Ann 12.50"),
+        call("send_mail", to="mira@example.com", text="Ann 12.50, Bob 18.40, Cem 19.00"),
         finish_step("The three cheapest offers are with Mira.", "s1.2"),
     ]
     with WireServer(ScriptedModel(roles={"triage": [plan], "execute": work})) as server:

@@ -140,7 +140,8 @@ async def test_a_run_inside_a_run_does_not_wait_for_it(kind: str, tmp_path: Path
         return (await inner.start("within", thread_id=f"inner {text}")).status
 
     scripts = [sending(call("send", to="ann", text=str(n)), tools=["send"]) for n in range(20)]
-    agents = [Agent(model, [send], storage=url, settings={"confirm": "never"}) for model in scripts]
+    settings = {"confirm": "never", "approvals": "plan"}
+    agents = [Agent(model, [send], storage=url, settings=settings) for model in scripts]
     runs = await asyncio.wait_for(asyncio.gather(*(agent.start("do it") for agent in agents)), 90)
     assert {run.status for run in runs} == {"completed"}
 

@@ -110,7 +110,7 @@ async def test_runs_go_on_behind_a_transaction_pooler(tmp_path: Path) -> None:
     def model(number: int) -> Any:
         return sending(call("send", to="ann", text=str(number)), tools=["send"])
 
-    agents = [Agent(model(number), [send], storage=url) for number in range(10)]
+    agents = [Agent(model(number), [send], storage=url, settings={"approvals": "plan"}) for number in range(10)]
     runs = await asyncio.gather(*(agent.start("do it", thread_id=f"t{n}") for n, agent in enumerate(agents)))
     assert {run.status for run in runs} == {"waiting"}
     runs = await asyncio.gather(*(agent.resume(run, "approve") for agent, run in zip(agents, runs, strict=True)))
