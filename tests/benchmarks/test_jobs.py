@@ -61,7 +61,7 @@ PERFECT: dict[str, dict[str, Any]] = {
         ["write_file", "edit_file"],
     ),
     "hours": work(
-        ["the hours of Mia are entered", "the hours of Jonas are entered", "the hours of Petra are entered"],
+        ["for 2026-10 Mia has 48 hours", "for 2026-10 Jonas has 45.5 hours", "for 2026-10 Petra has 41.5 hours"],
         [call("market_days", month="2026-10"), [call("get_day", day=day) for day in DAYS]],
         [
             [
