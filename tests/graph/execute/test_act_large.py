@@ -53,7 +53,7 @@ async def test_a_long_output_is_shown_by_its_ends_and_read_on_by_id() -> None:
     flow = await play(model, [fetch], effects=EFFECTS, settings={**SHOWN, "step_limits": {"rounds": 30}})
     model.assert_exhausted()
     assert flow.status == "completed"
-    shown = [unfenced(r.messages[-1].text) for r in requests(model, "s1")[1:]]
+    shown = [unfenced(told(r.messages)) for r in requests(model, "s1")[1:]]
     assert all(len(text) < 6500 for text in shown)
     assert "characters left out" in shown[0]
     assert shown[0].rstrip().endswith("</tool_output>")
