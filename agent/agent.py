@@ -1,8 +1,9 @@
-"""The public face: an Agent starts runs, resumes them, streams them, and reads what became of them."""
+"""The public face: an Agent starts, resumes, streams and reads runs."""
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -14,53 +15,50 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
-from donewhen.agent.a2a.remote import connected
-from donewhen.agent.checking import checked
+from donewhen.agent.a2a.remote import connect_executor
 from donewhen.agent.config import Config, read_config
-from donewhen.agent.held import Compiled
-from donewhen.agent.models import ModelSource, Price, Prices, Thinking
+from donewhen.agent.models import ModelSource, Thinking
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
+from donewhen.agent.prices import Price, Prices
+from donewhen.agent.request import MISSING, Continuation, GoalInput, Request, read_goal
 from donewhen.agent.run import Run
-from donewhen.agent.runner import MISSING, Runner
+from donewhen.agent.runner import Compiled, Runner
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.thread_store import AT_ONCE
-from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session
+from donewhen.agent.stream import PATIENCE, OnLeave, RunStream, Session, Work
 from donewhen.agent.thread_graph import ThreadGraph
 from donewhen.agent.tools import Tools, as_tools
-from donewhen.agent.work.engine import QUEUE, GoalInput, requested
-from donewhen.agent.work.schedules import Schedules
-from donewhen.agent.work.submitting import submit_answer
-from donewhen.agent.work.threads import (
+from donewhen.agent.work.queue import (
     ENDED,
+    QUEUE,
     Page,
     ThreadInfo,
-    ask_to_cancel,
     list_pending,
     list_threads,
-    read_row,
-    thread_settings,
+    request_cancel,
+    settings_in,
 )
-from donewhen.agent.work.watching import watched
+from donewhen.agent.work.schedules import Schedules
+from donewhen.agent.work.watch import watch_run
 from donewhen.agent.work.worker import Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unlike
-from donewhen.graph.models.output import Form
-from donewhen.graph.people.told import take_back, tell
+from donewhen.graph.llm.output import OutputForm
+from donewhen.graph.people.interjections import add_interjection, delete_interjection
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy, UnknownThread
-from donewhen.state.graph_state import Json
 from donewhen.state.proof.receipt import Receipt
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import SettingsLike, merged
+from donewhen.state.settings.merging import SettingsLike, merge_settings
 
 AT_WORK = 90.0
-"""Seconds that a run at work has to come to a clean point, when it is cancelled."""
+"""Seconds that a run at work has to reach a clean point when it is cancelled."""
 
 
-@checked
 class Agent:
     """Plans, confirms, executes and proves; every run is a thread that can be resumed from any process.
 
@@ -68,8 +66,8 @@ class Agent:
     functions, or MCP-style dicts (with `caller`). `storage`: `sqlite:///file`, `memory:`, `postgresql://…` or a
     Storage; None: the user's default file. `executors`: name → Executor, compiled graph, or `"a2a:https://…"`; the
     agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
-    `settings.profile.instructions`. `output_type`: what every result is wanted as, see `start`. `models`: role → model.
-    `effects`: tool name → read | idempotent | write. `queue`: whose workers carry out what is submitted and scheduled
+    `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
+    `effects`: tool name → read | idempotent | write. `queue`: its workers carry out what is submitted and scheduled
     here. `context`, `memory`, `embeddings`: see `build_graph`. Nothing is opened or called before the first run. The
     environment may add a profile and executors. Raises ConfigError where neither `model`, `models` nor the environment
     names a model.
@@ -97,21 +95,26 @@ class Agent:
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
-        self.models = ModelSource(model, roles=models, thinking=thinking, config=config)
-        self.settings = merged(merged(Settings(), {"profile": config.profile} if config.profile else None), settings)
+        self.models: ModelSource = ModelSource(model, roles=models, thinking=thinking, config=config)
+        self.settings: Settings = merge_settings(
+            merge_settings(Settings(), {"profile": config.profile} if config.profile else None), settings
+        )
         if instructions:
-            self.settings = merged(self.settings, {"profile": {"instructions": instructions}})
-        if form := _form(output_type):
-            self.settings = merged(self.settings, {"output_schema": form.schema})
+            self.settings = merge_settings(self.settings, {"profile": {"instructions": instructions}})
+        form = None if output_type is None else OutputForm.for_type(output_type)
+        if form:
+            self.settings = merge_settings(self.settings, {"output_schema": form.schema})
         self.models.check(self.settings.models.values())
         self._opened_storage = not isinstance(storage, Storage)
-        self.storage = (
+        self.storage: Storage = (
             storage if isinstance(storage, Storage) else open_storage(storage or config.storage, key=config.key)
         )
         given = as_tools(tools, caller=caller)
         named = {**config.executors, **(executors or {})}
         elsewhere = [*WORKSPACE_TOOLS, *unlike(config.profile.get("forbidden_tools") or (), given)]
-        self.executors = Executors(named, tools=given, effects=effects, connect=connected, elsewhere=elsewhere)
+        self.executors: Executors = Executors(
+            named, tools=given, effects=effects, connect=connect_executor, elsewhere=elsewhere
+        )
         self._builder = partial(
             build_graph,
             self.models,
@@ -123,10 +126,10 @@ class Agent:
             embeddings=embeddings,
         )
         self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
-        self._of_threads: dict[str, tuple[Compiled, Executors]] = {}
-        """Graphs with the tools that were given to a run."""
+        self._with_tools: dict[str, tuple[Compiled, Executors]] = {}
+        """By thread: the graph with the tools that were given to its run."""
         self._sessions: set[Session] = set()
-        self._runner = Runner(self._compiled, self.storage, self.settings, form, queue, self.executors)
+        self._runner = Runner(self._compiled, self.storage, self.settings, form, queue or QUEUE, self.executors)
         self._workers = WeakSet[Worker]()
 
     async def __aenter__(self) -> Self:
@@ -136,12 +139,12 @@ class Agent:
         await self.aclose()
 
     async def aclose(self, patience: float = PATIENCE) -> None:
-        """Let what runs stop at its next clean point and wait; what takes longer than so many seconds is cut off.
+        """Stop every run at its next clean point, and wait; cut off what takes longer than `patience` seconds.
 
         A call that changes something has 5 seconds more, so that its outcome is known.
         """
-        await asyncio.gather(*(worker.stopped() for worker in list(self._workers)))
-        await asyncio.gather(*(session.stopped(patience) for session in list(self._sessions)))
+        await asyncio.gather(*(worker.stop() for worker in list(self._workers)))
+        await asyncio.gather(*(session.stop(patience) for session in list(self._sessions)))
         if self._opened_storage:
             await self.storage.aclose()
 
@@ -152,7 +155,7 @@ class Agent:
 
     @property
     def graph(self) -> ThreadGraph:
-        """The compiled graph on this agent's storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
+        """Return the compiled graph on this storage; every LangGraph verb works on it, `ainvoke` and `invoke` alike.
 
         Settings are passed as `context=`; without, those of the run or of this agent hold. It is as strict as `resume`.
         """
@@ -189,9 +192,20 @@ class Agent:
         Raises GoalError for a blank or huge goal, ConfigError, ThreadWaiting if the thread is not finished (`restart`
         puts that away), ThreadBusy.
         """
-        given: Any = {"settings": settings, "metadata": metadata, "config": config, "output_type": output_type}
-        given |= {"template": template, "parameters": parameters, "owner": owner, "tools": tools}
-        return await self.stream(goal, thread_id=thread_id, restart=restart, **given).result()
+        stream = self.stream(
+            goal,
+            template=template,
+            parameters=parameters,
+            thread_id=thread_id,
+            settings=settings,
+            restart=restart,
+            metadata=metadata,
+            owner=owner,
+            config=config,
+            tools=tools,
+            output_type=output_type,
+        )
+        return await stream.result()
 
     async def resume(
         self,
@@ -217,14 +231,10 @@ class Agent:
         `output_type` cannot change; given again, it makes `Run.output` an instance in this process too.
         Raises ConfigError for another one, UnknownThread, StaleAnswer, ThreadBusy; nothing changes then.
         """
-        given: Any = {
-            "steer": steer,
-            "settings": settings,
-            "config": config,
-            "tools": tools,
-            "output_type": output_type,
-        }
-        return await self.stream_resume(thread_id, answer, **given).result()
+        stream = self.stream_resume(
+            thread_id, answer, settings=settings, steer=steer, config=config, tools=tools, output_type=output_type
+        )
+        return await stream.result()
 
     def stream(
         self,
@@ -242,15 +252,13 @@ class Agent:
         output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
-        """As `start`, giving events as they happen; `on_leave` says what becomes of a run whose stream is left."""
-        thread_id, messages = str(thread_id or uuid4()), goal if goal is None else requested(goal)
-        runner = self._runner_of(thread_id, tools).typed(_form(output_type))
-
-        async def work(session: Session) -> Run:
-            request = await runner.request(messages, template, parameters, metadata, owner)
-            return await runner.start(session, request, settings, restart, config)
-
-        return self._stream(thread_id, work, on_leave)
+        """Do as `start` does, and give events as they happen. `on_leave`: stop or continue if the stream is left."""
+        id = str(thread_id or uuid4())
+        runner = self._runner_for(id, tools, output_type)
+        request = Request(
+            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart=restart
+        )
+        return self._stream(id, lambda session: runner.start(session, request), config, on_leave)
 
     def stream_resume(
         self,
@@ -264,18 +272,16 @@ class Agent:
         output_type: Any = None,
         on_leave: OnLeave = "stop",
     ) -> RunStream:
-        """As `resume`, giving events as they happen."""
-        wanted, id = _form(output_type), str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
-        runner = self._runner_of(id, tools).typed(wanted)
-        return self._stream(
-            id,
-            lambda session: runner.resume(session, answer, thread_id, settings, config, wanted, steer),
-            on_leave,
-        )
+        """Do as `resume` does, and give events as they happen."""
+        id = _id_of(thread_id)
+        runner = self._runner_for(id, tools, output_type)
+        form = runner.form if output_type is not None else None
+        given = Continuation(answer, thread_id, steer, settings, form)
+        return self._stream(id, lambda session: runner.resume(session, given), config, on_leave)
 
     async def carry(self, thread_id: str) -> Run:
         """Do now what was submitted for a thread; for workers. Raises UnknownThread, ThreadBusy."""
-        return await self._stream(thread_id, self._runner_of(thread_id).carry, "stop").result()
+        return await self._stream(thread_id, self._runner_for(thread_id).carry).result()
 
     # Work that nobody waits for ----------------------------------------------------------------------------------
 
@@ -293,31 +299,36 @@ class Agent:
         at: datetime | None = None,
         output_type: Any = None,
     ) -> str:
-        """Write a goal down for a worker, from `at` on, and give the thread's id at once; `get` and `watch` tell more.
+        """Leave a goal to a worker, from `at` on, and return the thread's id at once; `get` and `watch` tell more.
 
         A `worker` of an agent with this storage and `queue`, in this process or in any other, carries it out, once;
         `donewhen worker` serves `queue="command"`, with the tools of the command. An `at` without a zone is by the
         clock of this machine. Raises as `start`.
         """
-        runner = self._runner.typed(_form(output_type))
-        request = await runner.request(goal, template, parameters, metadata, owner)
-        return self._woken(await runner.submit(str(thread_id or uuid4()), request, settings, restart, at))
+        id = str(thread_id or uuid4())
+        runner = self._runner_for(id, output_type=output_type)
+        request = Request(
+            read_goal(goal), runner.merge(settings), metadata, owner, None, template, parameters, restart=restart
+        )
+        await runner.submit(id, request, at)
+        self._wake_workers()
+        return id
 
     async def submit_answer(self, thread_id: str | Run, answer: Any) -> str:
-        """As `resume` with an answer, which a worker takes up: here it is only held against what is asked.
+        """Do as `resume` does with an answer, but leave the work to a worker; here the answer is only checked.
 
-        While somebody works on the thread, an answer to another question of it waits until that is done.
+        If somebody works on the thread, an answer to another of its questions waits until that is done.
         """
-        runner = self._runner
-        return self._woken(await submit_answer(self.storage, runner.state, runner.queue, thread_id, answer))
+        id = await self._runner.submit_answer(thread_id, answer)
+        self._wake_workers()
+        return id
 
-    def _woken(self, thread_id: str) -> str:
+    def _wake_workers(self) -> None:
         for worker in list(self._workers):
             worker.wake()
-        return thread_id
 
     def worker(self, *, concurrency: int = 4) -> Worker:
-        """A worker for what this agent, and others with its storage and `queue`, submit and schedule.
+        """Return a worker for what this agent, and others with its storage and `queue`, submit and schedule.
 
         `async with agent.worker():` works beside the block, `await agent.worker().run()` until it is drained, as by
         SIGTERM. Raises ConfigError for a `concurrency` below 1.
@@ -325,10 +336,7 @@ class Agent:
         if concurrency < 1:
             raise ConfigError(f"a worker carries on at least one run at once, not {concurrency}")
 
-        async def ourselves(_: ThreadInfo) -> Any:
-            return self
-
-        worker = Worker(self.storage, self._runner.queue, ourselves, concurrency=concurrency)
+        worker = Worker(self.storage, self._runner.queue, lambda _: nullcontext(self), concurrency=concurrency)
         self._workers.add(worker)
         return worker
 
@@ -339,15 +347,15 @@ class Agent:
         it is. The receipt names a write that was cut off, of which nobody knows whether it took effect.
         Raises UnknownThread, and ThreadBusy if it works on for more than 90 seconds.
         """
-        deadline = asyncio.get_running_loop().time() + AT_WORK
+        thread_id, deadline = str(thread_id), asyncio.get_running_loop().time() + AT_WORK
         while True:
             try:
                 return await self._runner.cancel(thread_id, reason)
             except ThreadBusy:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
-            async with self.storage.unlocked() as (_, store):
-                await ask_to_cancel(store, thread_id, reason)
+            async with self.storage.writer() as (_, store):
+                await request_cancel(store, thread_id, reason)
             await asyncio.sleep(0.2)
 
     async def audit(self, thread_id: str | Run, settings: SettingsLike = None) -> Run:
@@ -359,10 +367,10 @@ class Agent:
         run better than its steps. Where nobody can judge, all stays as it was, and `Run.problem` says why.
         Raises ThreadWaiting for a run that is not finished, ConfigError, UnknownThread, ThreadBusy.
         """
-        id = str(thread_id.thread_id if isinstance(thread_id, Run) else thread_id)
-        runner = self._runner_of(id)
-        self.models.check(merged(self.settings, settings).models.values())
-        return await self._stream(id, lambda session: runner.audit(session, settings), "stop").result()
+        id = _id_of(thread_id)
+        runner = self._runner_for(id)
+        self.models.check(merge_settings(self.settings, settings).models.values())
+        return await self._stream(id, lambda session: runner.audit(session, settings)).result()
 
     async def tell(self, thread_id: str, text: str) -> None:
         """Say something to a run while it works: planning and the steps at work follow it from their next round on.
@@ -372,46 +380,47 @@ class Agent:
         refuse that (`when_busy`, as by default), UnknownThread, and ResumeError if nothing works on the thread: then
         `resume` answers what it waits for, and `start` begins anew.
         """
+        thread_id = str(thread_id)
         if not text.strip():
             raise GoalError("there is nothing to tell: the text is blank")
         idle = ResumeError(f"nothing works on thread {thread_id!r}: resume it, or start anew on it")
-        async with self.storage.unlocked() as (_, store):
-            if await read_row(store, thread_id) is None:
+        async with self.storage.writer() as (_, store):
+            if (row := await store.threads.get(thread_id)) is None:
                 raise UnknownThread(f"there is no thread {thread_id!r}")
-            settings = await thread_settings(store, thread_id)
-            if await self.storage.unheld([thread_id]):
+            settings = settings_in(row)
+            if await self.storage.find_free([thread_id]):
                 raise idle
             if settings is None or settings.when_busy == "refuse":
                 said = 'it takes no messages while it works; Settings(when_busy="next_round") lets it'
                 raise ThreadBusy(f"thread {thread_id!r} is being worked on, and {said}")
-            key = await tell(store, thread_id, text.strip())
-            if (await read_row(store, thread_id) or {}).get("status") != "running":  # it ended meanwhile
-                await take_back(store, thread_id, key)
+            key = await add_interjection(store, thread_id, text.strip())
+            if (await store.threads.get(thread_id) or {}).get("status") != "running":  # it ended meanwhile
+                await delete_interjection(store, thread_id, key)
                 raise idle
 
     @property
     def schedules(self) -> Schedules:
-        """What is repeated: list, show, pause, resume, run, delete."""
+        """Return the schedules: list, show, pause, resume, run, delete."""
         return Schedules(self.storage)
 
     @property
     def templates(self) -> Templates:
-        """Plans that worked, to be started from again: save, get, list, delete."""
+        """Return the saved plans, to start from again: save, get, list, delete."""
         return Templates(self.storage)
 
     @property
     def plans(self) -> PlanStore:
-        """Plans that people and agents keep and tick off, beside the threads."""
+        """Return the plans that people and agents keep and tick off, beside the threads."""
         return PlanStore(self.storage)
 
     # Reading -----------------------------------------------------------------------------------------------------
 
     async def get(self, thread_id: str, *, output_type: Any = None) -> Run:
-        """What became of a thread; `output_type` as in `resume`. Raises UnknownThread."""
-        return (await self._runner.typed(_form(output_type)).look(thread_id))[0]
+        """Return the run of a thread; `output_type` as in `resume`. Raises UnknownThread."""
+        return (await self._runner_for(str(thread_id), output_type=output_type).read(str(thread_id)))[0]
 
     async def receipt(self, thread_id: str) -> Receipt | None:
-        """The receipt of a finished run: planned, executed, claimed, verified, spent; None while it is not finished."""
+        """Return the receipt of a finished run (planned, executed, cited, proven, spent), else None."""
         return (await self.get(thread_id)).receipt
 
     async def watch(self, thread_id: str, cursor: str | None = None) -> AsyncIterator[tuple[Json, str]]:
@@ -421,7 +430,7 @@ class Agent:
         off the checkpoints twice a second: none is missed when workers die or restart. What is said comes whole, as one
         `speech` event under the id of its message. Raises UnknownThread.
         """
-        async for event, after in watched(lambda: self._runner.look(thread_id), cursor):
+        async for event, after in watch_run(lambda: self._runner.read(str(thread_id)), cursor):
             yield event, after
 
     async def threads(
@@ -432,7 +441,7 @@ class Agent:
         status: str | Collection[str] = (),
         before: datetime | None = None,
     ) -> list[ThreadInfo]:
-        """The threads of this storage, or those of an owner, of a status, not changed since `before`; latest first."""
+        """Return the threads of this storage, latest first: of an owner, of a status, not changed since `before`."""
         states = [status] if isinstance(status, str) else status
         until = before.astimezone(UTC).isoformat(timespec="milliseconds") if before else None
         await self._runner.settle_all()
@@ -450,23 +459,23 @@ class Agent:
             return await list_pending(store, limit, owner=owner, cursor=cursor)
 
     async def status(self) -> Json:
-        """How many `threads` there are by status and how many wait in which of the `queues`; the `workers` alive, each
-        with its queue; since when the `oldest` waits and runs.
+        """Return how many `threads` there are by status, how many wait in which of the `queues`, the `workers` alive,
+        each with its queue, and since when the `oldest` waits and runs.
         """
         await self._runner.settle_all()
         return await status_of(self.storage)
 
     async def info(self, thread_id: str) -> ThreadInfo:
-        """What is remembered about a thread. Raises UnknownThread."""
-        return await self._runner.info(thread_id)
+        """Return what is remembered about a thread. Raises UnknownThread."""
+        return await self._runner.info(str(thread_id))
 
     async def delete(self, thread_id: str) -> None:
         """Forget a thread: checkpoints, observations, effects. ThreadBusy while somebody works on it; UnknownThread."""
-        await self._runner.info(thread_id)
-        await self.storage.delete_thread(thread_id)
+        await self._runner.info(str(thread_id))
+        await self.storage.delete_thread(str(thread_id))
 
     async def prune(self, older: timedelta, *, owner: str | None = None) -> list[str]:
-        """Delete ended threads that have not changed for so long, with all that belongs to them; gives their ids."""
+        """Delete ended threads that have not changed for so long, with all that belongs to them; return their ids."""
         gone: list[str] = []
         before = datetime.now(UTC) - older
         for status in ENDED:  # one at a time: by the index, however many others are as old
@@ -479,24 +488,27 @@ class Agent:
 
     # Inside ------------------------------------------------------------------------------------------------------
 
-    def _runner_of(self, thread_id: str, tools: Tools = ()) -> Runner:
-        """A runner for a thread, with the tools that are given to its run, or were given to it here before."""
+    def _runner_for(self, thread_id: str, tools: Tools = (), output_type: Any = None) -> Runner:
+        """Return a runner for a thread, with the tools that are given to its run, or were given to it here before."""
         if tools:
             executors = self.executors.with_tools(as_tools(tools))
-            self._of_threads[thread_id] = self._builder(executors=executors).compile(), executors
-        graph, executors = self._of_threads.get(thread_id, (self._compiled, self.executors))
-        return replace(self._runner, graph=graph, executors=executors)
+            self._with_tools[thread_id] = self._builder(executors=executors).compile(), executors
+        graph, executors = self._with_tools.get(thread_id, (self._compiled, self.executors))
+        runner = replace(self._runner, graph=graph, executors=executors)
+        return runner.with_form(None if output_type is None else OutputForm.for_type(output_type))
 
-    def _stream(self, thread_id: str, work: Callable[[Session], Awaitable[Run]], on_leave: OnLeave) -> RunStream:
+    def _stream(
+        self, thread_id: str, work: Work, config: RunnableConfig | None = None, on_leave: OnLeave = "stop"
+    ) -> RunStream:
         async def begin() -> Session:
             for other in [session for session in self._sessions if session.thread_id == thread_id]:
-                await other.yielded()
-            session = Session(thread_id, work, on_leave, self._sessions.discard)
+                await other.give_way()
+            session = Session(thread_id, work, config, on_leave, self._sessions.discard)
             self._sessions.add(session)
             return session
 
         return RunStream(thread_id, begin)
 
 
-def _form(output_type: Any) -> Form | None:
-    return None if output_type is None else Form.of(output_type)
+def _id_of(thread: str | Run) -> str:
+    return str(thread.thread_id if isinstance(thread, Run) else thread)

@@ -1,4 +1,4 @@
-"""What users configure: the environment, which nobody else reads, and the usual mcpServers file."""
+"""The configuration of users: the environment, which nobody else reads, and the usual mcpServers file."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ _USER = re.compile(r"\w[\w-]*")
 
 @dataclass(frozen=True)
 class Config:
-    """What the environment says. `repr` shows no secret."""
+    """The environment's settings. `repr` shows no secret."""
 
     model: str | None = None
     """DONEWHEN_MODEL as `provider:model`; else a small OpenAI model if there is a key; else None."""
@@ -65,12 +65,14 @@ class Config:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What no result of a tool may hold: the keys above, and variables named like a key, a token or a password."""
+        """Return what no result of a tool may hold: the keys above, and variables named like a key, a token or a
+        password.
+        """
         return known_secrets(self.variables, self.api_key, *self.tokens.values())
 
 
 def read_config(environment: Mapping[str, str] | None = None) -> Config:
-    """What `environment` (default: the process's) says. ConfigError for a key, prices or tokens that are none."""
+    """Read `environment`, by default the process's. Raises ConfigError for an unreadable key, price or token."""
     environment = os.environ if environment is None else environment
     get = environment.get
     api_key = (get("OPENAI_API_KEY") or "").strip() or None
@@ -108,7 +110,9 @@ def _state_folder(state_home: str | None) -> Path:
 
 
 def read_profile(path: str | Path) -> dict[str, Any]:
-    """The profile in a TOML file, fields at its top or in `[profile]`; {} for no path. ConfigError if it is none."""
+    """Return the profile in a TOML file, its fields at the top or in `[profile]`; {} for no path. Raises
+    ConfigError.
+    """
     if not str(path):
         return {}
     import tomllib
@@ -182,8 +186,8 @@ def _read_key(text: str | None) -> bytes | None:
     return key
 
 
-def debugging() -> bool:
-    """Whether DONEWHEN_DEBUG asks for tracebacks; readable even where the rest of the configuration is wrong."""
+def is_debugging() -> bool:
+    """Return whether DONEWHEN_DEBUG asks for tracebacks, even if the rest of the configuration is wrong."""
     return os.environ.get("DONEWHEN_DEBUG", "") not in ("", "0", "false")
 
 
@@ -198,7 +202,7 @@ _TRANSPORTS = {
 
 
 def read_servers(config: Mapping[str, Any] | str | Path, environment: Mapping[str, str]) -> dict[str, McpServer]:
-    """The servers by name, `${NAME}` replaced from `environment`; those marked `disabled` are left out.
+    """Return the servers by name, `${NAME}` replaced from `environment`; those marked `disabled` are left out.
 
     Raises ConfigError that names the file or the server and says what to do.
     """
@@ -247,7 +251,7 @@ def _connection(name: str, server: Any, environment: Mapping[str, str]) -> McpSe
             connection["headers"] = _named_texts(name, "headers", server["headers"])
     else:
         raise ConfigError(f"the MCP server {name!r} needs a command (a local program) or a url (a remote server)")
-    return {key: _filled(name, value, environment) for key, value in connection.items()}
+    return {key: _fill(name, value, environment) for key, value in connection.items()}
 
 
 def _texts(name: str, key: str, value: Any) -> list[str]:
@@ -262,12 +266,12 @@ def _named_texts(name: str, key: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def _filled(name: str, value: Any, environment: Mapping[str, str]) -> Any:
-    """The value with its variables replaced."""
+def _fill(name: str, value: Any, environment: Mapping[str, str]) -> Any:
+    """Return the value with its variables replaced."""
     if isinstance(value, list):
-        return [_filled(name, each, environment) for each in value]
+        return [_fill(name, each, environment) for each in value]
     if isinstance(value, dict):
-        return {key: _filled(name, each, environment) for key, each in value.items()}
+        return {key: _fill(name, each, environment) for key, each in value.items()}
     if not isinstance(value, str):
         return value
 

@@ -34,7 +34,7 @@ class JsonLines(logging.Formatter):
     """One object a line: `time`, `level`, `logger`, `message`, and the fields of the event if it is about one."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
+        """Return the record as JSON."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         row = {"time": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
         row |= getattr(record, "event", {})

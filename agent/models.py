@@ -1,28 +1,65 @@
-"""Which chat model each role uses and how hard it thinks, and what its calls cost in US dollars."""
+"""The chat model of each role and how hard it thinks. A provider's library is imported when it is used."""
 
-import math
-import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any, get_args
+from importlib import import_module
+from typing import Any, Literal, get_args
 
 from langchain_core.language_models import BaseChatModel
+from pydantic.fields import FieldInfo
 
-from donewhen.agent.config import DEFAULT_MODEL, Config
-from donewhen.agent.providers import (
-    Level,
-    Thinking,
-    check_name,
-    is_provider,
-    make_model,
-    needs_responses,
-    thinking_fields,
-)
+from donewhen.agent.config import DEFAULT_MODEL, DEMO, Config
 from donewhen.state.errors import ConfigError
+from donewhen.state.secrets import redact
 from donewhen.state.settings import ROLES, check_role
 
 __all__ = ["ROLES", "ModelSource", "Thinking"]
 
+NO_MODEL = (
+    f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set OPENAI_API_KEY or DONEWHEN_MODEL; "
+    "the model 'demo' needs no key and shows how a run goes."
+)
+OPENAI_URL = "https://api.openai.com/v1"
+TIMEOUT = 600.0
+"""Seconds that a request may take; `Settings.model_seconds` ends a call sooner."""
+_PACKAGES = {
+    "anthropic": "langchain-anthropic",
+    "azure_ai": "langchain-azure-ai",
+    "azure_openai": "langchain-openai",
+    "bedrock": "langchain-aws",
+    "bedrock_converse": "langchain-aws",
+    "cohere": "langchain-cohere",
+    "deepseek": "langchain-deepseek",
+    "fireworks": "langchain-fireworks",
+    "google_genai": "langchain-google-genai",
+    "google_vertexai": "langchain-google-vertexai",
+    "groq": "langchain-groq",
+    "huggingface": "langchain-huggingface",
+    "ibm": "langchain-ibm",
+    "litellm": "langchain-litellm",
+    "mistralai": "langchain-mistralai",
+    "nvidia": "langchain-nvidia-ai-endpoints",
+    "ollama": "langchain-ollama",
+    "openrouter": "langchain-openrouter",
+    "perplexity": "langchain-perplexity",
+    "together": "langchain-together",
+    "upstage": "langchain-upstage",
+    "xai": "langchain-xai",
+}
+
+
+_CLASSES = {
+    "anthropic": "langchain_anthropic.ChatAnthropic",
+    "google_genai": "langchain_google_genai.ChatGoogleGenerativeAI",
+    "ollama": "langchain_ollama.ChatOllama",
+}
+"""Made without `langchain` itself."""
+_BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
+"""Tokens of thought, for models that are told a number."""
+Level = Literal["off", "low", "medium", "high"]
+Thinking = Level | Mapping[str, Any]
+"""A level, or the fields of the model's class to set for a role (`extra_body` is merged):
+`{"extra_body": {"chat_template_kwargs": {"enable_thinking": True}}}`."""
 _THINKING: Mapping[str, Level] = {
     "triage": "off",
     "plan": "medium",
@@ -30,10 +67,6 @@ _THINKING: Mapping[str, Level] = {
     "judge": "off",
     "deliver": "off",
 }
-NO_MODEL = (
-    f"No model is set. Give one, as in Agent({DEFAULT_MODEL!r}), or set OPENAI_API_KEY or DONEWHEN_MODEL; "
-    "the model 'demo' needs no key and shows how a run goes."
-)
 
 
 class ModelSource:
@@ -76,10 +109,10 @@ class ModelSource:
             if not isinstance(asked, Mapping) and asked not in get_args(Level):
                 raise ConfigError(f"thinking[{role!r}] is {asked!r}; use off, low, medium, high, or fields to set.")
             if isinstance(given := self._roles.get(role, model), BaseChatModel):
-                _asked_fields(given, role, asked)
+                _requested_fields(given, role, asked)
 
     def __call__(self, role: str, name: str | None = None) -> BaseChatModel:
-        """The model for `role`; `name` is used instead of whatever was set for it. Always the same object."""
+        """Return the model for `role`; `name` is used instead of whatever was set for it. Always the same object."""
         made = self._made.get((role, name))
         if made is None:
             _check(role)
@@ -87,7 +120,7 @@ class ModelSource:
         return made
 
     def check(self, names: Iterable[str]) -> None:
-        """ConfigError for a name of an unknown provider."""
+        """Raise ConfigError for a name of an unknown provider."""
         for name in names:
             check_name(name, bool(self._config.base_url))
 
@@ -98,18 +131,20 @@ class ModelSource:
             raise ConfigError(NO_MODEL)
         asked = self._thinking.get(role)
         if not isinstance(chosen, str):
-            return _fitted(chosen, role, asked, keep=chosen is own or role != "triage")
+            return _fit(chosen, role, asked, keep=chosen is own or role != "triage")
         if chosen not in self._named:
             self._named[chosen] = make_model(chosen, self._config)
-        return _fitted(self._named[chosen], role, asked, keep=False)
+        return _fit(self._named[chosen], role, asked, keep=False)
 
 
-def _fitted(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:
-    """A copy with the role's fields. `keep`: what the model's owner said about thinking stays, if nothing is asked."""
+def _fit(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bool) -> BaseChatModel:
+    """Return a copy with the role's fields. `keep`: what the model's owner said about thinking stays if nothing is
+    asked.
+    """
     said: Any = model
     openai = hasattr(said, "root_async_client")
     if asked is not None:
-        fields = _asked_fields(model, role, asked)
+        fields = _requested_fields(model, role, asked)
     elif not openai or (keep and (said.reasoning_effort or said.reasoning)):
         fields = {}
     else:
@@ -118,14 +153,14 @@ def _fitted(model: BaseChatModel, role: str, asked: Thinking | None, *, keep: bo
         # Stateless, because a transcript is cut and edited here, and the provider's copy of it would not be.
         fields = {"use_responses_api": True, **({"store": False} if said.store is None else {}), **fields}
     if "extra_body" in fields:
-        fields["extra_body"] = _merged(said.extra_body, fields["extra_body"])
+        fields["extra_body"] = _merge(said.extra_body, fields["extra_body"])
     if openai and "reasoning_effort" in fields and said.reasoning is not None:
         fields["reasoning"] = {**said.reasoning, "effort": fields.pop("reasoning_effort")}
     return model.model_copy(update=fields) if fields else model
 
 
-def _asked_fields(model: BaseChatModel, role: str, asked: Thinking) -> dict[str, Any]:
-    """What was asked for explicitly, as fields of the model. ConfigError if it cannot be told."""
+def _requested_fields(model: BaseChatModel, role: str, asked: Thinking) -> dict[str, Any]:
+    """Return what was asked for explicitly, as fields of the model. Raises ConfigError if the model cannot take it."""
     kind = type(model)
     if not isinstance(asked, Mapping):
         if (fields := thinking_fields(model, asked)) is None:
@@ -146,12 +181,12 @@ def _asked_fields(model: BaseChatModel, role: str, asked: Thinking) -> dict[str,
     return dict(asked)
 
 
-def _merged(body: Mapping[str, Any] | None, change: Mapping[str, Any]) -> dict[str, Any]:
-    """`body` with `change` laid over it, dictionary by dictionary."""
+def _merge(body: Mapping[str, Any] | None, change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `body` with `change` laid over it, dictionary by dictionary."""
     result = dict(body or {})
     for key, value in change.items():
         both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = _merged(result[key], value) if both else value
+        result[key] = _merge(result[key], value) if both else value
     return result
 
 
@@ -162,84 +197,129 @@ def _check(role: str) -> None:
         raise ConfigError(str(error)) from None
 
 
-_MILLION = 1_000_000
-_FREE = frozenset({"demo", "DemoModel"})
-_DATE = re.compile(r"-20\d\d-?\d\d-?\d\d$")
-_BEDROCK = re.compile(r"-v\d+:\d+$")
-_RATES = frozenset({"input", "cached", "output"})
-# LangChain's names of providers, where the price list calls them otherwise.
-_PROVIDERS = {
-    "azure_openai": "azure",
-    "azure_ai": "azure",
-    "bedrock": "aws",
-    "bedrock_converse": "aws",
-    "google_genai": "google",
-    "google_vertexai": "google",
-    "google_anthropic_vertex": "google",
-    "mistralai": "mistral",
-    "xai": "x-ai",
-}
+# Models by name ---------------------------------------------------------------------------------------------------
 
 
-Price = Mapping[str, float]
-"""US dollars per million tokens: `input`, `output`, and `cached` where it differs from `input`."""
+def is_provider(name: str) -> bool:
+    """Return whether `name` may stand before the colon of a model's name."""
+    return name == "openai" or name in _PACKAGES
 
 
-class Prices:
-    """Prices of models. `own` maps a model's name to its Price.
+def check_name(name: str, has_base_url: bool = False) -> None:
+    """ConfigError, with a near match, for a name of an unknown provider."""
+    _split(name, has_base_url)
 
-    A name may carry its provider (`openai:gpt-5-mini`) or a date; an own price for the bare name covers it too.
-    Never asks the network. Raises ConfigError for a rate that is no price.
+
+def make_model(name: str, config: Config) -> BaseChatModel:
+    """Return the model of this name: `provider:model`, `demo`, or a bare name, which is OpenAI's or the base URL's.
+
+    Whether the provider offers the model shows at its first answer. Raises ConfigError, saying what to set or to
+    install, for a missing key, an unknown provider, a missing package or a malformed base URL.
     """
+    provider, bare = _split(name, config.base_url is not None)
+    if provider == DEMO:
+        from donewhen.agent.demo import DemoModel
 
-    def __init__(self, own: Mapping[str, Price] | None = None) -> None:
-        given = {name: _checked(name, rates) for name, rates in (own or {}).items()}
-        # A model does not say whose it is: `openai:gpt-5-mini` answers as `gpt-5-mini`.
-        bare = {name.partition(":")[2]: rates for name, rates in given.items() if is_provider(name.partition(":")[0])}
-        self._own = {**bare, **given}
-
-    def cost(self, model: str, usage: Mapping[str, float]) -> float | None:
-        """US dollars for `usage` (ledger keys), or None when the price is unknown; the demo model costs 0.0."""
-        given = max(0.0, usage.get("input_tokens", 0))
-        cached = min(max(0.0, usage.get("cached_tokens", 0)), given)
-        written = max(0.0, usage.get("output_tokens", 0))
-        model = model.removeprefix("models/")  # Google's own way of writing names
-        provider, _, bare = model.rpartition(":")
-        undated = _DATE.sub("", bare)
-        if rates := self._own.get(model) or self._own.get(bare) or self._own.get(undated):
-            fresh, reread, output = rates["input"], rates.get("cached", rates["input"]), rates["output"]
-            return ((given - cached) * fresh + cached * reread + written * output) / _MILLION
-        if bare in _FREE:
-            return 0.0
-        names = [(bare, provider), (model, "")] + ([(model, "aws")] if _BEDROCK.search(model) else [])
-        found = (_listed(name, whose, given, cached, written) for name, whose in dict.fromkeys(names))
-        return next((cost for cost in found if cost is not None), None)
+        return DemoModel()
+    if not bare.strip():
+        raise ConfigError(f"The model {name!r} has no name after the colon; give one, such as {DEFAULT_MODEL!r}.")
+    if provider == "openai":
+        return _openai_model(bare, config.api_key, config.base_url)
+    return _langchain_model(provider, bare)
 
 
-def _listed(model: str, provider: str, given: float, cached: float, written: float) -> float | None:
-    from genai_prices import Usage, calc_price
+def _split(name: str, has_base_url: bool) -> tuple[str, str]:
+    """Provider and name. One's own server's models may hold a colon (`qwen3:8b`), and so do OpenAI's tuned ones."""
+    provider, colon, bare = name.strip().partition(":")
+    if provider == DEMO:
+        return provider, bare
+    if not colon:
+        return "openai", provider
+    if is_provider(provider):
+        return provider, bare
+    if has_base_url or provider == "ft":
+        return "openai", name.strip()
+    near = get_close_matches(provider, ["openai", *_PACKAGES], n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Known are openai, demo, {', '.join(_PACKAGES)}."
+    raise ConfigError(
+        f"The model {name!r} names an unknown provider, {provider!r}. {hint} For a server that speaks OpenAI's "
+        "protocol set OPENAI_BASE_URL; any other LangChain chat model can be passed as an object."
+    )
 
-    usage = Usage(input_tokens=int(given), cache_read_tokens=int(cached), output_tokens=int(written))
-    if not provider and "/" in model:
-        provider = "openrouter"
-    try:
-        price = calc_price(usage, model, provider_id=_PROVIDERS.get(provider, provider) or None)
-    except (LookupError, ValueError):
-        return None
-    return float(price.total_price)
 
-
-def _checked(name: str, rates: Price) -> Price:
-    unknown = set(rates) - _RATES
-    missing = {"input", "output"} - set(rates)
-    wrong = {rate for rate, value in rates.items() if not _amount(value)}
-    if unknown or missing or wrong:
+def _openai_model(name: str, api_key: str | None, base_url: str | None) -> BaseChatModel:
+    if not api_key and not base_url:
         raise ConfigError(
-            f"The price of {name!r} needs `input` and `output`, and may have `cached`, each in US dollars per million "
-            f"tokens; check {', '.join(sorted(unknown | missing | wrong))}."
+            f"There is no key for the model {name!r}. Set OPENAI_API_KEY; or OPENAI_BASE_URL for a server that needs "
+            "no key; or use the model 'demo', which shows how a run goes without any."
         )
-    return dict(rates)
+    if base_url and not base_url.startswith(("http://", "https://")):
+        raise ConfigError(f"OPENAI_BASE_URL must begin with http:// or https://; it is {redact(base_url)!r}.")
+    from langchain_openai import ChatOpenAI
+    from pydantic import SecretStr
+
+    # No retries, since the runtime repeats and counts.
+    key = SecretStr(api_key or "none")
+    return ChatOpenAI(
+        model=name, api_key=key, base_url=base_url or OPENAI_URL, stream_usage=True, max_retries=0, timeout=TIMEOUT
+    )
 
 
-def _amount(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value < math.inf
+def _langchain_model(provider: str, name: str) -> BaseChatModel:
+    """By the class of the provider's own package, or by `langchain`, which knows the rest."""
+    module, _, kind = _CLASSES.get(provider, "").partition(".")
+    package = _PACKAGES[provider]
+    try:
+        if kind:
+            model = getattr(import_module(module), kind)(model=name)
+        else:
+            model = import_module("langchain.chat_models").init_chat_model(name, model_provider=provider)
+    except ImportError:
+        packages = package if kind else f"langchain {package}"
+        raise ConfigError(
+            f"The model '{provider}:{name}' needs what is not installed: pip install {packages}"
+        ) from None
+    except Exception as error:  # each library refuses missing keys in its own way
+        raise ConfigError(f"The model '{provider}:{name}' could not be set up. {redact(str(error))[:500]}") from error
+    if not isinstance(model, BaseChatModel):
+        raise ConfigError(
+            f"The model '{provider}:{name}' could not be set up: langchain made a {type(model).__name__}."
+        )
+    return model
+
+
+# Thinking --------------------------------------------------------------------------------------------------------
+
+
+def thinking_fields(model: BaseChatModel, level: Level) -> dict[str, Any] | None:
+    """Return the fields that ask a model for a level of thinking; None if it is not known to take any.
+
+    What it takes is what LangChain's own profile of the model says, and nothing else is guessed. Off is the least that
+    a model knows.
+    """
+    fields, profile = type(model).model_fields, getattr(model, "profile", None) or {}
+    if isinstance(fields.get("reasoning"), FieldInfo) and "num_predict" in fields:  # Ollama's
+        return {"reasoning": level != "off"}
+    thinks, levels = profile.get("reasoning_output"), list(profile.get("reasoning_effort_levels") or ())
+    if thinks is False and level == "off":
+        return {}
+    if not thinks or "reasoning_effort" not in fields:
+        return None
+    if not levels and "thinking_budget" in fields:  # Google's before 3
+        return {"thinking_budget": _BUDGETS[level]}
+    if not levels and "thinking" in fields:  # Anthropic's before effort
+        on = {"type": "enabled", "budget_tokens": _BUDGETS[level]}
+        return {"thinking": None if level == "off" else on}
+    known = levels or ["low", "medium", "high"]
+    if level == "off" and "thinking" in fields:
+        return {"reasoning_effort": None, "thinking": None}
+    wanted = ("none", "minimal", "low") if level == "off" else (level,)
+    found = next((each for each in wanted if each in known), None)
+    return {"reasoning_effort": found} if found else None
+
+
+def needs_responses(model: Any) -> bool:
+    """Return whether OpenAI takes tools together with thinking for this model on its Responses API only, as for models
+    that may be told not to think."""
+    levels = (model.profile or {}).get("reasoning_effort_levels") or ()
+    return model.openai_api_base in (None, OPENAI_URL) and "none" in levels

@@ -6,28 +6,28 @@ from typing import Any, Literal, Self, cast
 
 from langgraph.types import StateSnapshot
 
-from donewhen.graph.models.output import Form
+from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.pauses import open_pauses
 from donewhen.state.errors import ThreadWaiting, UnknownThread
-from donewhen.state.graph_state import Json
-from donewhen.state.ledger import add, allowed
+from donewhen.state.ledger import add, with_granted
 from donewhen.state.plan.plan import PlanJson
 from donewhen.state.proof.receipt import Outcome, Receipt
 from donewhen.state.records import Pause, StepRecord
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
-from donewhen.state.versions import migrated
+from donewhen.state.versions import migrate
 
 RunStatus = Literal["completed", "partial", "failed", "cancelled", "exhausted", "waiting", "running", "queued"]
 
 
 class ThreadId(str):
-    """A thread's id as a Run gives it: it remembers what was asked there, which a plain answer with it is for."""
+    """A thread's id as a Run gives it: it keeps the question asked there, and a plain answer with it is for that."""
 
     asked: str | None = None
 
     @classmethod
     def of(cls, thread_id: str, pending: tuple[Pause, ...]) -> Self:
-        """The id, and the question asked now."""
+        """Return the id with the question asked now."""
         made = cls(thread_id)
         made.asked = pending[0]["id"] if pending else None
         return made
@@ -65,25 +65,27 @@ class Run:
     asked for; "" if all is well."""
 
     def without(self, answered: Collection[str], status: RunStatus = "queued") -> "Run":
-        """As it stands with these questions answered: the others are still open."""
+        """Return the run with these questions answered and the others still open."""
         left = [pause for pause in self.pending if pause["id"] not in answered]
         asked = [cast(Pause, {**each, "interrupt_id": self.pending[0].get("interrupt_id", "")}) for each in left[:1]]
         return replace(self, status=status, pending=(*asked, *left[1:]))
 
     def to_dict(self) -> Json:
-        """All fields by name, in plain JSON."""
+        """Return all fields by name, in plain JSON."""
         output = self.outcome.get("output") if self.outcome else None
         mappings = {key: dict(getattr(self, key)) for key in ("steps", "spent", "limits")}
         return {**vars(self), "output": output, **mappings, "pending": list(self.pending)}
 
 
-def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: Form | None = None) -> Run:
-    """Read a run from a snapshot that holds one; `settings` tell its limits, `form` of which type its output is.
+def read_run(
+    thread_id: str, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
+) -> Run:
+    """Read a run from a snapshot that holds one; with limits by `settings`, and output in the type of `form`.
 
     With the states of subgraphs, what steps at work have spent so far counts too.
     Raises StorageError for a version of the state unknown here.
     """
-    values = migrated(snapshot.values)
+    values = migrate(snapshot.values)
     outcome = values.get("outcome")
     pending = _pending(values, snapshot)
     status: RunStatus = "waiting" if pending else "running"
@@ -102,17 +104,19 @@ def run_of(thread_id: str, snapshot: StateSnapshot, settings: Settings | None = 
         outcome if finished else None,
         outcome["receipt"] if finished and outcome else None,
         _spent(values, snapshot),
-        allowed(settings.limits, values.get("granted")) if settings else {},
+        with_granted(settings.limits, values.get("granted")) if settings else {},
         str(values.get("language") or "en"),
         str((pending[0] if pending else values.get("ending") or {}).get("problem") or ""),
     )
 
 
-def _output(values: Json, outcome: Outcome | None, form: Form | None) -> Any:
-    """The data as the type that is at hand, if the run was to give that."""
+def _output(values: Json, outcome: Outcome | None, form: OutputForm | None) -> Any:
+    """Return the data, as the type the caller gave if the run was to give that."""
     if outcome is None or outcome.get("output") is None:
         return None
-    return form.made(outcome["output"]) if form and form.schema == values.get("output_schema") else outcome["output"]
+    return (
+        form.to_python(outcome["output"]) if form and form.schema == values.get("output_schema") else outcome["output"]
+    )
 
 
 def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
@@ -124,7 +128,7 @@ def _spent(values: Json, snapshot: StateSnapshot) -> Mapping[str, float]:
 
 
 def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
-    """What is open; all of it hangs on the one interrupt of the question asked now."""
+    """Return the open questions; all of them hang on the one interrupt of the question asked now."""
     if not snapshot.interrupts:
         return ()
     first, *rest = open_pauses(values)
@@ -132,15 +136,15 @@ def _pending(values: Json, snapshot: StateSnapshot) -> tuple[Pause, ...]:
     return cast(tuple[Pause, ...], (asked, *rest))
 
 
-def known(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
-    """The snapshot, if there ever was a run on the thread. Raises UnknownThread."""
+def require_thread(thread_id: str, snapshot: StateSnapshot) -> StateSnapshot:
+    """Return the snapshot. Raises UnknownThread if there never was a run on the thread."""
     if not snapshot.created_at:
         raise UnknownThread(f"there is no thread {thread_id!r}")
     return snapshot
 
 
-def unfinished(run: Run) -> ThreadWaiting:
-    """The error that keeps a new goal from displacing an open one; it says what is asked."""
+def waiting_error(run: Run) -> ThreadWaiting:
+    """Return the error that keeps a new goal from displacing an open one; it says what is asked."""
     asked = "; ".join(f"{pause['id']}: {pause.get('question')}" for pause in run.pending)
     what = f"waits for an answer to {asked}" if asked else "is not finished"
     text = f"thread {run.thread_id} {what}. Resume it, or start with restart=True."

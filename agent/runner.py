@@ -1,75 +1,230 @@
-"""The runner: takes a thread, begins a request on it or goes on with it, to its next pause or its end."""
+"""The runner: holds a thread, has the gate read an answer, drives the graph to its next pause or end, and writes
+that.
+
+A thread's row says what its checkpoints say whenever nobody holds the thread. Whoever changes checkpoints writes
+`running` into the row first, and how the thread stands only when all is done that follows from it. So a row that says
+`running` while nobody holds the thread was left by a worker that died or was cancelled. Whoever holds the thread next,
+or lists threads, first does what that worker left undone.
+"""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.store.base import BaseStore
 from langgraph.types import Command, StateSnapshot
 
-from donewhen.agent.held import Compiled, Held, configured_for, hold, on_saver, settle_all, write_end
+from donewhen.agent.gate import (
+    address,
+    admit,
+    digests,
+    overdue_answers,
+    queued_answers,
+    resume_command,
+    steer_input,
+)
 from donewhen.agent.plans.templates import Templates
-from donewhen.agent.resuming import answered, overdue_command, resume_command, steer_command, taken
-from donewhen.agent.run import Run, known, run_of, unfinished
+from donewhen.agent.request import MISSING, Continuation, Request, check_begun, has_not_begun, read_goal
+from donewhen.agent.run import Run, ThreadId, read_run, require_thread, waiting_error
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import Worked
+from donewhen.agent.storage.rounds import finish
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.stream import Session
-from donewhen.agent.thread_graph import found, seen
-from donewhen.agent.work.engine import (
+from donewhen.agent.work.queue import (
+    AT_ONCE,
     QUEUE,
-    GoalInput,
-    Start,
-    check_begun,
-    messages_of,
-    not_begun,
-    queue_up,
-    requested,
-    run_at,
-)
-from donewhen.agent.work.submitting import with_queued
-from donewhen.agent.work.threads import (
-    Cancelling,
+    CancelListener,
     ThreadInfo,
+    enqueue,
+    enqueue_left_answers,
     forget_cancel,
-    info_of,
-    left_undone,
-    note_thread,
-    put_back,
-    read_row,
-    settings_of_row,
-    to_do,
+    has_work,
+    is_unsettled,
+    leave_answers,
+    read_info,
+    read_left_answers,
+    return_to_queue,
+    settings_in,
+    update_row,
+    withdraw_answers,
+    write_crash,
+    write_stand,
 )
-from donewhen.graph.deliver import ended_bare
-from donewhen.graph.events import as_event, at_turn, stamped
+from donewhen.agent.work.schedules import keep_schedule
+from donewhen.graph.deliver import cancel_without_receipt
+from donewhen.graph.events import set_turn, stamp_event, to_event
 from donewhen.graph.executors.executor import Executors, unenforceable
-from donewhen.graph.models.output import Form
-from donewhen.graph.people.pauses import put_away
-from donewhen.graph.receive import given_space, received_to_end
-from donewhen.state.errors import ConfigError, DoneWhenError, ThreadBusy, UnknownThread
-from donewhen.state.graph_state import Json
+from donewhen.graph.llm.output import FORM_KEY, OutputForm
+from donewhen.graph.people.interjections import read_interjections
+from donewhen.graph.people.pauses import open_pauses, put_away
+from donewhen.graph.receive import end_at_once, plan_key
+from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
+from donewhen.state.ledger import with_granted
+from donewhen.state.private_langgraph import STRICT_RESUME_KEY
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import SettingsLike, merged
-from donewhen.state.versions import migrated
+from donewhen.state.settings.merging import SettingsLike, merge_settings
+from donewhen.state.versions import migrate
 
-MISSING: Any = object()
-_TRIES = 3
+Compiled = CompiledStateGraph[Any, Settings, Any, Any]
+TRIES = 3
+SUBMIT_PATIENCE = 2.0
+"""Seconds that an answer waits for a worker that is just taking up the thread or leaving it."""
+LATE_CHARS = 1000
+"""Characters of late messages that the problem of a run quotes."""
 ANSWER_LATER = "; `submit_answer` (`donewhen resume --detach`) leaves the answer for when that is done"
+_PLACES = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 _log = logging.getLogger("donewhen")
 
 
-@dataclass(frozen=True)
-class Leg:
-    """A thread that a session works on alone."""
+# Holding a thread ------------------------------------------------------------------------------------------------
 
-    held: Held
-    session: Session
-    config: RunnableConfig
+
+@dataclass(frozen=True)
+class HeldThread:
+    """A thread that one worker holds."""
+
+    thread_id: str
+    saver: BaseCheckpointSaver[Any]
+    store: ThreadStore
+    graph: Compiled
+    """The graph on saver and store."""
+    row: Json
+    """The row as it was when the thread was taken; {} if there was none."""
+
+    async def read(self) -> StateSnapshot:
+        """Read the thread's state."""
+        return await self.graph.aget_state(make_config(self.thread_id))
+
+
+@asynccontextmanager
+async def hold(storage: Storage, graph: Compiled, thread_id: str) -> AsyncIterator[HeldThread]:
+    """Hold a thread, and settle it first, and again if the task is cancelled meanwhile. Raises ThreadBusy."""
+    async with storage.session(thread_id) as (saver, store):
+        own = on_saver(graph, saver, store)
+        row = await settle(own, store, thread_id)
+        try:
+            yield HeldThread(thread_id, saver, store, own, row or {})
+        except (asyncio.CancelledError, GeneratorExit):
+            with suppress(StorageError):
+                await finish(asyncio.ensure_future(settle(own, store, thread_id)))
+            raise
+
+
+def make_config(thread_id: str, config: RunnableConfig | None = None, form: OutputForm | None = None) -> RunnableConfig:
+    """Return the caller's callbacks, tags and metadata, with our thread at its latest checkpoint, and strict resume."""
+    given: RunnableConfig = config or {}
+    kept = {key: value for key, value in (given.get("configurable") or {}).items() if key not in _PLACES}
+    own = {"thread_id": thread_id, STRICT_RESUME_KEY: True, **({FORM_KEY: form} if form else {})}
+    metadata = {"session_id": thread_id, "langfuse_session_id": thread_id, **(given.get("metadata") or {})}
+    return {**given, "configurable": {**kept, **own}, "metadata": metadata}
+
+
+def on_saver(graph: Compiled, saver: BaseCheckpointSaver[Any], store: BaseStore) -> Compiled:
+    """Return the graph with this checkpointer and store, as `compile` would have made it."""
+    return graph.copy({"checkpointer": saver, "store": store})
+
+
+async def settle(graph: Compiled, store: ThreadStore, thread_id: str) -> Json | None:
+    """Do what was left undone on a thread that we hold, and return its row; None if there is no such thread."""
+    row = await store.threads.get(thread_id)
+    if row is None or not is_unsettled(row):
+        return row
+    snapshot = await graph.aget_state(make_config(thread_id))
+    run = read_run(thread_id, snapshot)
+    change: Json = {"goal": run.goal or None}
+    if snapshot.created_at:
+        changed = datetime.fromisoformat(snapshot.created_at).astimezone(UTC)
+        change["updated"] = changed.isoformat(timespec="milliseconds")
+    if run.status == "running" or has_not_begun(row, snapshot.values):
+        await write_crash(store, thread_id, row, **change)
+    else:
+        await write_end(store, run, snapshot.values, **change)
+    return await store.threads.get(thread_id)
+
+
+async def write_end(store: ThreadStore, run: Run, values: Json, **change: Any) -> Run:
+    """Do what follows from a pause or an end of a run, then write it into the row; return the run as it then stands.
+
+    It may be done any number of times, so that a worker that is cut off in it leaves it to the next one.
+    """
+    await keep_schedule(store, run)
+    if (continued := await enqueue_left_answers(store, run)) is not run:
+        return continued
+    row = await store.threads.get(run.thread_id) or {}
+    await write_stand(store, run, row, **change)
+    if run.outcome and (row.get("settings") or {}).get("when_busy") == "next_round":
+        late = await read_interjections(store, run.thread_id, str(values.get("heard") or ""))
+        if said := "\n".join(str(one["text"]) for one in late):
+            run = replace(run, problem=f"said when the work was done already, and not followed: {said[:LATE_CHARS]}")
+            await write_stand(store, run, row, **{**change, "problem": run.problem})
+    return await enqueue_left_answers(store, run)
+
+
+async def read_routed(graph: Compiled, config: RunnableConfig) -> StateSnapshot | None:
+    """Read how a run stands; return None after routing a run that stood between two nodes.
+
+    A Ctrl-C can leave it there, with the update of a node stored and no route after it.
+    """
+    snapshot = await graph.aget_state(config, subgraphs=True)
+    values = snapshot.values
+    if snapshot.tasks or values.get("outcome") or not (values.get("planning") and values.get("goal")):
+        return snapshot
+    await graph.aupdate_state(config, {}, as_node="advance")
+    return None
+
+
+async def read_consistent(graph: Compiled, config: RunnableConfig) -> StateSnapshot:
+    """Read a run that others may work on, with its steps at work, all of it at one moment.
+
+    With the run's next checkpoint go the rounds of the steps that have ended; if that happened meanwhile, read again.
+    """
+    for last in (False, False, True):
+        try:
+            snapshot = await graph.aget_state(config, subgraphs=True)
+        except StorageError:  # with a key, a round that is not there any more
+            if last:
+                raise
+            continue
+        inside = any(isinstance(task.state, StateSnapshot) for task in snapshot.tasks)
+        if last or not inside or (await graph.aget_state(config)).config == snapshot.config:
+            break
+    return snapshot
+
+
+def read_run_of_row(
+    thread_id: str, row: Json, snapshot: StateSnapshot, settings: Settings | None = None, form: OutputForm | None = None
+) -> Run:
+    """Return the run of a thread as its caller sees it, by its row and its state.
+
+    If another request is written down and has not begun, the one before is over: nothing of it is asked any more.
+    Raises UnknownThread, and StorageError for a version of the state unknown here.
+    """
+    goal, status = str(row.get("goal") or ""), "queued" if row.get("status") == "queued" else "running"
+    if has_not_begun(row, snapshot.values):
+        limits = with_granted(settings.limits, None) if settings else {}
+        run = Run(ThreadId.of(thread_id, ()), status, goal, limits=limits)  # type: ignore[arg-type]
+    else:
+        run = read_run(thread_id, require_thread(thread_id, snapshot), settings, form)
+        if has_work(row):
+            run = replace(run, status=status)  # type: ignore[arg-type]
+    return replace(run, problem=run.problem or str(row.get("problem") or ""))
+
+
+def _was_taken(given: Command[Any] | Json | None, run: Run, snapshot: StateSnapshot) -> bool:
+    """Return whether the checkpoints have what the graph was given before it was drained."""
+    if isinstance(given, Command):
+        return run.status != "waiting"
+    there = {message.id for message in snapshot.values.get("messages") or ()}
+    return not given or given["messages"][-1].id in there
 
 
 @dataclass(frozen=True)
@@ -79,286 +234,194 @@ class Runner:
     graph: Compiled
     storage: Storage
     settings: Settings
-    """Of the agent; what a call gives is merged with them."""
-    form: Form | None = None
-    """In which the result is wanted as data."""
+    """The agent's; what a call gives is merged with them."""
+    form: OutputForm | None = None
+    """The type of the result, if it is wanted as data."""
     queue: str = QUEUE
-    """Whose workers carry out what is submitted or scheduled."""
+    """Its workers carry out what is submitted or scheduled."""
     executors: Executors = field(default_factory=Executors)
-    """Of the graph."""
-    cancelling: Cancelling = field(default_factory=Cancelling)
+    cancels: CancelListener = field(default_factory=CancelListener)
 
-    def typed(self, form: Form | None) -> "Runner":
-        """Return the same, wanting the result in that form."""
+    def with_form(self, form: OutputForm | None) -> "Runner":
+        """Return a runner that wants the result in this form."""
         return replace(self, form=form) if form else self
 
-    def merged(self, given: SettingsLike) -> Settings:
-        """Return the settings of a start for which these are given."""
+    def merge(self, given: SettingsLike) -> Settings:
+        """Return the settings of a run for which these are given."""
         wanted = {"output_schema": self.form.schema} if self.form else {}
-        return merged(merged(self.settings, wanted), given)
-
-    def _enforceable(self, settings: Settings) -> Settings:
-        """Return the settings. Raises ConfigError for hard constraints that name nothing."""
-        if problem := unenforceable(settings.profile, self.executors):
-            raise ConfigError(f"settings: {problem}")
-        return settings
-
-    # Beginning ---------------------------------------------------------------------------------------------------
-
-    async def request(
-        self,
-        goal: GoalInput | None,
-        template: str | None,
-        parameters: Mapping[str, Any] | None,
-        metadata: Json | None,
-        owner: str,
-    ) -> Start:
-        """Return what a run starts with: a goal, or a template with its own."""
-        messages = None if goal is None else requested(goal)
-        if template is None:
-            return Start(messages or requested(""), self.settings, metadata, owner)
-        text, plan = (await Templates(self.storage).get(template)).filled(parameters or {})
-        return Start(messages or requested(text), self.settings, metadata, owner, {"plan": plan})
-
-    async def start(
-        self, session: Session, work: Start, given: SettingsLike, restart: bool, config: RunnableConfig | None
-    ) -> Run:
-        """Begin a new request on the session's thread. Raises ThreadWaiting, ConfigError."""
-        work = replace(work, settings=self._enforceable(self.merged(given)))
-        async with self._leg(session, config) as leg:
-            snapshot = await self._free(leg.held, restart)
-            return await self._begin(leg, work, snapshot, request=work.to_json(), queue="")
-
-    async def submit(self, thread_id: str, work: Start, given: SettingsLike, restart: bool, at: datetime | None) -> str:
-        """Write a start down for a worker. Raises ThreadWaiting."""
-        work = replace(work, settings=self.merged(given))
-        async with hold(self.storage, self.graph, thread_id) as held:
-            await self._free(held, restart)
-            await queue_up(held.store, thread_id, self.queue, work, at)
-        return thread_id
-
-    async def _free(self, held: Held, restart: bool) -> StateSnapshot:
-        """Return how a thread stands. ThreadWaiting if its last request is open or queued, unless that is put away."""
-        snapshot = await held.snapshot()
-        run = run_of(held.thread_id, snapshot)
-        if not restart and held.row.get("status") == "queued":
-            raise unfinished(replace(run, status="queued"))
-        if not restart and snapshot.created_at and run.status in ("waiting", "running"):
-            raise unfinished(run)
-        return snapshot
-
-    async def _begin(self, leg: Leg, work: Start, snapshot: StateSnapshot, **noted: Any) -> Run:
-        """Begin a request that is written down first: whoever finds it not begun begins it again."""
-        held, thread_id = leg.held, leg.held.thread_id
-        messages, goal = [*work.messages], work.messages[-1].text
-        at_turn(thread_id, snapshot.values.get("turn", 0) + 1)
-        if work.plan:
-            await held.store.aput(given_space(thread_id), str(messages[-1].id), work.plan, index=False)
-        await forget_cancel(held.store, thread_id)  # which was for the request before; who still waits asks again
-        more = {"metadata": work.metadata, "settings": work.settings, "owner": work.owner or None}
-        await note_thread(held.store, thread_id, held.row, goal=goal, answered={}, home=self.queue, **more, **noted)
-        await self._put_away(held, snapshot)
-        await leg.session.tell(stamped(thread_id, {"type": "started", "goal": goal}))
-        return await self._drive(leg, {"messages": messages}, work.settings)
-
-    async def _put_away(self, held: Held, snapshot: StateSnapshot) -> None:
-        """Close what is open of the last request, whose place another one takes."""
-        if snapshot.created_at and run_of(held.thread_id, snapshot).status in ("waiting", "running"):
-            update = put_away(snapshot.values)
-            await held.graph.aupdate_state(configured_for(held.thread_id), update, as_node="deliver")
-
-    # Reading -----------------------------------------------------------------------------------------------------
-
-    async def state(self, session: Worked, thread_id: str) -> StateSnapshot:
-        """Return the state of a thread."""
-        return await on_saver(self.graph, *session).aget_state(configured_for(thread_id))
-
-    async def look(self, thread_id: str) -> tuple[Run, StateSnapshot]:
-        """Return a run as it stands, and its state. Raises UnknownThread."""
-        async with self.storage.reader() as session:
-            row = await self._settled(session[1], thread_id) or {}
-            snapshot = await seen(on_saver(self.graph, *session), configured_for(thread_id))
-            return run_at(thread_id, row, snapshot, settings_of_row(row), self.form), snapshot
-
-    async def info(self, thread_id: str) -> ThreadInfo:
-        """Return what is remembered about a thread. Raises UnknownThread."""
-        async with self.storage.reader() as (_, store):
-            if (row := await self._settled(store, thread_id)) is None:
-                raise UnknownThread(f"there is no thread {thread_id!r}")
-            return info_of(thread_id, row)
-
-    async def _settled(self, store: ThreadStore, thread_id: str) -> Json | None:
-        """Return the row of a thread, after doing what a dead or cancelled holder left undone."""
-        row = await store.threads.get(thread_id)
-        if row is not None and left_undone(row) and await self.storage.unheld([thread_id]):
-            with suppress(ThreadBusy):
-                async with hold(self.storage, self.graph, thread_id) as held:
-                    return held.row
-        return await read_row(store, thread_id)
-
-    async def settle_all(self) -> None:
-        """Do what dead or cancelled holders left undone on any thread."""
-        await settle_all(self.storage, self.graph)
-
-    # Ending ------------------------------------------------------------------------------------------------------
-
-    async def cancel(self, thread_id: str, reason: str) -> Run:
-        """End what waits, was cut off or is queued. Raises UnknownThread, and ThreadBusy while somebody works on it."""
-        async with hold(self.storage, self.graph, thread_id) as held:
-            return await self._cancelled(held, reason)
-
-    async def _cancelled(self, held: Held, reason: str) -> Run:
-        thread_id, store, graph = held.thread_id, held.store, held.graph
-        configured, row = configured_for(thread_id), await read_row(store, thread_id) or {}
-        settings = settings_of_row(row) or self.settings
-        snapshot = await held.snapshot()
-        run, unbegun = run_of(thread_id, snapshot, settings, self.form), not_begun(row, snapshot.values)
-        if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
-            await note_thread(store, thread_id, row)
-            if unbegun:
-                await self._put_away(held, snapshot)
-                values: Any = migrated((await held.snapshot()).values)
-                update = received_to_end(values, settings, messages_of(row["request"]), "cancelled", reason)
-                await graph.aupdate_state(configured, update, as_node="receive")
-            else:
-                ending: Json = {"code": "cancelled", "reason": reason}
-                if snapshot.values.get("outcome"):  # its audit was cut off: it ended before
-                    ending = {**(snapshot.values["ending"] or {}), "again": False}
-                await graph.aupdate_state(configured, {"ending": ending}, as_node="advance")
-            run = run_of(thread_id, await self._delivered(held, settings, reason), settings, self.form)
-        else:
-            snapshot = known(thread_id, snapshot)
-        run = await write_end(store, run, snapshot.values)
-        await forget_cancel(store, thread_id)
-        return run
-
-    async def _delivered(self, held: Held, settings: Settings, reason: str) -> StateSnapshot:
-        """End a run whose end is decided; where no whole receipt can be made of it, with what can be said."""
-        configured = configured_for(held.thread_id)
-        try:
-            await held.graph.ainvoke(None, configured, context=settings, durability="sync")
-        except DoneWhenError:
-            raise
-        except Exception:
-            _log.exception("%s: ended without a whole receipt", held.thread_id)
-            values: Any = (await held.snapshot()).values
-            await held.graph.aupdate_state(configured, ended_bare(values, settings, reason), as_node="deliver")
-        return await held.snapshot()
-
-    # Auditing ----------------------------------------------------------------------------------------------------
-
-    async def audit(self, session: Session, given: SettingsLike) -> Run:
-        """Have a judge doubt what the session's thread delivered. Raises ThreadWaiting while that is not finished."""
-        async with self._leg(session) as leg:
-            held, thread_id = leg.held, leg.held.thread_id
-            snapshot = known(thread_id, await self._free(held, restart=False))
-            settings = merged(settings_of_row(held.row) or self.settings, given)
-            ending = {**(snapshot.values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
-            at_turn(thread_id, snapshot.values.get("turn", 1))
-            await note_thread(held.store, thread_id, held.row)
-            await held.graph.aupdate_state(leg.config, {"ending": ending}, as_node="advance")
-            await leg.session.tell(stamped(thread_id, {"type": "started", "goal": snapshot.values.get("goal", "")}))
-            return await self._drive(leg, None, settings)
-
-    # Going on ----------------------------------------------------------------------------------------------------
-
-    async def carry(self, session: Session) -> Run:
-        """Do what was submitted for the session's thread; where nothing is left of that, go on."""
-        async with self._leg(session) as leg:
-            return await self._carry(leg)
-
-    async def _carry(self, leg: Leg, given: SettingsLike = None) -> Run:
-        row, thread_id, snapshot = leg.held.row, leg.held.thread_id, await leg.held.snapshot()
-        request, settings = row.get("request") or {}, settings_of_row(row) or Settings()
-        if not_begun(row, snapshot.values):
-            work = Start(messages_of(request), merged(settings, given), plan=request.get("plan"))
-            return await self._begin(leg, work, snapshot)
-        run = run_of(thread_id, known(thread_id, snapshot))
-        open_ids = {pause["id"] for pause in run.pending}
-        answers = {id: value for id, value in (request.get("answers") or {}).items() if id in open_ids}
-        if not answers and run.status != "running" and overdue_command(run, settings) is None:
-            return await write_end(leg.held.store, run, snapshot.values)
-        return await self._go_on(leg, answers or MISSING, run, given)
-
-    async def resume(
-        self,
-        session: Session,
-        answer: Any,
-        shown: Run | str,
-        given: SettingsLike,
-        config: RunnableConfig | None,
-        wanted: Form | None = None,
-        steer: str = "",
-    ) -> Run:
-        """Answer what the session's thread waits for, or, for `MISSING`, go on, by the words of `steer`."""
-        async with self._leg(session, config, "" if answer is MISSING else ANSWER_LATER) as leg:
-            row, snapshot = leg.held.row, await leg.held.snapshot()
-            values = snapshot.values
-            if answer is MISSING and not steer and (to_do(row) or not_begun(row, values)):
-                return await self._carry(leg, given)
-            check_begun(session.thread_id, row, values)
-            if wanted and values and wanted.schema != (values.get("output_schema") or {}):
-                raise ConfigError("output_type: the run was started with another one, or with none")
-            if answer is not MISSING:
-                answer = with_queued(run_of(session.thread_id, snapshot), row, answer, shown)
-            return await self._go_on(leg, answer, shown, given, steer)
-
-    async def _go_on(self, leg: Leg, answer: Any, shown: Run | str, given: SettingsLike, steer: str = "") -> Run:
-        held, thread_id, row = leg.held, leg.held.thread_id, leg.held.row
-        settings = merged(settings_of_row(row) or self.settings, given)
-        if given:
-            self._enforceable(settings)
-        snapshot = await held.snapshot()
-        run = run_of(thread_id, known(thread_id, snapshot), settings, self.form)
-        at_turn(thread_id, snapshot.values.get("turn", 1))
-        command: Command[Any] | Json | None = None
-        said: Json | None = None
-        if steer:
-            command = steer_command(run, steer)
-        elif answer is not MISSING:
-            command = resume_command(run, answer, shown, row.get("answered") or {})
-            said = answered(run, answer)
-        elif run.status == "waiting":
-            command = overdue_command(run, settings)
-        await leg.session.tell(stamped(thread_id, {"type": "started", "goal": run.goal}))
-        if command is None and run.status != "running":
-            return run
-        noted: Json = {"goal": run.goal or None, "settings": settings if given else None, "answered": said}
-        await note_thread(held.store, thread_id, row, **noted)
-        return await self._drive(leg, command, settings)
+        return merge_settings(merge_settings(self.settings, wanted), given)
 
     @asynccontextmanager
-    async def _leg(
-        self, session: Session, config: RunnableConfig | None = None, advice: str = ""
-    ) -> AsyncIterator[Leg]:
+    async def _hold(self, thread_id: str, advice: str = "") -> AsyncIterator[HeldThread]:
+        """Hold a thread; the error for one that another worker holds ends with the advice."""
         try:
-            async with hold(self.storage, self.graph, session.thread_id) as held:
-                advice = ""  # it is ours
-                yield Leg(held, session, configured_for(session.thread_id, config, self.form))
+            async with hold(self.storage, self.graph, thread_id) as held:
+                advice = ""
+                yield held
         except ThreadBusy as error:
             if not advice:
                 raise
             raise ThreadBusy(f"{error}{advice}") from None
 
-    async def _drive(self, leg: Leg, given: Any, settings: Settings) -> Run:
-        """Run the graph to its next pause or end; to its end, if somebody cancels it. Its events go to who listens."""
-        session, graph, store, config = leg.session, leg.held.graph, leg.held.store, leg.config
-        thread_id = session.thread_id
-        heard: Any = {"stream_mode": []} if session.unheard else {"stream_mode": "custom", "subgraphs": True}
-        modes: Any = {**heard, "durability": "sync", "control": session.control}
-        listening = asyncio.create_task(self.cancelling.asked(store, thread_id, session.drain))
+    def _check_enforceable(self, settings: Settings) -> None:
+        """Raise ConfigError for hard constraints that name nothing."""
+        if problem := unenforceable(settings.profile, self.executors):
+            raise ConfigError(f"settings: {problem}")
+
+    # Beginning ---------------------------------------------------------------------------------------------------
+
+    async def start(self, session: Session, request: Request) -> Run:
+        """Begin a request on the session's thread. Raises ThreadWaiting, ConfigError."""
+        self._check_enforceable(request.settings)
+        request = await self._fill(request)
+        async with self._hold(session.thread_id) as held:
+            snapshot = await held.read()
+            self._check_free(held, snapshot, request.restart)
+            return await self._begin(held, session, request, snapshot, queue="")
+
+    async def submit(self, thread_id: str, request: Request, at: datetime | None) -> str:
+        """Write a request down for a worker, and return the thread's id. Raises ThreadWaiting."""
+        request = await self._fill(request)
+        async with self._hold(thread_id) as held:
+            self._check_free(held, await held.read(), request.restart)
+            await enqueue(held.store, thread_id, self.queue, request, at)
+        return thread_id
+
+    async def _fill(self, request: Request) -> Request:
+        """Return a request with the plan of its template, and with that one's goal if it has none."""
+        if request.template is None:
+            return replace(request, messages=request.messages or read_goal(""))
+        goal, plan = (await Templates(self.storage).get(request.template)).fill(request.parameters or {})
+        return replace(request, messages=request.messages or read_goal(goal), plan={"plan": plan})
+
+    def _check_free(self, held: HeldThread, snapshot: StateSnapshot, restart: bool) -> None:
+        """Raise ThreadWaiting if the last request is open or queued, unless that is to be put away."""
+        run = read_run(held.thread_id, snapshot)
+        if not restart and held.row.get("status") == "queued":
+            raise waiting_error(replace(run, status="queued"))
+        if not restart and snapshot.created_at and run.status in ("waiting", "running"):
+            raise waiting_error(run)
+
+    async def _begin(
+        self, held: HeldThread, session: Session, request: Request, snapshot: StateSnapshot, queue: str | None = None
+    ) -> Run:
+        """Write a request down, then begin it: if the worker dies in between, the next one begins it again."""
+        thread_id, messages = held.thread_id, list(request.messages)
+        set_turn(thread_id, snapshot.values.get("turn", 0) + 1)
+        if request.plan:
+            await held.store.aput(plan_key(thread_id), str(messages[-1].id), request.plan, index=False)
+        await forget_cancel(held.store, thread_id)  # it was for the request before; who still waits asks again
+        noted = {"goal": request.goal, "request": request.to_json(), "settings": request.settings, "answered": {}}
+        noted |= {"metadata": request.metadata, "owner": request.owner or None, "queue": queue, "home": self.queue}
+        await update_row(held.store, thread_id, held.row, **noted)
+        await self._put_away(held, snapshot)
+        await session.tell(stamp_event(thread_id, {"type": "started", "goal": request.goal}))
+        return await self._drive(held, session, {"messages": messages}, request.settings)
+
+    async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
+        """Close what is open of the last request, because another one takes its place."""
+        if snapshot.created_at and read_run(held.thread_id, snapshot).status in ("waiting", "running"):
+            update = put_away(snapshot.values)
+            await held.graph.aupdate_state(make_config(held.thread_id), update, as_node="deliver")
+
+    # Going on ----------------------------------------------------------------------------------------------------
+
+    async def resume(self, session: Session, given: Continuation) -> Run:
+        """Answer what the session's thread waits for, or go on with it."""
+        advice = "" if given.answer is MISSING else ANSWER_LATER
+        async with self._hold(session.thread_id, advice) as held:
+            row, snapshot = held.row, await held.read()
+            submitted = has_work(row) or has_not_begun(row, snapshot.values)
+            if submitted and given.answer is MISSING and not given.steer:
+                return await self._carry(held, session, snapshot, given.settings)
+            check_begun(session.thread_id, row, snapshot.values)
+            if given.form and snapshot.values and given.form.schema != (snapshot.values.get("output_schema") or {}):
+                raise ConfigError("output_type: the run was started with another one, or with none")
+            run, settings = self._open(held, snapshot, given.settings)
+            noted: Json = {"settings": settings if given.settings else None}
+            if given.steer:
+                command: Any = steer_input(run, given.steer)
+            elif given.answer is not MISSING:
+                answers = admit(run, row, given.answer, given.shown)
+                command, noted["answered"] = resume_command(run, answers), digests(answers)
+            else:
+                command = _overdue_command(run, settings)
+            return await self._go_on(held, session, run, command, settings, noted)
+
+    async def carry(self, session: Session) -> Run:
+        """Do what was submitted for the session's thread; if nothing is left of that, go on."""
+        async with self._hold(session.thread_id) as held:
+            return await self._carry(held, session, await held.read())
+
+    async def _carry(
+        self, held: HeldThread, session: Session, snapshot: StateSnapshot, given: SettingsLike = None
+    ) -> Run:
+        row = held.row
+        if has_not_begun(row, snapshot.values):
+            settings = merge_settings(settings_in(row) or Settings(), given)
+            return await self._begin(held, session, Request.from_row(row, settings), snapshot)
+        run, settings = self._open(held, snapshot, given)
+        noted: Json = {"settings": settings if given else None}
+        open_ids = {pause["id"] for pause in run.pending}
+        if answers := {id: value for id, value in queued_answers(row).items() if id in open_ids}:
+            answers = address(run, row, answers, held.thread_id)
+            command: Any = resume_command(run, answers)
+            noted["answered"] = digests(answers)
+        elif (command := _overdue_command(run, settings)) is None and run.status != "running":
+            return await write_end(held.store, run, snapshot.values)
+        return await self._go_on(held, session, run, command, settings, noted)
+
+    def _open(self, held: HeldThread, snapshot: StateSnapshot, given: SettingsLike) -> tuple[Run, Settings]:
+        """Return the run of a thread that is to go on, and its settings with those given now."""
+        settings = merge_settings(settings_in(held.row) or self.settings, given)
+        if given:
+            self._check_enforceable(settings)
+        set_turn(held.thread_id, snapshot.values.get("turn", 1))
+        return read_run(held.thread_id, require_thread(held.thread_id, snapshot), settings, self.form), settings
+
+    async def _go_on(
+        self, held: HeldThread, session: Session, run: Run, command: Any, settings: Settings, noted: Json
+    ) -> Run:
+        """Drive a run on by a command, or as it was if there is none; one that waits or has ended stays as it is."""
+        await session.tell(stamp_event(run.thread_id, {"type": "started", "goal": run.goal}))
+        if command is None and run.status != "running":
+            return run
+        await update_row(held.store, run.thread_id, held.row, goal=run.goal or None, **noted)
+        return await self._drive(held, session, command, settings)
+
+    async def audit(self, session: Session, given: SettingsLike) -> Run:
+        """Have a judge doubt what the session's thread delivered. Raises ThreadWaiting while that is not finished."""
+        async with self._hold(session.thread_id) as held:
+            thread_id, snapshot = held.thread_id, await held.read()
+            self._check_free(held, snapshot, restart=False)
+            values = require_thread(thread_id, snapshot).values
+            settings = merge_settings(settings_in(held.row) or self.settings, given)
+            ending = {**(values.get("ending") or {"code": "worked", "reason": ""}), "again": True}
+            set_turn(thread_id, values.get("turn", 1))
+            await update_row(held.store, thread_id, held.row)
+            await held.graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
+            await session.tell(stamp_event(thread_id, {"type": "started", "goal": values.get("goal", "")}))
+            return await self._drive(held, session, None, settings)
+
+    async def _drive(self, held: HeldThread, session: Session, given: Any, settings: Settings) -> Run:
+        """Run the graph to its next pause or end, or to its end if it is cancelled; tell the session its events."""
+        graph, store, thread_id = held.graph, held.store, held.thread_id
+        config = make_config(thread_id, session.config, self.form)
+        modes: Any = {"stream_mode": []} if session.muted else {"stream_mode": "custom", "subgraphs": True}
+        modes |= {"durability": "sync", "control": session.control}
+        listening = asyncio.create_task(self.cancels.wait(store, thread_id, session.drain))
         snapshot, drained = None, False
         try:
-            for go in [given, *[None] * (_TRIES - 1)]:
-                stream: Any = graph.astream(go, config, context=settings, **modes)
+            for command in [given, *[None] * (TRIES - 1)]:
+                stream: Any = graph.astream(command, config, context=settings, **modes)
                 async with aclosing(stream):
                     async for _, written in stream:
-                        event = as_event(thread_id, written)
+                        event = to_event(thread_id, written)
                         if event["type"] == "outcome":
                             session.outcome = event
                         else:
                             await session.tell(event)
-                if snapshot := await found(graph, config):
+                if snapshot := await read_routed(graph, config):
                     break
         except GraphDrained:
             drained = True
@@ -366,9 +429,164 @@ class Runner:
             listening.cancel()
             await asyncio.wait([listening])
         if not listening.cancelled():
-            return await self._cancelled(leg.held, listening.result())
+            return await self._cancel(held, listening.result())
         snapshot = snapshot or await graph.aget_state(config, subgraphs=True)
-        run = run_of(thread_id, snapshot, settings, self.form)
-        if drained and not taken(given, run, snapshot) and await put_back(store, thread_id):
+        run = read_run(thread_id, snapshot, settings, self.form)
+        if drained and not _was_taken(given, run, snapshot) and await return_to_queue(store, thread_id):
             return replace(run, status="queued")
         return await write_end(store, run, snapshot.values)
+
+    # Answers for a worker ----------------------------------------------------------------------------------------
+
+    async def submit_answer(self, shown: str | Run, answer: Any) -> str:
+        """Check an answer against what is asked, and write it down for a worker; return the thread's id.
+
+        If somebody works on the thread, the answer is left to that worker. Raises as `resume`.
+        """
+        thread_id = str(shown.thread_id if isinstance(shown, Run) else shown)
+        left: Json = {}
+        for patience in (0.0, SUBMIT_PATIENCE):
+            try:
+                async with self.storage.session(thread_id, patience=patience) as (saver, store):
+                    if left:  # and not seen by whoever worked on the thread
+                        row, snapshot = await self._read_unheld(saver, store, thread_id)
+                        await enqueue_left_answers(store, read_run(thread_id, snapshot), queued_answers(row))
+                        return thread_id
+                    run, row = await self._read_asked(saver, store, thread_id, alone=True)
+                    answers = _address_open(run, row, answer, shown)
+                    if run.status == "running":
+                        await leave_answers(store, thread_id, self.queue, answers)
+                    else:
+                        await enqueue(store, thread_id, self.queue, {**queued_answers(row), **answers})
+                    return thread_id
+            except ThreadBusy as error:
+                busy = error
+            async with self.storage.writer() as (saver, store):
+                if not left:
+                    run, row = await self._read_asked(saver, store, thread_id, alone=False)
+                    left = _address_open(run, row, answer, shown)
+                    await leave_answers(store, thread_id, self.queue, left)
+                if (await store.threads.get(thread_id) or {}).get("status") == "running":
+                    return thread_id
+        async with self.storage.writer() as (_, store):
+            await withdraw_answers(store, thread_id, left)
+        raise busy
+
+    async def _read_unheld(
+        self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str
+    ) -> tuple[Json, StateSnapshot]:
+        row = await store.threads.get(thread_id) or {}
+        return row, await on_saver(self.graph, saver, store).aget_state(make_config(thread_id))
+
+    async def _read_asked(
+        self, saver: BaseCheckpointSaver[Any], store: ThreadStore, thread_id: str, *, alone: bool
+    ) -> tuple[Run, Json]:
+        """Return the run with what is still to be answered, and its row; `running` if it is, or is to be, worked on."""
+        row, snapshot = await self._read_unheld(saver, store, thread_id)
+        check_begun(thread_id, row, snapshot.values)
+        run = read_run(thread_id, snapshot)
+        at_work = bool(snapshot.created_at) and run.status == "running"
+        if at_work:
+            run = replace(run, pending=tuple(open_pauses(migrate(snapshot.values))))
+        if at_work or not alone:
+            left = await read_left_answers(store, thread_id, [pause["id"] for pause in run.pending])
+            return run.without({**queued_answers(row), **(row.get("answered") or {}), **left}, "running"), row
+        if row.get("status") == "queued":
+            return run.without(queued_answers(row)), row
+        require_thread(thread_id, snapshot)
+        return run, row
+
+    # Ending ------------------------------------------------------------------------------------------------------
+
+    async def cancel(self, thread_id: str, reason: str) -> Run:
+        """End a run that waits, is queued or was cut off. Raises UnknownThread, ThreadBusy."""
+        async with self._hold(thread_id) as held:
+            return await self._cancel(held, reason)
+
+    async def _cancel(self, held: HeldThread, reason: str) -> Run:
+        thread_id, store, graph = held.thread_id, held.store, held.graph
+        row, snapshot = await store.threads.get(thread_id) or {}, await held.read()
+        settings = settings_in(row) or self.settings
+        run, unbegun = read_run(thread_id, snapshot, settings, self.form), has_not_begun(row, snapshot.values)
+        if unbegun or (snapshot.created_at and run.status in ("waiting", "running")):
+            await update_row(store, thread_id, row)
+            if unbegun:
+                await self._put_away(held, snapshot)
+                values: Any = migrate((await held.read()).values)
+                messages = Request.from_row(row, settings).messages
+                update = end_at_once(values, settings, messages, "cancelled", reason)
+                await graph.aupdate_state(make_config(thread_id), update, as_node="receive")
+            else:
+                ending: Json = {"code": "cancelled", "reason": reason}
+                if snapshot.values.get("outcome"):  # its audit was cut off: it ended before
+                    ending = {**(snapshot.values["ending"] or {}), "again": False}
+                await graph.aupdate_state(make_config(thread_id), {"ending": ending}, as_node="advance")
+            run = read_run(thread_id, await self._deliver(held, settings, reason), settings, self.form)
+        else:
+            require_thread(thread_id, snapshot)
+        run = await write_end(store, run, snapshot.values)
+        await forget_cancel(store, thread_id)
+        return run
+
+    async def _deliver(self, held: HeldThread, settings: Settings, reason: str) -> StateSnapshot:
+        """Deliver a run whose end is decided; without a whole receipt if none can be made."""
+        config = make_config(held.thread_id)
+        try:
+            await held.graph.ainvoke(None, config, context=settings, durability="sync")
+        except DoneWhenError:
+            raise
+        except Exception:
+            _log.exception("%s: ended without a whole receipt", held.thread_id)
+            values: Any = (await held.read()).values
+            await held.graph.aupdate_state(config, cancel_without_receipt(values, settings, reason), as_node="deliver")
+        return await held.read()
+
+    # Reading -----------------------------------------------------------------------------------------------------
+
+    async def read(self, thread_id: str) -> tuple[Run, StateSnapshot]:
+        """Return a run as it stands, and its state. Raises UnknownThread."""
+        async with self.storage.reader() as (saver, store):
+            row = await self._settled_row(store, thread_id) or {}
+            snapshot = await read_consistent(on_saver(self.graph, saver, store), make_config(thread_id))
+            return read_run_of_row(thread_id, row, snapshot, settings_in(row), self.form), snapshot
+
+    async def info(self, thread_id: str) -> ThreadInfo:
+        """Return what is remembered about a thread. Raises UnknownThread."""
+        async with self.storage.reader() as (_, store):
+            if (row := await self._settled_row(store, thread_id)) is None:
+                raise UnknownThread(f"there is no thread {thread_id!r}")
+            return read_info(thread_id, row)
+
+    async def _settled_row(self, store: ThreadStore, thread_id: str) -> Json | None:
+        """Return the row of a thread, after doing what a dead or cancelled worker left undone."""
+        row = await store.threads.get(thread_id)
+        if row is not None and is_unsettled(row) and await self.storage.find_free([thread_id]):
+            with suppress(ThreadBusy):
+                async with self._hold(thread_id) as held:
+                    return held.row
+        return await store.threads.get(thread_id)
+
+    async def settle_all(self) -> None:
+        """Do what dead or cancelled workers left undone on any thread; skip those that cannot be read."""
+        async with self.storage.reader() as (_, store):
+            undone, before = await store.threads.find_unsettled(AT_ONCE), set[str]()
+            while set(undone) != before:
+                for thread_id in await self.storage.find_free(undone):
+                    with suppress(ThreadBusy, StorageError):
+                        async with self._hold(thread_id):
+                            pass
+                if len(undone) < AT_ONCE:
+                    return
+                undone, before = await store.threads.find_unsettled(AT_ONCE), set(undone)
+
+
+def _overdue_command(run: Run, settings: Settings) -> Command[Any] | None:
+    answers = overdue_answers(run, settings) if run.status == "waiting" else {}
+    return resume_command(run, answers) if answers else None
+
+
+def _address_open(run: Run, row: Json, answer: Any, shown: str | Run) -> Json:
+    """Return the answers by id. Raises StaleAnswer if nothing else is open on a thread that is worked on."""
+    if run.status == "running" and not run.pending:
+        raise StaleAnswer(f"thread {run.thread_id} waits for no other answer: it is being worked on")
+    return address(run, row, answer, shown)

@@ -1,4 +1,4 @@
-"""A run under way as its caller sees it: events in order, and a session that ends when nobody wants it any more."""
+"""A run under way as its caller sees it: events in order, and a session that stops when nobody listens any more."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,43 +7,48 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import RunControl
 
 from donewhen.agent.run import Run
-from donewhen.graph.events import stamped
+from donewhen.graph.events import stamp_event
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.event_types import Event
-from donewhen.state.graph_state import Json
+from donewhen.state.events import Event
+from donewhen.state.run import Json
 
 OnLeave = Literal["stop", "continue"]
+Work = Callable[["Session"], Awaitable[Run]]
 PATIENCE = 10.0
 """Seconds that a call at work has to end after its stream was left, before it is cut off."""
 
 
 class Session:
-    """One leg of a run in a task of its own: it opens the thread, works, frees the thread, then says how it ended.
+    """A run's work to its next pause or end, in a task of its own, which takes and frees the thread.
 
-    It goes no further than whoever listens: an event is told when the one before it was dealt with.
+    It goes no further than its listener: an event is told when the one before it was dealt with.
     """
 
     def __init__(
         self,
         thread_id: str,
-        work: "Callable[[Session], Awaitable[Run]]",
+        work: Work,
+        config: RunnableConfig | None,
         on_leave: OnLeave,
         ended: "Callable[[Session], None]",
     ) -> None:
         self.thread_id = thread_id
-        self.control = RunControl()
+        self.config = config
+        """The caller's, for the graph."""
+        self.control: RunControl = RunControl()
         self.run: Run | None = None
         self.error: Exception | None = None
-        self.told = False
-        """Whether anything was told yet. Before that nothing has happened, and an error is raised, not told."""
+        self.has_told: bool = False
+        """False until the first event: nothing has happened yet, and an error is raised, not told."""
         self.outcome: Event | None = None
         """The run's outcome as its graph told it; it is the last event here, with the run."""
-        self.left = False
-        self.unheard = False
-        """Whether only the end is waited for."""
+        self.left: bool = False
+        self.muted = False
+        """True if only the end is waited for."""
         self.listener: asyncio.Task[Any] | None = None
         self._on_leave = on_leave
         self._work = work
@@ -51,29 +56,29 @@ class Session:
         self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._free: Future[None] = Future()
         self._loop = asyncio.get_running_loop()
-        self._task = self._loop.create_task(self._own(), name=f"donewhen {thread_id}")
+        self._task = self._loop.create_task(self._run(), name=f"donewhen {thread_id}")
 
-    async def _own(self) -> None:
+    async def _run(self) -> None:
         try:
             self.run = await self._work(self)
         except Exception as error:
             self.error = error
         finally:
             self._ended(self)
-            end = terminal(self.run) if self.run else failed(self.error or DoneWhenError("the run was cut off"))
-            place = self.outcome if end["type"] == "outcome" and self.outcome else stamped(self.thread_id, {})
+            end = end_event(self.run) if self.run else error_event(self.error or DoneWhenError("the run was cut off"))
+            place = self.outcome if end["type"] == "outcome" and self.outcome else stamp_event(self.thread_id, {})
             self._events.put_nowait({**place, **end})  # type: ignore[arg-type]
             self._free.set_result(None)
 
     async def tell(self, event: Event) -> None:
         """Hand an event over, and wait until the next one is wanted."""
-        self.told = True
-        if not self.left and not self.unheard:
+        self.has_told = True
+        if not self.left and not self.muted:
             self._events.put_nowait(event)
             await self._events.join()
 
     async def next(self) -> Event:
-        """The next event; whoever asks has dealt with the one before."""
+        """Wait for the next event; the caller has dealt with the one before."""
         self.listener = asyncio.current_task()
         self._dealt_with()
         return await self._events.get()
@@ -84,27 +89,27 @@ class Session:
 
     @property
     def done(self) -> bool:
-        """Whether the thread is free again."""
+        """True when the thread is free again."""
         return self._free.done()
 
-    async def yielded(self) -> None:
-        """Where it was left, and is not to go on: wait until it has stopped, and the thread is free.
+    async def give_way(self) -> None:
+        """If the session was left and is not to go on, wait until it has stopped and the thread is free.
 
-        Left it has also whoever listened and now, in the same task, wants the thread again, or came to a bad end.
+        A listener has also left if the same task now wants the thread again, or if its task failed.
         """
         listener = self.listener
         gone = listener is None or listener is asyncio.current_task()
         if not gone and listener is not None and listener.done():
             gone = listener.cancelled() or listener.exception() is not None
         if self.left or gone:
-            await self.released()
+            await self.release()
 
     def drain(self) -> None:
         """Stop at the next clean point; may be called from any thread."""
         self.control.request_drain("drain")
 
     def leave(self) -> None:
-        """Nobody listens any more; may be called from any thread."""
+        """Note that nobody listens any more; may be called from any thread."""
         with suppress(RuntimeError):  # its loop is closed, and took the task along
             self._loop.call_soon_threadsafe(self._leave)
 
@@ -117,10 +122,10 @@ class Session:
             self.drain()
             self._loop.call_later(PATIENCE, self._task.cancel)
 
-    async def stopped(self, patience: float = PATIENCE) -> None:
-        """Wait until the thread is free: what is at work may end within `patience`, then it is cut off.
+    async def stop(self, patience: float = PATIENCE) -> None:
+        """Leave, and wait until the thread is free: a call at work may end within `patience`, then it is cut off.
 
-        What does not let itself be cut off is waited for another 10 seconds, and no longer. Whoever is cancelled in
+        A call that cannot be cut off is waited for another 10 seconds, and no longer. A caller that is cancelled in
         these cuts off even a call whose outcome is waited for.
         """
         if self._loop.is_closed():
@@ -136,22 +141,21 @@ class Session:
             self._loop.call_soon_threadsafe(self._task.cancel)
             raise
 
-    async def released(self, patience: float = PATIENCE) -> None:
-        """Leave, and wait as in `stopped` until the thread is free, unless the run is to go on."""
+    async def release(self, patience: float = PATIENCE) -> None:
+        """Leave, and wait as in `stop` until the thread is free, unless the run is to go on."""
         if self._on_leave == "continue":
             self._leave()
         else:
-            await self.stopped(patience)
+            await self.stop(patience)
 
 
 class RunStream:
     """The events of a run, as they happen; the last, `waiting`, `outcome` or `error`, comes when the thread is free.
 
-    Iterate it, in an `async with` for choice. Whoever leaves early (a break, an exception, a cancelled task, or just no
-    reference any more) leaves the run to `on_leave`: it stops at its next clean point, where a call at work has
-    10 seconds to end, or it goes on unheard. In an `async with` that is over when the block is left; where the run is
-    to stop, a cancelled block cuts the call off. `resume` goes on from there. Nothing happens before the first event is
-    asked for.
+    Iterate it, preferably in an `async with`. If you leave early (a break, an exception, a cancelled task, or just no
+    reference any more), `on_leave` decides: the run stops at its next clean point, where a call at work has 10 seconds
+    to end, or it continues without listeners. An `async with` waits for that at its end; if the run is to stop, a
+    cancelled block cuts the call off. `resume` goes on from there. Nothing happens before the first event is asked for.
     """
 
     def __init__(self, thread_id: str, begin: Callable[[], Awaitable[Session]]) -> None:
@@ -162,12 +166,12 @@ class RunStream:
 
     @property
     def run(self) -> Run | None:
-        """The run as the last event has it; None before, and after an error."""
+        """Return the run as of the last event; None before it, and after an error."""
         return self._session.run if self._session else None
 
     @property
     def error(self) -> Exception | None:
-        """The exception that an `error` event tells of."""
+        """Return the exception that an `error` event tells of."""
         return self._session.error if self._session else None
 
     def __aiter__(self) -> Self:
@@ -181,19 +185,19 @@ class RunStream:
         event = await self._session.next()
         if event["type"] in ("waiting", "outcome", "error"):
             self._over = True
-            if self.error and not self._session.told:
+            if self.error and not self._session.has_told:
                 raise self.error
         return event
 
     async def result(self) -> Run:
-        """Go on to the end, and give the run. Raises what went wrong instead of telling it."""
+        """Go on to the end, and return the run. Raises the error that `error` would tell of."""
         try:
             async for _ in self:
                 if self._session:
-                    self._session.unheard = True
+                    self._session.muted = True
         except asyncio.CancelledError:
             if self._session:
-                await self._session.released(patience=0)
+                await self._session.release(patience=0)
             raise
         if self.run is None:
             raise self.error or DoneWhenError("the run was cut off; resume it")
@@ -206,7 +210,7 @@ class RunStream:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         cut = kind is not None and issubclass(kind, asyncio.CancelledError)
-        await self._released(0 if cut else PATIENCE)
+        await self._release(0 if cut else PATIENCE)
 
     def drain(self) -> None:
         """Ask the run to stop at its next clean point; `resume` goes on from there."""
@@ -215,20 +219,20 @@ class RunStream:
 
     async def aclose(self) -> None:
         """Leave; with `on_leave="stop"`, wait until the thread is free."""
-        await self._released(PATIENCE)
+        await self._release(PATIENCE)
 
-    async def _released(self, patience: float) -> None:
+    async def _release(self, patience: float) -> None:
         self._over = True
         if self._session:
-            await self._session.released(patience)
+            await self._session.release(patience)
 
     def __del__(self) -> None:
         if (session := getattr(self, "_session", None)) and not session.done:
             session.leave()
 
 
-def terminal(run: Run) -> Json:
-    """The event that ends a stream: what is waited for, or the outcome."""
+def end_event(run: Run) -> Json:
+    """Return the event that ends a stream: `waiting` or `outcome`."""
     if run.status == "waiting":
         return {"type": "waiting", "pending": list(run.pending), "problem": run.problem, "run": run.to_dict()}
     if run.outcome is None:
@@ -238,6 +242,6 @@ def terminal(run: Run) -> Json:
     return {"type": "outcome", "status": status, "code": code, "text": text, "run": run.to_dict()}
 
 
-def failed(error: BaseException) -> Json:
-    """The event that tells of an exception."""
+def error_event(error: BaseException) -> Json:
+    """Return the event that tells of an exception."""
     return {"type": "error", "kind": type(error).__name__, "text": str(error)}

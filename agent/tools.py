@@ -1,7 +1,7 @@
-"""Tools as people have them, made into LangChain tools: functions, MCP-style and OpenAI-style descriptions."""
+"""Makes LangChain tools from what people have: functions, MCP-style and OpenAI-style descriptions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from langchain_core.tools import BaseTool
 from pydantic import ConfigDict, Field
@@ -26,7 +26,7 @@ _WHAT_TO_PASS = (
 class DescribedTool(BaseTool):
     """A tool known by its JSON Schema only; a caller carries it out. Any argument name is allowed, `config` too."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(defer_build=True)
 
     caller: Caller = Field(exclude=True)
     calls: str
@@ -71,7 +71,7 @@ def as_tools(tools: Tools, *, caller: Caller | None = None) -> list[BaseTool]:
 def described_tool(
     name: str, about: Mapping[str, Any], caller: Caller | None, shown_as: str | None = None
 ) -> DescribedTool:
-    """The tool that a description in MCP's or OpenAI's words and a caller make; models see it as `shown_as`.
+    """Return the tool that a description in MCP's or OpenAI's words and a caller make; models see it as `shown_as`.
 
     MCP's hints and an `effect` become metadata.
     """

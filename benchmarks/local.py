@@ -24,7 +24,7 @@ from langchain_openai import ChatOpenAI
 
 from benchmarks.report import table
 from donewhen import Agent, Settings
-from donewhen.graph.providers import adapter
+from donewhen.graph.llm import history
 
 DOCUMENT = Path(__file__).resolve().parents[1] / "docs" / "local.md"
 SECONDS = 60.0
@@ -107,7 +107,7 @@ class Free(ChatOpenAI):
 MODES: dict[str, tuple[type[ChatOpenAI], float]] = {
     "free": (Free, float("inf")),
     "`tool_choice`": (ChatOpenAI, float("inf")),
-    "as shipped: `tool_choice`, then constrained": (ChatOpenAI, adapter.PATIENCE),
+    "as shipped: `tool_choice`, then constrained": (ChatOpenAI, history.REPLIES_IN_WORDS),
 }
 """The class of the model, and after how many replies in words it is held to the printed form."""
 
@@ -183,7 +183,7 @@ def llama() -> Iterator[str]:
 
 async def play(mode: str, url: str, seconds: float) -> Score:
     """All goals in one mode, one after the other, as far as there is time."""
-    kind, adapter.PATIENCE = MODES[mode]
+    kind, history.REPLIES_IN_WORDS = MODES[mode]
     score, until = Score(), time.monotonic() + seconds
     model = kind(model="SmolLM2-135M-Instruct", base_url=url, api_key="none", temperature=0, seed=1)
     notes: dict[str, str] = {}

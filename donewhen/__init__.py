@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from donewhen.agent.plans.store import PlanStore
     from donewhen.agent.run import Run
     from donewhen.agent.stream import RunStream
-    from donewhen.agent.work.threads import ThreadInfo
+    from donewhen.agent.work.queue import ThreadInfo
     from donewhen.graph.build import build_graph
     from donewhen.graph.executors.executor import Executor, Executors
     from donewhen.graph.sync import wait
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         ToolError,
         UnknownThread,
     )
-    from donewhen.state.event_types import Event, event_schema
+    from donewhen.state.events import Event, event_schema
     from donewhen.state.ledger import Limits
     from donewhen.state.plan.plan import PlanJson
     from donewhen.state.proof.receipt import Outcome, Receipt
@@ -62,10 +62,10 @@ _HOME = {
     "Run": "agent.run",
     "PlanStore": "agent.plans.store",
     "plan_tools": "agent.plans.plan_tools",
-    "ThreadInfo": "agent.work.threads",
+    "ThreadInfo": "agent.work.queue",
     "RunStream": "agent.stream",
     **dict.fromkeys(("Executor", "Executors"), "graph.executors.executor"),
-    **dict.fromkeys(("Event", "event_schema"), "state.event_types"),
+    **dict.fromkeys(("Event", "event_schema"), "state.events"),
     "build_graph": "graph.build",
     "wait": "graph.sync",
     "Limits": "state.ledger",

@@ -23,8 +23,8 @@ from acp.schema import (
 )
 
 from donewhen import Agent, RunStream, Settings, UnknownThread
-from donewhen.agent.workspace import workspace_tools
-from donewhen.state.people.payloads import message_text, question_of
+from donewhen.state.people.payload import message_text, question_of
+from donewhen.workspace import workspace_tools
 
 WHAT_INSTEAD = "What should be different?"
 

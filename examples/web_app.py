@@ -12,7 +12,7 @@ from fastapi import FastAPI, Header, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from donewhen import Agent, DoneWhenError, GoalError, ResumeError, UnknownThread
-from donewhen.state.graph_state import Json
+from donewhen.state.run import Json
 
 
 def create(agent: Agent | None = None) -> FastAPI:

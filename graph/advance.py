@@ -1,32 +1,37 @@
 """The advance node: the only place that decides what runs next. Ready steps, a question, a replan, or the end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, mode_chosen, now
-from donewhen.graph.people.budget import budget_pause, one_left, run_account, step_account
-from donewhen.graph.people.consent import changed_since, put_to_work
-from donewhen.graph.people.pauses import pause
-from donewhen.graph.people.posing import ask_waiting, inset, posed
-from donewhen.graph.people.tasks import checklist, closed, opened
-from donewhen.graph.people.told import as_entries, told_since
+from donewhen.graph.events import emit, emit_mode, now
+from donewhen.graph.people.answers import TakenAnswer, apply_answer
+from donewhen.graph.people.budget import budget_pause, one_left, own_left, questions_over, run_account, step_account
+from donewhen.graph.people.consent import activate_plan, check_for_changes
+from donewhen.graph.people.interjections import interjection_entries, new_interjections
+from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
+from donewhen.graph.people.tasks import checklist, close_tasks, open_tasks
 from donewhen.state.channels import merge_records
-from donewhen.state.graph_state import Json, RunState, changed_todos
-from donewhen.state.language.texts import say, shown_options
-from donewhen.state.ledger import meter
-from donewhen.state.plan.modes import PROMOTED, mode_row, promotable
-from donewhen.state.plan.plan import step_of
-from donewhen.state.plan.planning import replanning
-from donewhen.state.plan.progress import Move, next_move
+from donewhen.state.language.texts import option_texts, say
+from donewhen.state.ledger import add, exhausted, meter
+from donewhen.state.people.answers import Answer
+from donewhen.state.plan.next import Move, next_move
+from donewhen.state.plan.plan import find_step
+from donewhen.state.plan.planning import PROMOTED, mode_row, promotion_reasons, start_replanning
 from donewhen.state.plan.steps import next_needs, standstill
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import Pause
+from donewhen.state.run import Json, RunState, changed_todos
 from donewhen.state.settings import Settings
-from donewhen.state.updates import applied, together
+from donewhen.state.updates import Draft
+
+NO_QUESTIONS = (
+    "No question was asked: the limit of questions is reached. Go on without the answer: take what is most likely "
+    "and say so in the result, or give_up."
+)
 
 
 async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
@@ -34,31 +39,47 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
     settings = settings_of(runtime)
     if state.get("ending") or state["planning"].get("open"):
         return {}
-    told = await told_since(runtime, settings, state.get("heard") or "")
-    if told:
-        number = 1 + sum(entry["id"].startswith("said.") for entry in state.get("journal") or ())
-        heard: Json = {"journal": as_entries(told, number), "heard": told[-1]["key"]}
-        update = await _advanced(applied(state, heard), runtime, settings, deps)  # type: ignore[arg-type]
-        return together(heard, update)  # type: ignore[return-value]
-    return await _advanced(state, runtime, settings, deps)
-
-
-async def _advanced(state: RunState, runtime: Runtime[Settings], settings: Settings, deps: Deps) -> RunState:
-    changed = changed_since(state, deps, settings)
-    if changed is not None and "approval" not in changed:
-        emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
-        return changed  # type: ignore[return-value]
-    fresh = put_to_work(applied(state, changed or {}), now())
-    if approval := fresh.get("approval"):
+    draft = Draft(state)
+    if said := await new_interjections(runtime, settings, state.get("heard") or ""):
+        entries = interjection_entries(said, state.get("journal") or ())
+        draft.add({"journal": entries, "heard": said[-1]["key"]})
+    if changed := check_for_changes(draft.values, deps, settings):
+        draft.add(changed)
+        if "approval" not in changed:
+            emit(runtime, "note", text="The plan is not the one that was approved; nothing of it runs before it is.")
+            return draft.update  # type: ignore[return-value]
+    draft.add(activated := activate_plan(draft.values, now()))
+    if approval := activated.get("approval"):
         emit(runtime, "revision", **{key: approval[key] for key in ("revision", "by", "plan")})
-    start = together(changed or {}, fresh)
-    values = applied(applied(state, start), {"steps": _cut_off(state)})
-    update = {**start, **_moved(values, settings, runtime, deps)}
-    return {**update, "steps": _changes(state.get("steps") or {}, update["steps"])}  # type: ignore[typeddict-item]
+    # Nothing is at work while this node is: a running step lost its end, and goes on from its beginning.
+    running = [id for id, record in draft.values["steps"].items() if record.get("status") == "running"]
+    draft.add({"steps": {id: {"status": "ready"} for id in running}})
+    _make_move(draft, settings, runtime, deps)
+    draft.update["steps"] = _changed_fields(state.get("steps") or {}, draft.update["steps"])
+    return draft.update  # type: ignore[return-value]
 
 
-def _changes(before: Mapping[str, Json], records: Mapping[str, Json]) -> Json:
-    """What is new in the records, field by field: all of them in every checkpoint would grow with the square."""
+def _make_move(draft: Draft, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> None:
+    """Add the next move of the run, and how its steps stand in the conversation and in the checklist."""
+    plan, language = draft.values["plan"], draft.values.get("language", "en")
+    spent, granted = draft.values.get("spent") or {}, draft.values.get("granted") or {}
+    move = next_move(draft.values, settings, _writers(plan, deps, settings))
+    draft.add({"steps": _with_end(move.changes)})
+    for id, change in move.changes.items():
+        emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
+    update = _MAKE[move.kind](draft.values, move, settings, runtime)
+    asked = update.pop("messages", [])
+    draft.add(update)
+    results, closed = close_tasks(draft.values["steps"], language)
+    rows = checklist(plan, draft.values["steps"], language, answered=False)
+    emit(runtime, "todos", todos=rows)
+    emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
+    todos = changed_todos(draft.values.get("todos") or (), rows)
+    draft.add({"steps": closed, "todos": todos, "messages": [*results, *asked]})
+
+
+def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
+    """Return only the fields that are new: whole records in every checkpoint would grow with the square."""
     changed = {
         id: {key: value for key, value in record.items() if key not in old or old[key] != value}
         for id, record in records.items()
@@ -67,47 +88,14 @@ def _changes(before: Mapping[str, Json], records: Mapping[str, Json]) -> Json:
     return {id: fields for id, fields in changed.items() if fields}
 
 
-def _cut_off(state: RunState) -> Json:
-    """Nothing is at work while this node is: a step that seems to be lost its end, and goes on from its beginning."""
-    records = state.get("steps") or {}
-    return {id: {"status": "ready"} for id, record in records.items() if record.get("status") == "running"}
-
-
-def _moved(values: Json, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> Json:
-    """The update that makes the next move; it holds the records of all steps."""
-    plan, spent, granted = values["plan"], values.get("spent") or {}, values.get("granted") or {}
-    move = next_move(
-        plan,
-        values["steps"],
-        settings=settings,
-        spent=spent,
-        granted=granted,
-        writers=_writers(plan, deps, settings),
-        late=settings.late(),
-        bound=settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user",
-    )
-    records = merge_records(values["steps"], _ends(move.changes))
-    for id, change in move.changes.items():
-        emit(runtime, "step_finished", step=id, status=change["status"], result="", reason=change.get("reason", ""))
-    update = _DO[move.kind]({**values, "steps": records}, move, settings, runtime)
-    steps, language = merge_records(records, update.get("steps")), values.get("language", "en")
-    results, shut = closed(steps, language)
-    rows = checklist(plan, steps, language, answered=False)
-    emit(runtime, "todos", todos=rows)
-    emit(runtime, "spent", meter=meter(spent, settings.limits, granted))
-    said = [*results, *update.get("messages", ())]
-    written = changed_todos(values.get("todos") or (), rows)
-    return {**update, "steps": merge_records(steps, shut), "todos": written, "messages": said}
-
-
-def _ends(changes: Json) -> Json:
-    """Changes of records, with the time for those that end."""
+def _with_end(changes: Json) -> Json:
+    """Return changes of records with the time for those that end."""
     ended = {"ended": now()}
     return {id: {**change, **(ended if change.get("status") in FINAL else {})} for id, change in changes.items()}
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
-    """Steps that may change something: by the tools they list, else by all tools their executor has."""
+    """Return the steps that may change something: by the tools they list, else by all tools their executor has."""
     found = set()
     for step in plan["steps"]:
         toolbox = deps.tools_for(step.get("executor"), settings)
@@ -121,10 +109,10 @@ def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str
 
 def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
     changes = {}
-    shown, records = opened(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
+    shown, records = open_tasks(values["plan"], [id for id in move.steps if not values["steps"][id].get("task")])
     for id, allowance in zip(move.steps, move.allowances, strict=True):
         if values["steps"][id].get("status", "pending") == "pending":
-            emit(runtime, "step_started", step=id, content=step_of(values["plan"], id)["content"])
+            emit(runtime, "step_started", step=id, content=find_step(values["plan"], id)["content"])
         changes[id] = {"status": "running", "allowance": allowance, "today": settings.today}
         if not values["steps"][id].get("started"):
             changes[id]["started"] = now()
@@ -133,49 +121,85 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
     return {"steps": merge_records(changes, records), "messages": shown}
 
 
-def _failed(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """A step failed: another plan, a question, or an honest partial delivery."""
+def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """Ask the first of the steps that wait; for all of them the time runs from the first time they are listed.
+
+    A question counts when it is first listed. One too many offers an extension, or is answered by policy (H13, Q7).
+    """
+    waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
+    new = [id for id, pause in waiting.items() if pause["kind"] == "question" and "asked_at" not in pause]
+    over = questions_over(values, settings, new)
+    listed = [id for id in move.steps if id not in over]
+    if not listed:
+        return _ask_for_more_questions(values, over[0], settings)
+    asked_at = now()
+    stamped: Json = {id: {"waiting": {"asked_at": asked_at, **waiting[id]}} for id in listed}
+    for id in set(new) - set(over):
+        stamped[id]["spent"] = add(values["steps"][id].get("spent"), {"questions": 1})
+    steps = merge_records({id: values["steps"][id] for id in values["steps"] if id not in over}, stamped)
+    asked = ask_person(values, current_pause({**values, "steps": steps, "pending": None}))
+    return {**asked, "steps": stamped, "spent": {"questions": len(new) - len(over)} if len(new) > len(over) else {}}
+
+
+def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
+    """Ask whether more may be asked; where nobody is asked about limits, the step goes on without an answer."""
+    pause = values["steps"][id]["waiting"]
+    if settings.at_limit != "ask":
+        return apply_answer(values, TakenAnswer(pause, Answer("declined", NO_QUESTIONS), "policy", now()))
+    own = exhausted(own_left(values, settings, id), ("questions",)) == "questions"
+    needs = ("questions",)
+    account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
+    name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
+    asked = budget_pause(account, "questions", name, replans_left=one_left(values, settings, "replans"))
+    wants = say(account.language, "ask", "wants", step=id, question=_indent(str(pause["question"])))
+    return ask_person(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
+
+
+def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """Answer a failed step with another plan, a question, or an honest partial delivery."""
     codes = {values["steps"][id].get("code") for id in move.steps}
     handled = {id: {"handled": True} for id in move.steps}
-    if promoted := _promoted(values, move, settings):
-        return {"steps": handled, **_promotion(values, move, promoted, runtime)}
-    failure, replans = "\n".join(_failure(values, id) for id in move.steps), settings.on_failure == "replan"
+    if promoted := _promotion_code(values, move, settings):
+        return {"steps": handled, **_promote(values, move, promoted, runtime)}
+    failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
     free = one_left(values, settings, "replans")
     asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.alone)
     asks = asks and one_left(values, settings, "questions")
     if replans and free and not asks and codes.isdisjoint(("model_error", "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
-        return {"steps": handled, "planning": replanning(values, failure), "spent": {"replans": 1}}
+        return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
     if asks:
         question = f"{failure}\n\n{say(values.get('language', 'en'), 'ask', 'failure')}"
         granted = {} if free else {"replans": 1}
-        return _asked(values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted)
+        return _ask_about(
+            values, move, "failure", question, failed=list(move.steps), failure=failure, with_replan=granted
+        )
     code = "model_error" if "model_error" in codes else "worked"
     return {"steps": handled, "ending": {"code": code, "reason": failure}}
 
 
-def _promoted(values: Json, move: Move, settings: Settings) -> str:
-    """The code with which the only step of a run left because the run takes a plan, or failed again; else ""."""
+def _promotion_code(values: Json, move: Move, settings: Settings) -> str:
+    """Return the code with which a run's only step left because it takes a plan, or failed again; else ""."""
     (first, *_), records = move.steps, values["steps"]
     code = str(records[first].get("code", ""))
     if code.startswith(PROMOTED):
         return code
     again = bool(values["planning"].get("failure")) and settings.on_failure == "replan" and code != "model_error"
-    return f"{PROMOTED}failed" if again and "rounds" in promotable(values, first, settings) else ""
+    return f"{PROMOTED}failed" if again and "rounds" in promotion_reasons(values, first, settings) else ""
 
 
-def _promotion(values: Json, move: Move, code: str, runtime: Runtime[Settings]) -> Json:
-    """One step was too little: a plan of several, by a planner that knows what was seen."""
+def _promote(values: Json, move: Move, code: str, runtime: Runtime[Settings]) -> Json:
+    """Replace one step that was too little by a plan of several, by a planner that knows what was seen."""
     (id, *_), record = move.steps, values["steps"][move.steps[0]]
     said = f"it failed twice: {record.get('reason', '')}" if code.endswith("failed") else str(record.get("reason", ""))
     row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
-    mode_chosen(runtime, row)
-    planning = replanning(values, _failure(values, id), promoted=code)
+    emit_mode(runtime, row)
+    planning = start_replanning(values, _describe_failure(values, id), promoted=code)
     return {"planning": planning, "modes": [dict(row)], "spent": {"replans": 1}}
 
 
-def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """A step says that the rest of what a person approved is not needed: that is for the person to say (C04)."""
+def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """Ask the person who approved the plan whether the rest is needed, where a step says that it is not (C04)."""
     records = values["steps"]
     if not one_left(values, settings, "questions"):
         emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
@@ -184,39 +208,39 @@ def _early(values: Json, move: Move, settings: Settings, runtime: Runtime[Settin
     left = [step for step in values["plan"]["steps"] if records[step["id"]].get("status") not in FINAL]
     said = "; ".join(str(records[id]["finished_task"]) for id in move.steps)[:500]
     lines = "\n".join(f"- {step['id']}: {step['content']}" for step in left)
-    reached = speak("early", steps=", ".join(move.steps), said=inset(said))
+    reached = speak("early", steps=", ".join(move.steps), said=_indent(said))
     question = f"{reached}\n\n{speak('early_rest')}\n\n{lines}"
-    return _asked(values, move, "early", question, early=list(move.steps))
+    return _ask_about(values, move, "early", question, early=list(move.steps))
 
 
-def _asked(values: Json, move: Move, about: Literal["failure", "early"], question: str, **more: Any) -> Json:
-    """A question of the runtime's own, about these attempts of steps."""
+def _ask_about(values: Json, move: Move, about: Literal["failure", "early"], question: str, **more: Any) -> Json:
+    """Ask a question of the runtime's own, about these attempts of steps."""
     attempts = sum(values["steps"][id].get("attempt", 1) for id in move.steps)
-    id, options = f"{about}.{'-'.join(move.steps)}.{attempts}", shown_options("en", about)
-    asked = posed(values, pause("question", id, question, options=options, about=about, **more))
+    id, options = f"{about}.{'-'.join(move.steps)}.{attempts}", option_texts("en", about)
+    asked = ask_person(values, make_pause("question", id, question, options=options, about=about, **more))
     return {**asked, "spent": {"questions": 1}}
 
 
-def _failure(values: Json, id: str) -> str:
+def _describe_failure(values: Json, id: str) -> str:
     record = values["steps"][id]
     seen = [e for e in values.get("journal") or () if e["step"] == id][-3:]
-    tail = "".join(f"\n- seen: {e['tool'] or e['source']}: {inset(e['text'][:300])}" for e in seen)
-    content = step_of(values["plan"], id)["content"][:200]
+    tail = "".join(f"\n- seen: {e['tool'] or e['source']}: {_indent(e['text'][:300])}" for e in seen)
+    content = find_step(values["plan"], id)["content"][:200]
     why = "; ".join(filter(None, (record.get("reason"), standstill(record))))
-    return f"Step {id} ({content}) {record['status']}: {inset(why)}{tail}"
+    return f"Step {id} ({content}) {record['status']}: {_indent(why)}{tail}"
 
 
-def _budget(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """A limit is reached, or the deadline: ask for more, or end honestly."""
+def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
+    """Ask for more where a limit is reached, or end honestly, as after the deadline."""
     scope = move.scope
     reason = f"the limit of {move.key} for {f'step {scope}' if scope else 'the run'} was reached"
     if move.key == "deadline":
         reason = f"the deadline, {settings.deadline}, has passed"
     if settings.at_limit == "ask" and move.key != "deadline":
-        return posed(values, _budget_pause(values, move, settings))
+        return ask_person(values, _budget_pause(values, move, settings))
     emit(runtime, "note", text=f"Out of budget: {reason}.")
     why = {id: "; ".join(filter(None, (reason, standstill(values["steps"][id])))) for id in move.steps}
-    ended = _ends({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
+    ended = _with_end({id: {"status": "exhausted", "reason": why[id], "handled": True} for id in move.steps})
     for id in move.steps:
         emit(runtime, "step_finished", step=id, status="exhausted", result="", reason=why[id])
     if scope and settings.at_limit != "stop":
@@ -236,11 +260,11 @@ def _budget_pause(values: Json, move: Move, settings: Settings) -> Pause:
 
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    return {"ending": {"code": move.key, "reason": _reason(values["plan"], values["steps"])}}
+    return {"ending": {"code": move.key, "reason": _reason_of(values["plan"], values["steps"])}}
 
 
-def _reason(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> str:
-    """What the steps of the plan say themselves; those of a plan before it no longer count."""
+def _reason_of(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return what the steps of the plan say themselves; those of a plan before it no longer count."""
     present = (records.get(step["id"], {}) for step in plan["steps"])
     said = (
         record.get("finished_task") or record.get("reason")
@@ -250,4 +274,17 @@ def _reason(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -
     return "; ".join(dict.fromkeys(text for text in said if text))[:1000]
 
 
-_DO = {"dispatch": _dispatch, "ask": ask_waiting, "early": _early, "failed": _failed, "budget": _budget, "end": _end}
+def _indent(text: str) -> str:
+    """Indent the lines after the first, so that none of them looks like a line of our own."""
+    return "\n    ".join(text.splitlines())
+
+
+_MAKE: Mapping[str, Callable[[Json, Move, Settings, Runtime[Settings]], Json]] = {
+    "dispatch": _dispatch,
+    "ask": _ask,
+    "early": _handle_early_end,
+    "failed": _handle_failure,
+    "budget": _handle_limit,
+    "end": _end,
+}
+"""By the kind of the move: its update of the run."""

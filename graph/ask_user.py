@@ -3,19 +3,19 @@
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from donewhen.graph.calls.attached import with_typed
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.people.answering import OVERDUE, answered_by_policy, take
-from donewhen.graph.people.pauses import asked_now, typed_reply
-from donewhen.state.graph_state import RunState
-from donewhen.state.people.payloads import payload
+from donewhen.graph.llm.attachments import with_typed
+from donewhen.graph.people.answers import OVERDUE, answered_by_policy, take_answer
+from donewhen.graph.people.pauses import current_pause, typed_reply
+from donewhen.state.people.payload import payload
+from donewhen.state.run import RunState
 from donewhen.state.settings import Settings
 
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
     """Take the answer to the pending question, and answers to other open questions that came with it."""
-    pending, typed, settings = asked_now(state), typed_reply(state["messages"]), settings_of(runtime)
+    pending, typed, settings = current_pause(state), typed_reply(state["messages"]), settings_of(runtime)
     if typed is None and answered_by_policy(pending, settings):
-        return take(state, pending, OVERDUE, deps, settings)
+        return take_answer(state, pending, OVERDUE, deps, settings)
     value = interrupt(payload(pending)) if typed is None else typed
-    return await with_typed(state, take(state, pending, value, deps, settings), runtime)
+    return await with_typed(state, take_answer(state, pending, value, deps, settings), runtime)

@@ -12,80 +12,69 @@ from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import get_runtime
 
-from donewhen.graph.context import Deps, settled
-from donewhen.graph.events import asked, at_turn, thread_of
+from donewhen.graph.context import Deps, with_settings
+from donewhen.graph.events import emit_question, set_turn, thread_of
 from donewhen.graph.sync import awaitable_store, wait
-from donewhen.state.graph_state import Json, RunState
+from donewhen.state.private_langgraph import READ_KEY
+from donewhen.state.run import Json, RunState
 from donewhen.state.settings import Settings
-from donewhen.state.updates import applied, as_stored, effective, persisting
-from donewhen.state.versions import migrated
+from donewhen.state.updates import apply_update, as_stored, reduce_update, with_migration
+from donewhen.state.versions import migrate
 
-READ = "__pregel_read"
-"""In a task's configuration: LangGraph's reader of the state of the graph that the task belongs to."""
 GIVEN = "__donewhen_given"
-"""In the configuration of a subgraph's tasks: what the subgraph was given. It is not stored with them."""
+"""Key in the configuration of a subgraph's tasks for what the subgraph was given; it is not stored with them."""
 DEPS = "__donewhen_deps"
-"""The same of the dependencies of its nodes, so that all runs share one compiled subgraph."""
+"""Key for the dependencies of its nodes, so that all runs share one compiled subgraph."""
 InputOf = Callable[[Json, Json, Settings, Deps], Json]
 """(state of the run, what was sent, settings, dependencies) → what a subgraph works on."""
 
 
 class Update(dict[str, Any]):
-    """What a node writes, and the state that it leaves behind, from which the run goes on."""
+    """The update of a node, and the state after it, from which the route goes on."""
 
-    after: Json
+    def __init__(self, written: Json, after: Json) -> None:
+        super().__init__(written)
+        self.after = after
 
 
 class Node(Runnable[Any, Any]):
     """The node `async (state, runtime, [config], *, deps)` as a runnable of the state alone.
 
     The node sees the state as this version has it, however old the thread is; what a migration changed is written
-    with the node's update. StorageError, and nothing is written, if the state is of a newer version.
+    with the node's update. StorageError, and nothing is written, if the state is of a newer version. Without `deps` it
+    is a node of a subgraph, and sees what the subgraph was given as well.
     It has no span of its own: LangGraph makes one for every node.
     """
 
     def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
-        self.name = node.__name__
+        self.name: str | None = node.__name__
         self._node = node
         self._deps = deps
         self._takes_config = "config" in inspect.signature(node).parameters
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        values = migrated(input)
-        update = effective(values, await self._called(values, config))
-        return _led(values, update, update if values is input else persisting(input, values, update))
+        inner, known = self._deps is None, (config or {}).get("configurable") or {}
+        stored = (
+            input if inner else migrate(input)
+        )  # the state of a subgraph is as old as its run's, and has no version
+        seen, deps = with_given(stored, known) if inner else stored, self._deps or known[DEPS]
+        runtime = with_settings(get_runtime(), deps)
+        if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
+            runtime = runtime.override(store=store)
+        set_turn(thread_of(runtime), seen.get("turn", 0) + (self.name == "receive"))
+        update = await self._node(seen, runtime, *([config] if self._takes_config else []), deps=deps)
+        if pending := (update or {}).get("pending"):
+            emit_question(runtime, pending)
+        written, after = reduce_update(seen, update, stored)
+        return Update(as_stored(written if stored is input else with_migration(input, stored, written)), after)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return wait(self.ainvoke(input, config))
 
-    async def _called(self, values: Json, config: RunnableConfig | None) -> Any:
-        """What the node does. A pause that it leaves is told, wherever it is opened."""
-        more, deps = (config,) if self._takes_config else (), self._deps or (config or {})["configurable"][DEPS]
-        runtime = settled(get_runtime(), deps)
-        if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
-            runtime = runtime.override(store=store)
-        at_turn(thread_of(runtime), values.get("turn", 0) + (self.name == "receive"))
-        update = await self._node(values, runtime, *more, deps=deps)
-        if pending := (update or {}).get("pending"):
-            asked(runtime, pending)
-        return update
 
-
-class InnerNode(Node):
-    """A node of a subgraph, which sees what the subgraph was given as well.
-
-    Its own state has a version only if it was stored before it was given anything.
-    """
-
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        own = migrated(input) if "version" in input else input
-        seen = _with_given(own, config)
-        update = effective(own, await self._called(seen, config))
-        return _led(seen, update, as_stored(update if own is input else persisting(input, own, update)))
-
-
-def _with_given(state: Json, config: RunnableConfig | None) -> Json:
-    given = ((config or {}).get("configurable") or {}).get(GIVEN, {})
+def with_given(state: Json, configurable: Mapping[str, Any]) -> Json:
+    """Return the state of a subgraph with what it was given."""
+    given = configurable.get(GIVEN) or {}
     # What is merged begins empty; until something is stored, what was given holds.
     return {**given, **{key: value for key, value in state.items() if value or key not in given}}
 
@@ -102,7 +91,7 @@ class Route(Runnable[Any, Any]):
     def __init__(
         self, route: Callable[..., Any], labels: Mapping[str, str], keys: list[str], *, inside: bool = False
     ) -> None:
-        self.name = route.__name__
+        self.name: str | None = route.__name__
         self._route = route
         self._labels = labels
         self._keys = keys
@@ -110,41 +99,32 @@ class Route(Runnable[Any, Any]):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         if isinstance(input, Update):
-            return self._of(input.after)
-        # The start, or an update from outside of a node.
-        values = (config or {})["configurable"][READ](self._keys, True)
-        return self._of(_with_given(values, config) if self._inside else values)
+            values = input.after
+        else:  # the start, or an update from outside of a node
+            configurable = (config or {})["configurable"]
+            values = configurable[READ_KEY](self._keys, True)
+            values = with_given(values, configurable) if self._inside else values
+        target = self._route(values)
+        return self._labels[target] if isinstance(target, str) else target
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         return self.invoke(input, config)
 
-    def _of(self, values: Json) -> Any:
-        """The way from this state: a label, or what is sent."""
-        found = self._route(values)
-        return self._labels[found] if isinstance(found, str) else found
 
+class _BranchWithoutReader:
+    """The edges of a node without LangGraph's reader, which would copy every channel for each round."""
 
-class _Unread:
-    """The ways from a node, which LangGraph takes without a reader: it would copy every channel for each round."""
-
-    def __init__(self, ways: Any) -> None:
-        self._ways = ways
+    def __init__(self, branch: Any) -> None:
+        self._branch = branch
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._ways, name)
+        return getattr(self._branch, name)
 
     def run(self, writer: Any, reader: Any = None) -> Any:
-        return self._ways.run(writer)
+        return self._branch.run(writer)
 
 
-def _led(values: Json, update: Json, written: Json) -> Update:
-    """What is written, with the state after the update."""
-    led = Update(written)
-    led.after = applied(values, update)
-    return led
-
-
-def lead(
+def add_route(
     graph: StateGraph[Any, Any, Any, Any],
     source: str,
     route: Callable[..., Any],
@@ -152,12 +132,12 @@ def lead(
     *,
     inside: bool = False,
 ) -> None:
-    """Draw the ways from a node, target → label, which the route, a function to a target or to Sends, takes."""
-    ways: dict[Hashable, str] = {label: target for target, label in labels.items()}
+    """Draw the edges from a node, target → label; the route, a function of the state, chooses a target or Sends."""
+    edges: dict[Hashable, str] = {label: target for target, label in labels.items()}
     path = Route(route, labels, [*graph.schemas[graph.state_schema]], inside=inside)
-    graph.add_conditional_edges(source, path, ways)
-    drawn = graph.branches[source]
-    drawn[route.__name__] = _Unread(drawn[route.__name__])  # type: ignore[assignment]
+    graph.add_conditional_edges(source, path, edges)
+    branches = graph.branches[source]
+    branches[route.__name__] = _BranchWithoutReader(branches[route.__name__])  # type: ignore[assignment]
 
 
 class Subgraph(RunnableLambda[Any, Any]):
@@ -180,19 +160,20 @@ class Subgraph(RunnableLambda[Any, Any]):
         self._deps = deps
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, sent, inside = self._opened(input, config)
-        left = self._graph.invoke(sent, inside, **options)
-        return _led(run, left, left)
+        run, given = self._prepare(input, config)
+        update = self._graph.invoke({"id": given["id"]}, self._configure(given, config), **options)
+        return Update(update, apply_update(run, update))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, sent, inside = self._opened(input, config)
-        left = await self._graph.ainvoke(sent, inside, **options)
-        return _led(run, left, left)
+        run, given = self._prepare(input, config)
+        update = await self._graph.ainvoke({"id": given["id"]}, self._configure(given, config), **options)
+        return Update(update, apply_update(run, update))
 
-    def _opened(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json, RunnableConfig]:
-        """The state of the run, and with which input and configuration the subgraph is opened."""
-        configurable = (config or {})["configurable"]
-        run = migrated(configurable[READ](list(RunState.__annotations__), False))
-        given = self._given(run, sent, settled(get_runtime(), self._deps).context, self._deps)
-        known = {**configurable, GIVEN: given, DEPS: self._deps}
-        return run, {"id": given["id"]}, {**(config or {}), "configurable": known}
+    def _prepare(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json]:
+        """Return the state of the run, and what the subgraph is given of it."""
+        run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
+        return run, self._given(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
+
+    def _configure(self, given: Json, config: RunnableConfig | None) -> RunnableConfig:
+        configurable = {**(config or {})["configurable"], GIVEN: given, DEPS: self._deps}
+        return {**(config or {}), "configurable": configurable}

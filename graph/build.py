@@ -10,18 +10,18 @@ from langgraph.graph import END, START, StateGraph
 
 from donewhen.graph.advance import advance
 from donewhen.graph.ask_user import ask_user
-from donewhen.graph.binding import Node, lead
+from donewhen.graph.binding import Node, add_route
 from donewhen.graph.confirm import confirm
 from donewhen.graph.context import Background, Deps, ModelOf, PriceOf
 from donewhen.graph.deliver import deliver
-from donewhen.graph.execute import build_execute
 from donewhen.graph.executors.executor import ExecutorInput, Executors
-from donewhen.graph.plan import build_plan
+from donewhen.graph.planning.graph import build_plan
 from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_deliver, after_execute, after_node, after_start
+from donewhen.graph.step.graph import build_execute
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import EffectKind, from_function
-from donewhen.state.graph_state import RunInput, RunOutput, RunState
+from donewhen.state.run import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import SettingsLike, read_settings
 
@@ -41,7 +41,7 @@ def build_graph(
     embeddings: Embeddings | None = None,
     settings: SettingsLike = None,
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
-    """The runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
+    """Build the runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
     `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
     that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
@@ -60,10 +60,10 @@ def build_graph(
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     if not isinstance(executors, Executors):
-        executors = Executors(executors, tools=as_given(tools), effects=effects)
+        executors = Executors(executors, tools=as_tools(tools), effects=effects)
     given = {name: source for name, source in (("context", context), ("memory", memory)) if source}
     deps = Deps(
-        _source(model, models or {}),
+        _model_source(model, models or {}),
         executors,
         prices,
         tuple(secrets),
@@ -80,39 +80,39 @@ def build_graph(
     graph.add_node("execute", build_execute(deps))
     graph.add_node("ask_user", Node(ask_user, deps))
     graph.add_node("deliver", Node(deliver, deps))
-    lead(
+    add_route(
         graph, START, after_start,
         {"receive": "a request", "confirm": "a typed answer about the plan", "ask_user": "a typed answer"},
     )  # fmt: skip
-    lead(
+    add_route(
         graph, "receive", after_node,
         {"plan": "plan it", "confirm": "it comes with a plan", "advance": "go on", "deliver": "no request"},
     )  # fmt: skip
-    lead(
+    add_route(
         graph, "plan", after_node,
         {"confirm": "a plan", "ask_user": "a question", "advance": "approved by policy", "deliver": "an answer"},
     )  # fmt: skip
-    lead(
+    add_route(
         graph, "confirm", after_node,
         {"advance": "approved", "plan": "rejected", "confirm": "not understood", "deliver": "cancelled"},
     )  # fmt: skip
-    lead(
+    add_route(
         graph, "advance", after_advance,
         {
             "execute": "ready steps", "ask_user": "a person is needed", "confirm": "the plan changed",
             "plan": "plan anew", "advance": "look again", "deliver": "all is done, or cannot go on",
         },
     )  # fmt: skip
-    lead(graph, "execute", after_execute, {"advance": "ended, or waits"})
-    lead(
+    add_route(graph, "execute", after_execute, {"advance": "ended, or waits"})
+    add_route(
         graph, "ask_user", after_node,
         {"advance": "a step goes on", "plan": "planning goes on", "ask_user": "not understood", "deliver": "ended"},
     )  # fmt: skip
-    lead(graph, "deliver", after_deliver, {END: "one outcome"})
+    add_route(graph, "deliver", after_deliver, {END: "one outcome"})
     return graph
 
 
-def _source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel]) -> ModelOf:
+def _model_source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel]) -> ModelOf:
     def source(role: str, name: str | None) -> BaseChatModel:
         if name is not None and name in models:
             return models[name]
@@ -123,6 +123,6 @@ def _source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatModel])
     return source
 
 
-def as_given(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[BaseTool]:
-    """Functions as tools. Raises ToolError for one that says too little."""
+def as_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[BaseTool]:
+    """Return functions as tools. Raises ToolError for one that says too little."""
     return [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in tools]

@@ -8,11 +8,11 @@ from langchain_core.language_models import BaseChatModel
 from langgraph.runtime import Runtime
 
 from donewhen.graph.executors.executor import Executors
-from donewhen.graph.providers.adapter import Adapter
+from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import merged
+from donewhen.state.settings.merging import merge_settings
 
 ModelOf = Callable[[str, str | None], BaseChatModel]
 """(role, name from the settings or None) → the model for that role; may raise ConfigError."""
@@ -51,44 +51,44 @@ class Deps:
         return self.executors.toolbox
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
-        """The tools an executor may use: its own, else those that are everybody's; less what the profile forbids."""
+        """Return the tools an executor may use: its own, else everybody's; less what the profile forbids."""
         named = self.executors.get(executor or "")
         if named and named.tools is not None:
             return self._allowed([tool.name for tool in named.tools], settings)
         return self._allowed([name for name in self.toolbox.names if name not in self.executors.private], settings)
 
     def reads(self, settings: Settings) -> Toolbox:
-        """The tools with which planning may look: everybody's that only read, less those made for checks."""
+        """Return the tools with which planning may look: everybody's that only read, less those made for checks."""
         tools = self.tools_for(None, settings)
         return tools.subset([n for n in tools.names if tools.effect(n) == "read" and not tools.checks(n)])
 
     def all_tools(self, settings: Settings) -> Toolbox:
-        """What a plan and its checks may refer to: the tools of all executors, less what the profile forbids."""
+        """Return the tools that a plan and its checks may refer to: of all executors, less what the profile forbids."""
         return self._allowed(self.toolbox.names, settings)
 
     def _allowed(self, names: Sequence[str], settings: Settings) -> Toolbox:
         return self.toolbox.subset([name for name in names if name not in settings.profile.forbidden_tools])
 
     def model(self, role: str, settings: Settings, executor: str | None = None) -> BaseChatModel:
-        """The model for a role; an executor's own model comes first."""
+        """Return the model for a role; an executor's own model comes first."""
         named = self.executors.get(executor or "")
         if named and named.model is not None:
             return named.model
         return self.models(role, settings.models.get(role))
 
 
-def settled(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
-    """The runtime with the settings of the run over those of the graph, as its context.
+def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
+    """Return the runtime with the settings of the run over those of the graph, as its context.
 
     A graph around this one may have a context of its own, of any kind; only an instance of Settings is ours. LangGraph
     makes one of the dict that a run of this graph itself is given.
     """
     given = runtime.context if isinstance(runtime.context, Settings) else None
-    settings = merged(deps.settings, given)
+    settings = merge_settings(deps.settings, given)
     return runtime if settings is runtime.context else runtime.override(context=settings)
 
 
 def settings_of(runtime: Runtime[Settings]) -> Settings:
-    """The run's settings; LangGraph passes None where nothing was given."""
+    """Return the run's settings; LangGraph passes None where nothing was given."""
     given: Settings | None = runtime.context
     return Settings() if given is None else given

@@ -1,54 +1,57 @@
 """The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.runtime import Runtime
 
-from donewhen.graph.calls.audit import Subject, audit, audit_due
-from donewhen.graph.calls.delivery import NO_DATA, Delivery
-from donewhen.graph.calls.invoking import Site
-from donewhen.graph.calls.proving import Proof, check_criteria, evidence_scope
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.events import emit, judged, now, thread_of
-from donewhen.graph.models.ask import Question, ask
-from donewhen.graph.models.briefs import delivery_brief, profile_text
-from donewhen.graph.models.forms import from_text
-from donewhen.graph.models.output import form_of
-from donewhen.graph.models.reading import Decision, read
-from donewhen.graph.models.transcript import kept, respond
-from donewhen.graph.people.pauses import closing
-from donewhen.graph.people.tasks import checklist, closed
-from donewhen.graph.tools.effects import unknown_writes
-from donewhen.graph.tools.place import Place
+from donewhen.graph.events import emit, emit_verdicts, now, thread_of
+from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.briefs import delivery_brief, profile_text
+from donewhen.graph.llm.history import reply_messages, storable_reply
+from donewhen.graph.llm.output import OutputForm, form_of
+from donewhen.graph.llm.printed import read_printed
+from donewhen.graph.llm.reply import Decision, read_reply
+from donewhen.graph.llm.voice import Voice, push_rest
+from donewhen.graph.people.pauses import close_pause
+from donewhen.graph.people.tasks import checklist, close_tasks
+from donewhen.graph.step.audit import Subject, audit, is_audit_due
+from donewhen.graph.step.calls import CallContext
+from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope, sources_of
+from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.prompts import instructions
 from donewhen.state.channels import merge_records
-from donewhen.state.graph_state import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.language.texts import catalogue
 from donewhen.state.ledger import add, exhausted, meter, remaining
-from donewhen.state.proof.audit import audited_status, reasons, to_send_back
+from donewhen.state.proof.audit import NO_DOUBT, audited_status, doubts_to_send_back, reasons
 from donewhen.state.proof.goal_check import enough, read_goal_check
-from donewhen.state.proof.journal import call_key, made
+from donewhen.state.proof.journal import call_key, is_tool_call
+from donewhen.state.proof.leaves import trace_values
 from donewhen.state.proof.outcome import (
     criteria_rows,
-    reached,
+    is_goal_reached,
+    notes,
     receipt,
     status_of,
     summary,
-    unproven,
+    to_markdown,
+    unproven_lines,
     with_notes,
     without_notes,
 )
-from donewhen.state.proof.receipt import Receipt, Status
+from donewhen.state.proof.receipt import CriterionRow, OutputRow, Receipt, Status
 from donewhen.state.reading.decisions import DELIVER, control_tools
 from donewhen.state.reading.extraction import prose
-from donewhen.state.records import StepClaim
+from donewhen.state.records import Ending, JournalEntry, StepClaim
+from donewhen.state.run import GOAL, Json, RunState, Step, changed_todos
 from donewhen.state.settings import Settings
-from donewhen.state.values import whole
+from donewhen.state.values import clean_text
 
 ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
@@ -61,31 +64,105 @@ DOUBTED = (
     "Correction: the answer was not delivered yet; a judge doubts it. Deliver again: say only what was shown, and say "
     "openly what is missing."
 )
-NO_DOUBT = "a judge found nothing to doubt"
-CANNOT_JUDGE = "the model of the role judge says that it cannot judge"
 BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
 """Codes of runs that would be `completed` but for their audit."""
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
+NO_DATA = "nothing was delivered as data"
+
+
+@dataclass
+class Delivery:
+    """The answer on its way: what it is written from, and what it came to so far."""
+
+    values: Json
+    ending: Ending
+    draft: Receipt
+    context: CallContext
+    verdicts: list[Json] = field(default_factory=list)
+    """Of the goal's own criteria."""
+    audit: Json | None = None
+    """An `AuditRow`: what a judge said of the answer; None where none was due."""
+    form: OutputForm | None = None
+    """In which the result is wanted as data."""
+    data: Any = None
+    """The result in that form."""
+    flaw: str = ""
+    """Why there is no such data; "" if there is, or none is wanted."""
+
+    def take(self, arguments: Json, text: str = "") -> list[str]:
+        """Take the data in the arguments of a call, or in a text; what is wrong with it."""
+        if self.form is None:
+            return []
+        data, problems = self.form.read(arguments, text)
+        self.data, self.flaw = (None, "; ".join(problems)) if problems else (data, "")
+        return problems
+
+    said: str = ""
+    """The answer or its beginning, where a planner or a step said it already; `said_id`: in which message."""
+    said_id: str | None = None
+
+    def __post_init__(self) -> None:
+        self.voice: Voice = Voice(self.context.runtime, answer=True, inside=False)
+
+    def say(self, text: str) -> str:
+        """Say a text that nobody streamed as the answer, and return it."""
+        if self.said_id:
+            emit(self.context.runtime, "speech", step=None, text=text, id=self.said_id, answer=True)
+        else:
+            self.voice.say(text)
+        return text
+
+    def message(self, text: str) -> AIMessage:
+        """Return the answer as the message that was streamed, or the rest of it."""
+        message = AIMessage(text, id=self.said_id or self.voice.message_id("deliver.text", "answer.text", ""))
+        if self.said_id:
+            push_rest(message, self.said, inside=False)
+        return message
+
+    @property
+    def language(self) -> str:
+        """Return the language of the user."""
+        return str(self.values.get("language", "en"))
+
+    async def unsaid(self, criteria: list[CriterionRow] | None = None) -> list[str]:
+        """Return what must be said whatever the model wrote: assumptions, what is not done, what comes next (D03)."""
+        draft, language = self.draft, self.language
+        draft["output"] = await self.row()
+        draft["audit"] = self.audit  # type: ignore[typeddict-item]
+        if criteria is not None:
+            draft["criteria"] = criteria
+        lines = notes(draft, language)
+        return ["", to_markdown(lines)] if lines else []
+
+    async def row(self) -> OutputRow | None:
+        """Return what the receipt says of the data: what is wrong with it, or where each value comes from."""
+        if self.form is None:
+            return None
+        if self.flaw:
+            return {"problem": self.flaw, "fields": [], "more": 0}
+        sources = await sources_of(self.context, list(self.values.get("journal") or ()))
+        rows, more = await asyncio.to_thread(trace_values, self.data, sources)  # seconds, for megabytes of sources
+        return {"problem": "", "fields": rows, "more": more}
 
 
 async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
     """End the run: one outcome, a text for the user, a receipt. An outcome that is set stays (D01)."""
     if state.get("outcome"):
         again = (state.get("ending") or {}).get("again")
-        return await _audited_again(state, runtime, config, deps) if again else {}
+        return await _audit_again(state, runtime, config, deps) if again else {}
     settings, ending = settings_of(runtime), state.get("ending") or {"code": "worked", "reason": ""}
-    code, steps = ending["code"], _ended(state.get("steps") or {}, ending)
-    values: Json = {**state, "steps": steps, "plan": _worked_on(state, code)}
-    values["unknown"] = await _unknown(state, runtime, Place.of(config, depth=1).scope)
+    code, steps = ending["code"], _end_open_steps(state.get("steps") or {}, ending)
+    values: Json = {**state, "steps": steps, "plan": _plan_of_request(state, code)}
+    values["unknown"] = await _find_unknown_writes(state, runtime, Place.of(config, depth=1).scope)
     status = status_of(code, values["plan"], steps, settings)
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
-    site = Site(_as_step(values, settings), runtime, config, deps, settings.tool_seconds, observed=observed)
+    context = CallContext(_as_step(values, settings), runtime, config, deps, settings.tool_seconds, observed=observed)
     form = form_of(state.get("output_schema"), config)
-    delivery = Delivery(values, ending, receipt(values, settings, status, code), site, form=form)
+    delivery = Delivery(values, ending, receipt(values, settings, status, code), context, form=form)
     delivery.flaw = NO_DATA if form else ""
-    text = await _text(delivery)
-    text = await _audited(delivery, status, text)
-    status = _goal_reached(delivery, status, code, settings.verification)
+    text = await _write_text(delivery)
+    text = await _audit_if_due(delivery, status, text)
+    status = _status_with_goal(delivery, status, code, settings.verification)
     reason = ending["reason"]
     if code == "answered" and status == "partial":
         reason = "the plan that was approved was not carried out"
@@ -93,18 +170,18 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         status, reason = "partial", f"the result could not be given as the data asked for: {delivery.flaw}"
     status, code = audited_status(status, code, delivery.audit)
     if code in BY_AUDIT:
-        reason = _doubts(delivery.audit)
+        reason = reasons(delivery.audit or {})
     row = delivery.draft["output"] or await delivery.row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
-    values["journal"] = [*(state.get("journal") or ()), *site.noted]
-    spent = site.spent
+    values["journal"] = [*(state.get("journal") or ()), *context.noted]
+    spent = context.spent
     final = receipt({**values, "spent": add(state.get("spent"), spent)}, settings, status, code)
     rows = checklist(values["plan"], steps, delivery.language, answered=True)
     emit(runtime, "todos", todos=rows)
     emit(runtime, "spent", meter=final["meter"])
     pending = state.get("pending")
-    results, shut = closed(steps, delivery.language)
-    shown = closing(state.get("messages") or (), pending, "Ended.") if pending else []
+    results, shut = close_tasks(steps, delivery.language)
+    shown = close_pause(state.get("messages") or (), pending, "Ended.") if pending else []
     said: list[AnyMessage] = [*shown, *results, delivery.message(text)]
     emit(runtime, "outcome", status=status, code=code, text=text)
     data: Json = {"output": delivery.data} if form and not delivery.flaw else {}
@@ -116,17 +193,17 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "steps": merge_records(steps, shut),
         "pending": None,
         "spent": spent,
-        "journal": site.noted,
+        "journal": context.noted,
         "todos": changed_todos(state.get("todos") or (), rows),
     }
 
 
-async def _audited(delivery: Delivery, status: Status, text: str) -> str:
+async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
     """Return the text with what is to be said of its audit, which is made now where nobody made it before."""
     if delivery.audit is not None or status != "completed" or delivery.ending["code"] == "scheduled":
         return text
-    settings = settings_of(delivery.site.runtime)
-    if not text.strip() or not audit_due(settings, delivery.values):
+    settings = settings_of(delivery.context.runtime)
+    if not text.strip() or not is_audit_due(settings, delivery.values):
         return text
     if delivery.ending["code"] == "answered" and settings.verification != "judged" and not delivery.draft["steps"]:
         return text
@@ -137,64 +214,61 @@ async def _audited(delivery: Delivery, status: Status, text: str) -> str:
 
 async def _audit(delivery: Delivery, text: str) -> list[str]:
     """Have the answer audited; what a judge doubts of it."""
-    site, values = delivery.site, delivery.values
+    context, values = delivery.context, delivery.values
     verdicts = {id: record.get("verdicts") or [] for id, record in values["steps"].items()}
-    journal = [*(values.get("journal") or ()), *site.noted]
+    journal = [*(values.get("journal") or ()), *context.noted]
     output = None if delivery.flaw else delivery.data
     subject = Subject(values, text, journal, output, {**verdicts, GOAL: delivery.verdicts}, values["steps"])
-    delivery.audit = dict(await audit(site, subject))
-    doubts = _doubts(delivery.audit)
-    level, goal = settings_of(site.runtime).verification, (values.get("plan") or {}).get("done_when") or []
+    delivery.audit = dict(await audit(context, subject))
+    doubts = reasons(delivery.audit)
+    level, goal = context.settings.verification, (values.get("plan") or {}).get("done_when") or []
     for verdict in delivery.verdicts:
         if verdict["verdict"] == "cited" and not enough("cited", goal[verdict["criterion"] - 1], level):
             verdict |= {"verdict": "unverified" if doubts else "proven", "note": doubts or NO_DOUBT}
-    return to_send_back(delivery.audit)
+    return doubts_to_send_back(delivery.audit)
 
 
-def _doubts(audit: Mapping[str, Any] | None) -> str:
-    """Return what a judge doubted, or why there was none, in a line; "" where all is well."""
-    return reasons(audit) if audit else ""
-
-
-def _goal_reached(delivery: Delivery, status: Status, code: str, level: str) -> Status:
+def _status_with_goal(delivery: Delivery, status: Status, code: str, level: str) -> Status:
     """Return the status with the goal's own criteria (D06)."""
     if not (goal := (delivery.values["plan"] or {}).get("done_when")):
         return status
-    proven = reached(goal, delivery.verdicts, level)
+    proven = is_goal_reached(goal, delivery.verdicts, level)
     if status == "completed" and not proven:
         return "partial"
     return "completed" if code == "finished_early" and proven else status
 
 
-async def _audited_again(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> RunState:
+async def _audit_again(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> RunState:
     """Return the outcome of a run that has ended, as a judge sees it now; as it was, where nobody could judge.
 
     A person asked for it, so that the limits of the run do not hold: it makes a few calls by its own bounds.
     """
-    ending: Json = {key: value for key, value in (state.get("ending") or {}).items() if key not in ("again", "problem")}
+    ending: Ending = {**(state.get("ending") or {})}
+    ending.pop("again", None)
+    ending.pop("problem", None)
     before, settings = state.get("outcome") or {}, settings_of(runtime)
     kept, language, code = before["receipt"], str(state.get("language") or "en"), str(ending["code"])
-    values: Json = {**state, "steps": state.get("steps") or {}, "plan": _worked_on(state, code)}
+    values: Json = {**state, "steps": state.get("steps") or {}, "plan": _plan_of_request(state, code)}
     observed = sum(entry["step"] == GOAL for entry in state.get("journal") or ())
     own: Step = {**_as_step(values, settings), "allowance": {}}
-    site = Site(own, runtime, config, deps, settings.tool_seconds, observed=observed)
+    context = CallContext(own, runtime, config, deps, settings.tool_seconds, observed=observed)
     delivery = Delivery(
-        values, ending, kept, site, _before_audit(kept), form=form_of(state.get("output_schema"), config)
+        values, ending, kept, context, _receipt_before_audit(kept), form=form_of(state.get("output_schema"), config)
     )
     delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
     written = without_notes(before["text"], kept, language)
     await _audit(delivery, written)
-    audited, spent = delivery.audit or {}, add(state.get("spent"), site.spent)
+    audited, spent = delivery.audit or {}, add(state.get("spent"), context.spent)
     kept = {**kept, "spent": spent, "meter": meter(spent, settings.limits, state.get("granted"))}
-    common: RunState = {"ending": ending, "journal": site.noted, "spent": site.spent}
+    common: RunState = {"ending": ending, "journal": context.noted, "spent": context.spent}
     emit(runtime, "spent", meter=kept["meter"])
-    if problem := audited["problem"] or (CANNOT_JUDGE if audited.get("nobody") else ""):
+    if problem := reasons(audited) if audited["problem"] or audited.get("nobody") else "":
         emit(runtime, "outcome", status=before["status"], code=before["code"], text=before["text"])
         return {**common, "ending": {**ending, "problem": problem}, "outcome": {**before, "receipt": kept}}
     level, status = kept["verification"], before["status"]
     if kept["audit"]:  # it may have made it worse
         status = status_of(code, values["plan"], values["steps"], settings.model_copy(update={"verification": level}))
-        status = _goal_reached(delivery, status, code, level)
+        status = _status_with_goal(delivery, status, code, level)
         status = "partial" if delivery.flaw and status == "completed" else status
     reason = str(ending.get("reason", "")) if before["code"] in BY_AUDIT else before["reason"]
     status, code = audited_status(status, code if before["code"] in BY_AUDIT else before["code"], audited)
@@ -203,16 +277,16 @@ async def _audited_again(state: RunState, runtime: Runtime[Settings], config: Ru
     kept |= {"status": status, "code": code, "audit": audited, "criteria": rows, "verification": level}
     text = with_notes(written, kept, language)
     if text != before["text"]:
-        common["messages"] = _replaced(state.get("messages") or (), before["text"], text, runtime)
+        common["messages"] = _replace_answer(state.get("messages") or (), before["text"], text, runtime)
     emit(runtime, "outcome", status=status, code=code, text=text)
-    reason = _doubts(audited) if code in BY_AUDIT else reason
+    reason = reasons(audited) if code in BY_AUDIT else reason
     more: Json = {"status": status, "code": code, "text": text, "reason": reason, "missing": audited["missing"]}
     return {**common, "outcome": {**before, **more, "receipt": kept}}
 
 
-def _before_audit(kept: Mapping[str, Any]) -> list[Json]:
+def _receipt_before_audit(kept: Mapping[str, Any]) -> list[Json]:
     """Return the verdicts of the goal's own criteria as structure gave them."""
-    by_judge = {_doubts(kept.get("audit")), NO_DOUBT} - {""} if kept.get("audit") else set()
+    by_judge = {reasons(kept["audit"]), NO_DOUBT} - {""} if kept.get("audit") else set()
     return [
         {**row, "verdict": "cited", "note": ""}
         if row["evidence"] and not row["check"] and row["note"] in by_judge
@@ -221,7 +295,9 @@ def _before_audit(kept: Mapping[str, Any]) -> list[Json]:
     ]
 
 
-def _replaced(messages: Sequence[AnyMessage], before: str, text: str, runtime: Runtime[Settings]) -> list[AnyMessage]:
+def _replace_answer(
+    messages: Sequence[AnyMessage], before: str, text: str, runtime: Runtime[Settings]
+) -> list[AnyMessage]:
     """Return the answer in place of what was said, under the same id."""
     said = [message for message in messages if isinstance(message, AIMessage) and str(message.text) == before]
     if not said:
@@ -230,26 +306,26 @@ def _replaced(messages: Sequence[AnyMessage], before: str, text: str, runtime: R
     return [AIMessage(text, id=said[-1].id)]
 
 
-def ended_bare(state: RunState, settings: Settings, reason: str) -> RunState:
+def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> RunState:
     """Return the update that cancels a run of which no whole receipt can be made: without its plan and its steps."""
     values = {key: value for key, value in state.items() if key not in ("plan", "steps", "approval", "pending")}
     final = receipt(values, settings, "cancelled", "cancelled")
-    text = _by_code(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
+    text = _summarize(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
     seen = {"missing": [], "looked": final["looked"], "changed": final["changed"]}
     outcome = {"status": "cancelled", "code": "cancelled", "text": text, "reason": reason, **seen, "receipt": final}
     return {"messages": [AIMessage(text)], "outcome": outcome, "pending": None}
 
 
-def _worked_on(state: RunState, code: str) -> Json | None:
-    """The plan as far as it was this request's work: not one that is scheduled, nor one that an answer forestalled."""
+def _plan_of_request(state: RunState, code: str) -> Json | None:
+    """Return the plan as far as it was this request's work: not one that is scheduled, or replaced by an answer."""
     plan = state.get("plan")
     if plan and code == "scheduled":
         return {**plan, "steps": [], "done_when": []}
     return None if code == "answered" and not state.get("approval") else plan
 
 
-def _ended(records: Json, ending: Json) -> Json:
-    """Steps that were under way when the run ended are skipped, with the reason."""
+def _end_open_steps(records: Json, ending: Ending) -> Json:
+    """Skip the steps that were under way when the run ended, with the reason."""
     under_way = ("pending", "ready", "waiting", "running")
     change: Json = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
     reason, at = ending["reason"] or ending["code"], now()
@@ -261,7 +337,7 @@ def _ended(records: Json, ending: Json) -> Json:
     }
 
 
-async def _unknown(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
+async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
     """Return the writes that were begun and of which nobody knows the outcome, if a step was cut off."""
     cut_off = [
         record
@@ -270,15 +346,15 @@ async def _unknown(state: RunState, runtime: Runtime[Settings], scope: str) -> l
     ]
     if runtime.store is None or not cut_off:
         return []
-    journal = [entry for entry in state.get("journal") or () if made(entry) and not entry["ok"]]
-    failed = {(entry["step"], call_key(entry["tool"], entry["arguments"])) for entry in journal}
+    journal = [entry for entry in state.get("journal") or () if is_tool_call(entry) and not entry["ok"]]
+    failed = {(entry["step"], call_key(str(entry["tool"]), entry["arguments"])) for entry in journal}
     return await unknown_writes(runtime.store, thread_of(runtime), scope, state.get("turn", 1), failed)
 
 
 def _as_step(values: Json, settings: Settings) -> Step:
-    """The delivery as calls and proofs see it: a step that writes text, with all that the run has seen."""
+    """Return the delivery as calls and proofs see it: a step that writes text, with all that the run has seen."""
     plan: Json = values.get("plan") or {}
-    journal: list[Json] = list(values.get("journal") or ())
+    journal: list[JournalEntry] = list(values.get("journal") or ())
     return {
         "step": {"id": GOAL, "content": values.get("goal", ""), "done_when": plan.get("done_when") or [], "tools": []},
         "goal": values.get("goal", ""),
@@ -290,11 +366,11 @@ def _as_step(values: Json, settings: Settings) -> Step:
     }
 
 
-async def _text(delivery: Delivery) -> str:
-    """What the user reads. Where one step's result is the answer, no model is asked (D05)."""
-    draft, ending, site = delivery.draft, delivery.ending, delivery.site
+async def _write_text(delivery: Delivery) -> str:
+    """Write what the user reads. Where one step's result is the answer, no model is asked (D05)."""
+    draft, ending, context = delivery.draft, delivery.ending, delivery.context
     language, done = delivery.language, [row for row in draft["steps"] if row["status"] == "done"]
-    by_code = "\n\n".join(part for part in (ending.get("text") or "", _by_code(draft, ending, language)) if part)
+    by_code = "\n\n".join(part for part in (ending.get("text") or "", _summarize(draft, ending, language)) if part)
     if len(draft["steps"]) == len(done) == 1 and draft["status"] == "completed" and not draft["criteria"]:
         result = done[0]["result"]
         if not delivery.take({}, result):
@@ -302,10 +378,10 @@ async def _text(delivery: Delivery) -> str:
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
             return delivery.say("\n".join([result, *await delivery.unsaid()]))
     if ending["code"] == "answered":
-        delivery.take(ending, ending["text"])
+        delivery.take({**ending}, ending["text"])
         draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
-        draft["audit"] = delivery.audit
-        told = unproven(draft, language) if delivery.flaw or delivery.audit else []
+        draft["audit"] = delivery.audit  # type: ignore[typeddict-item]
+        told = unproven_lines(draft, language) if delivery.flaw or delivery.audit else []
         more = "\n\n" + "\n".join(told) if told else ""
         if by_code != ending["text"]:
             return delivery.say(by_code + more)
@@ -313,102 +389,107 @@ async def _text(delivery: Delivery) -> str:
         if more:
             delivery.say(more)
         return by_code + more
-    if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(site.left(), ("model_calls",)):
+    if not done or ending.get("text") or ending["code"] in BY_CODE or exhausted(context.left(), ("model_calls",)):
         return delivery.say(by_code)
-    if answer := await _asked(delivery):
+    if answer := await _ask_for_answer(delivery):
         return answer
-    emit(site.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime.")
+    emit(
+        context.runtime, "note", text="The answer could not be written by the model; this is a summary by the runtime."
+    )
     draft["output"] = await delivery.row()
-    return delivery.say(_by_code(draft, ending, language))
+    return delivery.say(_summarize(draft, ending, language))
 
 
-async def _asked(delivery: Delivery) -> str:
-    """The answer as a model writes it, held against the goal's own criteria and the form of the data; "" if none.
+async def _ask_for_answer(delivery: Delivery) -> str:
+    """Ask a model for the answer, and hold it against the goal's criteria and the form of the data; "" if none.
 
     It is sent back once (D06).
     """
-    site, question = delivery.site, _question(delivery)
-    settings, plan = settings_of(site.runtime), delivery.values.get("plan") or {}
+    context, question = delivery.context, _question(delivery)
+    settings, plan = context.settings, delivery.values.get("plan") or {}
     goal: list[Json] = list(plan.get("done_when") or ())
     answer = ""
     for again in (True, False):
-        reply = await ask(site.deps, settings, replace(question, allowance=site.left()))
-        site.spent = add(site.spent, reply.spent)
-        if reply.message is None or not (written := _written(reply.message)):
+        reply = await ask(context.deps, settings, replace(question, allowance=context.left()))
+        context.spent = add(context.spent, reply.spent)
+        if reply.message is None or not (written := _read_text(reply.message)):
             break
-        flaws = delivery.take(_arguments(reply.message), written)
-        answer, unmet = written, await _unmet(delivery, goal, reply.message, written) if goal else []
+        flaws = delivery.take(_arguments_of(reply.message), written)
+        answer, unmet = written, await _find_unmet(delivery, goal, reply.message, written) if goal else []
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
         doubts: list[str] = []
-        worth = delivery.draft["status"] in ("completed", "partial") and audit_due(settings, delivery.values)
+        worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
         if worth and (not open_ones or not again):
             open_ones += (doubts := await _audit(delivery, written))
-        if not open_ones or not again or exhausted(site.left(), ("model_calls",)):
+        if not open_ones or not again or exhausted(context.left(), ("model_calls",)):
             answer = "\n".join([answer, *await delivery.unsaid(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
-                reply.speech.come_to(answer)
+                reply.speech.finish_with(answer)
             return answer
         if reply.speech:
             reply.speech.restart()
         why = DOUBTED if doubts else NOT_PROVEN if unmet else NOT_IN_FORM
         said = "\n".join([why, *(f"- {problem}" for problem in open_ones)])
-        question = replace(question, messages=[*question.messages, kept(reply.message), *respond(reply.message, said)])
+        question = replace(
+            question, messages=[*question.messages, storable_reply(reply.message), *reply_messages(reply.message, said)]
+        )
     return answer
 
 
-async def _unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
-    """What of the goal's criteria is not proven, and says so in `verdicts`."""
-    site, settings = delivery.site, settings_of(delivery.site.runtime)
-    claims = read_goal_check(_arguments(message).get("goal_check"), goal, settings.verification)
+async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
+    """Return the criteria of the goal that are not proven, and note the verdicts."""
+    context, settings = delivery.context, settings_of(delivery.context.runtime)
+    claims = read_goal_check(_arguments_of(message).get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
         return claims
     claim: StepClaim = {"arguments": {"result": text}}
-    proof = Proof(site, claim, goal, claims, await evidence_scope(site, claim, claims))
+    proof = Proof(context, claim, goal, claims, await evidence_scope(context, claim, claims))
     await check_criteria(proof)
     delivery.verdicts = [verdict for _, verdict in sorted(proof.verdicts.items())]
-    judged(site.runtime, None, delivery.verdicts, accepted=not proof.bad())
+    emit_verdicts(context.runtime, None, delivery.verdicts, accepted=not proof.bad())
     return [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in proof.bad()]
 
 
 def _question(delivery: Delivery) -> Question:
-    site, values = delivery.site, delivery.values
-    settings, fence = settings_of(site.runtime), values.get("fence", "")
+    context, values = delivery.context, delivery.values
+    settings, fence = context.settings, values.get("fence", "")
     profile = profile_text(settings.profile, language=settings.speaks)
     told = delivery_brief(values, delivery.draft, settings, delivery.ending["reason"], fence)
     return Question(
         "deliver",
         [SystemMessage(instructions("deliver", profile)), HumanMessage(told)],
         control_tools(DELIVER, delivery.form.tools if delivery.form else {}),
-        allowance=site.left(),
+        allowance=context.left(),
         say=delivery.voice.say,
         retract=delivery.voice.retract,
-        stalled=delivery.voice.stalled,
+        on_stall=delivery.voice.report_stall,
+        thread=thread_of(context.runtime),
         must_call=True,
     )
 
 
-def _arguments(message: AIMessage) -> Json:
-    """Of the delivery, called or printed, also of one that lacks its text; {} if there is none."""
-    outcome = read(message, DELIVER, printed=True)
+def _arguments_of(message: AIMessage) -> Json:
+    """Return the arguments of a delivery, called or printed, even if its text is missing; {} if there is none."""
+    outcome = read_reply(message, DELIVER, printed=True)
     if isinstance(outcome, Decision):
         return outcome.arguments
     return next((call["args"] for call in message.tool_calls if call["name"] in DELIVER), {})
 
 
-def _written(message: AIMessage) -> str:
-    """The answer in a reply, called, printed or plain; "" if there is none. JSON in a plain answer belongs to it."""
-    outcome, text = read(message, DELIVER, printed=False), whole(str(message.text))
+def _read_text(message: AIMessage) -> str:
+    """Return the answer in a reply, called, printed or plain; "" if there is none. JSON in plain text belongs to it."""
+    outcome, text = read_reply(message, DELIVER, printed=False), clean_text(str(message.text))
     if isinstance(outcome, Decision) and outcome.kind == "deliver":
         return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
-    if "output" in (given := _arguments(message)):  # the data alone: then that is the answer
+    if "output" in (given := _arguments_of(message)):  # the data alone: then that is the answer
         return json.dumps(given["output"], ensure_ascii=False, indent=1)[:ANSWER_CHARS]
-    printed = from_text(text, ["deliver", "answer"])
+    printed = read_printed(text, ["deliver", "answer"])
     said = [str(call["args"].get("text") or "") for call in printed.calls if call["name"] in ("deliver", "answer")]
     return (said[0] if said and printed.whole else prose(text, None)).strip()[:ANSWER_CHARS]
 
 
-def _by_code(draft: Receipt, ending: Json, language: str) -> str:
-    """What became of the steps, in words made by code; "" where there were none and all is said."""
+def _summarize(draft: Receipt, ending: Ending, language: str) -> str:
+    """Say in words made by code what became of the steps; "" where there were none and all is said."""
     known = catalogue(language)["why"]
     first, reason = known.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
     if ending["code"] == "declined":

@@ -11,8 +11,8 @@ from typing import Any
 from langgraph.runtime import Runtime
 from pydantic_core import to_jsonable_python
 
-from donewhen.state.graph_state import Json
 from donewhen.state.records import ModeRow, Pause
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 LEVELS = {
@@ -49,13 +49,13 @@ def _place(thread_id: str) -> _Place:
     return place
 
 
-def at_turn(thread_id: str, turn: int) -> None:
-    """From now on the events of the thread are about this request of it."""
+def set_turn(thread_id: str, turn: int) -> None:
+    """Let events of the thread be about this request of it from now on."""
     _place(thread_id).turn = turn
 
 
-def stamped(thread_id: str, event: Mapping[str, Any]) -> Any:
-    """The event with its place: `seq` is the time in microseconds, or one more than the last, so that it grows on in
+def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
+    """Add the event's place: `seq` is the time in microseconds, or one more than the last, so that it grows on in
     another process as well.
     """
     place = _place(thread_id)
@@ -63,67 +63,67 @@ def stamped(thread_id: str, event: Mapping[str, Any]) -> Any:
     return {**event, "thread_id": thread_id, "turn": place.turn, "seq": place.last, "after": before}
 
 
-def as_event(thread_id: str, written: Any) -> Any:
-    """What was written to the stream of a run as an event: one of its own as it is, what a tool wrote as `custom`."""
+def to_event(thread_id: str, written: Any) -> Any:
+    """Return what was written to the stream of a run as an event; what a tool wrote becomes a `custom` one."""
     if isinstance(written, Mapping) and {"type", "seq"} <= written.keys() and written.get("thread_id") == thread_id:
         return written
     try:
         data = to_jsonable_python(written, fallback=repr)
     except ValueError:  # it goes in a circle
         data = repr(written)
-    return stamped(thread_id, {"type": "custom", "data": data})
+    return stamp_event(thread_id, {"type": "custom", "data": data})
 
 
 def now(timespec: str = "seconds") -> str:
-    """The moment, ISO 8601, UTC."""
+    """Return the current time, ISO 8601, UTC."""
     return datetime.now(UTC).isoformat(timespec=timespec)
 
 
 def thread_of(runtime: Runtime[Settings]) -> str:
-    """The thread's id; "" in a run without a checkpointer."""
+    """Return the thread's id; "" in a run without a checkpointer."""
     info = runtime.execution_info
     return str((info.thread_id if info else None) or "")
 
 
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
     """Send one event `{"type": …, …}` to whoever streams `custom`."""
-    event = stamped(thread_of(runtime), {"type": type, **fields})
+    event = stamp_event(thread_of(runtime), {"type": type, **fields})
     runtime.stream_writer(event)
     if _log.isEnabledFor(level := LEVELS.get(type, logging.DEBUG)) and type not in UNLOGGED:
         said = ", ".join(f"{key}={str(value)[:200]!r}" for key, value in fields.items() if value not in (None, "", []))
         _log.log(level, "%s %s: %s", event["thread_id"], type, said, extra={"event": event})
 
 
-def mode_chosen(runtime: Runtime[Settings], row: ModeRow) -> None:
-    """What is made of the request is decided."""
+def emit_mode(runtime: Runtime[Settings], row: ModeRow) -> None:
+    """Send the choice of the mode."""
     emit(runtime, "mode", **row)
 
 
-def observed(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
-    """A tool answered."""
+def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> None:
+    """Send a tool's result."""
     fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
     emit(runtime, "observation", **fields, text=entry["text"][:300])
 
 
-def charged(runtime: Runtime[Settings], step: str | None, spent: Mapping[str, float]) -> None:
-    """Something was spent, by planning (`None`) or by a step, since it was last said; `spent` events tell the sums."""
+def emit_charge(runtime: Runtime[Settings], step: str | None, spent: Mapping[str, float]) -> None:
+    """Send what planning (`None`) or a step spent since it was last said; `spent` events have the sums."""
     if spent:
         emit(runtime, "charged", step=step, spent=dict(spent))
 
 
-def asked(runtime: Runtime[Settings], pending: Pause) -> None:
-    """A person is asked."""
+def emit_question(runtime: Runtime[Settings], pending: Pause) -> None:
+    """Send that a person is asked."""
     fields = {key: pending.get(key) for key in ("kind", "step", "question", "tool_call_id")}
     options, problem = list(pending.get("options") or ()), str(pending.get("problem") or "")
     emit(runtime, "question", **fields, options=options, problem=problem)
 
 
-def decided(runtime: Runtime[Settings], step: str | None, kind: str, tools: Sequence[str] = ()) -> None:
-    """A reply came to this."""
+def emit_decision(runtime: Runtime[Settings], step: str | None, kind: str, tools: Sequence[str] = ()) -> None:
+    """Send the decision of a reply."""
     emit(runtime, "decision", step=step, kind=kind, tools=list(tools))
 
 
-def judged(runtime: Runtime[Settings], step: str | None, verdicts: Sequence[Json], *, accepted: bool) -> None:
-    """The criteria of a step, or of the goal, were held against the evidence."""
+def emit_verdicts(runtime: Runtime[Settings], step: str | None, verdicts: Sequence[Json], *, accepted: bool) -> None:
+    """Send the verdicts on the criteria of a step or of the goal."""
     if verdicts:
         emit(runtime, "verdicts", step=step, accepted=accepted, verdicts=list(verdicts))

@@ -5,11 +5,11 @@ from typing import Literal
 from langgraph.types import Send
 
 from donewhen.graph.people.pauses import typed_reply
-from donewhen.state.graph_state import RunState
+from donewhen.state.run import RunState
 
 
 def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
-    """A reply typed into the chat while something is pending answers that; anything else is a new request."""
+    """Take a reply typed into the chat to the pause that is open; anything else is a new request."""
     pending = state.get("pending")
     if pending and typed_reply(state.get("messages") or ()) is not None:
         return "confirm" if pending["kind"] == "plan" else "ask_user"
@@ -17,7 +17,7 @@ def after_start(state: RunState) -> Literal["receive", "confirm", "ask_user"]:
 
 
 def after_node(state: RunState) -> list[Send] | str:
-    """To the end, if there is one; to the person who is asked; to planning, while it is open; else on."""
+    """Go to the end, if there is one; to the person who is asked; to planning, while it is open; else on."""
     if state.get("ending"):
         return "deliver"
     if (pending := state.get("pending")) is not None:
@@ -28,7 +28,7 @@ def after_node(state: RunState) -> list[Send] | str:
 
 
 def after_advance(state: RunState) -> list[Send] | str:
-    """Every step set to run is sent off by itself; else a pause, a replan, the end, or one more look."""
+    """Send off every step that is set to run; else go to a pause, a replan, the end, or look once more."""
     running = [id for id, record in (state.get("steps") or {}).items() if record.get("status") == "running"]
     if running and not state.get("ending") and not state.get("pending"):
         return [Send("execute", {"id": id}) for id in running]
@@ -36,10 +36,10 @@ def after_advance(state: RunState) -> list[Send] | str:
 
 
 def after_execute(state: RunState) -> Literal["advance"]:
-    """However a step left, what runs next is decided there."""
+    """Go back to `advance`, which decides what runs next."""
     return "advance"
 
 
 def after_deliver(state: RunState) -> Literal["__end__"]:
-    """Only delivery ends a run."""
+    """End the run."""
     return "__end__"

@@ -6,16 +6,15 @@ import asyncio
 import contextvars
 import functools
 import os
-import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, TypeVar, cast
 
-from langgraph.store.base import BaseStore, Op
+from langgraph.store.base import BaseStore, Op, TTLConfig
 from langgraph.store.base import Result as StoreResult
 
 Result = TypeVar("Result")
@@ -40,16 +39,16 @@ def _loop() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
         return _loops[os.getpid()]
 
 
-def _forked() -> None:
-    """Whoever held the lock is not there any more."""
+def _renew_lock() -> None:
+    """Renew the lock in a child process: whoever held it is not there any more."""
     global _lock
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_renew_lock)
 
 
-def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
+def wait(coroutine: Coroutine[Any, Any, Result], context: contextvars.Context | None = None) -> Result:
     """Run `coroutine` to its end and return its result; for scripts and notebooks without `await`.
 
     All calls share one event loop, so connections opened in one serve the next. Ctrl-C cancels the coroutine.
@@ -59,7 +58,7 @@ def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
     if threading.current_thread() is thread:
         coroutine.close()
         raise RuntimeError("wait() was called by a coroutine that wait() runs; use await there")
-    context = contextvars.copy_context()
+    context = context or contextvars.copy_context()
     made: Future[asyncio.Task[Result]] = Future()
     finished = threading.Event()
 
@@ -79,7 +78,7 @@ def wait(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return task.result()
 
 
-async def shared(coroutine: Coroutine[Any, Any, Result]) -> Result:
+async def run_in_shared_loop(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Await `coroutine` in the event loop of `wait`: it goes on while the caller's own loop is blocked by a `wait`."""
     loop, thread = _loop()
     if threading.current_thread() is thread:
@@ -87,17 +86,20 @@ async def shared(coroutine: Coroutine[Any, Any, Result]) -> Result:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
 
 
-@contextmanager
-def opened(manager: AbstractAsyncContextManager[Result]) -> Iterator[Result]:
-    """An asynchronous context manager in a `with` of code that is not async."""
-    value = wait(manager.__aenter__())
+def iterate(parts: AsyncGenerator[Result]) -> Iterator[Result]:
+    """Iterate over an async generator in code that is not async; it is closed when the iteration ends."""
+    context = contextvars.copy_context()
     try:
-        yield value
-    except BaseException:
-        if not wait(manager.__aexit__(*sys.exc_info())):
-            raise
-    else:
-        wait(manager.__aexit__(None, None, None))
+        while True:
+            yield wait(_next(parts), context)
+    except StopAsyncIteration:
+        return
+    finally:
+        wait(parts.aclose(), context)
+
+
+async def _next(parts: AsyncGenerator[Result]) -> Result:
+    return await anext(parts)
 
 
 class ThreadedStore(BaseStore):
@@ -105,13 +107,14 @@ class ThreadedStore(BaseStore):
 
     def __init__(self, store: BaseStore) -> None:
         self._store = store
-        self.supports_ttl, self.ttl_config = store.supports_ttl, store.ttl_config
+        self.supports_ttl: bool = store.supports_ttl
+        self.ttl_config: TTLConfig | None = store.ttl_config
 
     def batch(self, ops: Iterable[Op]) -> list[StoreResult]:
         return self._store.batch(ops)
 
     async def abatch(self, ops: Iterable[Op]) -> list[StoreResult]:
-        made: list[StoreResult] = await threaded(functools.partial(self._store.batch, list(ops)))
+        made: list[StoreResult] = await run_in_thread(functools.partial(self._store.batch, list(ops)))
         return made
 
 
@@ -144,7 +147,7 @@ class Ended:
     error: BaseException | None = None
 
 
-def begun(work: Callable[[], Any]) -> asyncio.Future[Ended]:
+def start_in_thread(work: Callable[[], Any]) -> asyncio.Future[Ended]:
     """Begin the work in a thread, with the caller's context variables; the future is how it will have ended."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Ended] = loop.create_future()
@@ -165,17 +168,17 @@ def begun(work: Callable[[], Any]) -> asyncio.Future[Ended]:
     return future
 
 
-async def threaded(work: Callable[[], Any]) -> Any:
-    """What the work returns or raises, done in a thread."""
-    ended = await begun(work)
+async def run_in_thread(work: Callable[[], Any]) -> Any:
+    """Return or raise what the work comes to, done in a thread."""
+    ended = await start_in_thread(work)
     if ended.error is not None:
         raise ended.error
     return ended.value
 
 
-async def read_aside(characters: int, work: Callable[[], Result]) -> Result:
+async def run_aside(characters: int, work: Callable[[], Result]) -> Result:
     """Return what the work comes to, which reads a text of so many characters: of a long one in a thread."""
-    return work() if characters <= LARGE else cast("Result", await threaded(work))
+    return work() if characters <= LARGE else cast("Result", await run_in_thread(work))
 
 
 class _Worker:
@@ -189,14 +192,14 @@ class _Worker:
         goes_on = True
         while goes_on:
             work, tell = self.given.get()
-            ended = _ended(work)
+            ended = _run_to_end(work)
             if goes_on := len(_idle) < MOST_IDLE:
                 _idle.append(self)
             tell(ended)
             del work, tell, ended  # nothing is kept until there is more to do
 
 
-def _ended(work: Callable[[], Any]) -> Ended:
+def _run_to_end(work: Callable[[], Any]) -> Ended:
     try:
         return Ended(work())
     except StopIteration:

@@ -5,9 +5,9 @@ from typing import Annotated, Any, TypeVar
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel
-from langgraph.graph.message import _messages_delta_reducer
 
-from donewhen.state.records import StepRecord
+from donewhen.state.private_langgraph import messages_delta_reducer
+from donewhen.state.records import JournalEntry, StepRecord
 
 Item = TypeVar("Item")
 SNAPSHOT_EVERY = 250
@@ -21,8 +21,8 @@ def append(state: Sequence[Item] | None, writes: Sequence[Any]) -> list[Item]:
     return [*(state or []), *(item for write in writes for item in write or [])]
 
 
-def shortened(rounds: Sequence[Any]) -> bool:
-    """Whether rounds begin with the note of earlier ones. Servers that show a state read messages as mappings."""
+def is_shortened(rounds: Sequence[Any]) -> bool:
+    """Return whether rounds begin with the note of earlier ones. Servers that show a state read mappings."""
     first = rounds[0] if rounds else {}
     return (first.get("id") if isinstance(first, Mapping) else first.id) == EARLIER
 
@@ -32,7 +32,7 @@ def append_rounds(state: Sequence[AnyMessage] | None, writes: Sequence[Any]) -> 
     result = list(state or ())
     for write in writes:
         rounds = write["add"] if isinstance(write, Mapping) else write
-        if shortened(rounds):
+        if is_shortened(rounds):
             result.clear()
         result += rounds
     return result
@@ -72,14 +72,15 @@ def merge_records(state: Mapping[str, Any] | None, *updates: Mapping[str, Any] |
     return result
 
 
-def latest(state: Any, writes: Sequence[Any]) -> Any:
-    """The last write."""
+def keep_last(state: Any, writes: Sequence[Any]) -> Any:
+    """Return the last write."""
     return writes[-1]
 
 
 _DELTA: Any = DeltaChannel
 Entries = Annotated[list[dict[str, Any]], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
-Messages = Annotated[list[AnyMessage], _DELTA(_messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
+Journal = Annotated[list[JournalEntry], _DELTA(append, snapshot_frequency=SNAPSHOT_EVERY)]
+Messages = Annotated[list[AnyMessage], _DELTA(messages_delta_reducer, snapshot_frequency=SNAPSHOT_EVERY)]
 """The conversation. LangGraph gives messages ids only for this reducer of its own, which cannot remove all at once."""
 Rows = Annotated[list[dict[str, Any]], _DELTA(merge_rows, snapshot_frequency=SNAPSHOT_EVERY)]
 FIELDS = _DELTA(merge, snapshot_frequency=SNAPSHOT_EVERY)
@@ -91,8 +92,8 @@ StepRecords = Annotated[
     dict[str, StepRecord],
     _DELTA(lambda state, writes: merge_records(state, *writes), snapshot_frequency=SNAPSHOT_EVERY),
 ]
-_SELDOM = _DELTA(latest, snapshot_frequency=SNAPSHOT_EVERY)
+SELDOM = _DELTA(keep_last, snapshot_frequency=SNAPSHOT_EVERY)
 """For what is large and seldom written: it stands in storage where it was written, not in every checkpoint after."""
-SeldomDict = Annotated[dict[str, Any], _SELDOM]
-SeldomList = Annotated[list[Any], _SELDOM]
-SeldomText = Annotated[str, _SELDOM]
+SeldomDict = Annotated[dict[str, Any], SELDOM]
+SeldomList = Annotated[list[Any], SELDOM]
+SeldomText = Annotated[str, SELDOM]

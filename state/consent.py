@@ -65,7 +65,7 @@ def targets_of(arguments: Any, schema: Any = None) -> list[str]:
 
 
 def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[str]:
-    """The texts and numbers among a call's arguments that may hold targets, and names that the schema does not know."""
+    """Yield texts and numbers among a call's arguments that may hold targets, and names the schema does not know."""
     kinds = list(_kinds(schema))
     if depth > MOST_NESTED or arguments is None or isinstance(arguments, bool) or _is_given(arguments, kinds):
         return
@@ -85,7 +85,7 @@ def values_of(arguments: Any, schema: Any = None, depth: int = 0) -> Iterator[st
 
 
 def _kinds(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """A schema and its alternatives."""
+    """Yield a schema and its alternatives."""
     if isinstance(schema, Mapping) and depth < MOST_NESTED:
         yield schema
         for key in ("anyOf", "oneOf", "allOf"):
@@ -94,20 +94,20 @@ def _kinds(schema: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
 
 
 def _is_given(value: Any, kinds: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the schema itself names the value."""
+    """Return whether the schema itself names the value."""
     own = [each for kind in kinds for each in (*(kind.get("enum") or ()), kind.get("const"), kind.get("default"))]
     return any(type(each) is type(value) and each == value for each in own)
 
 
 def _targets_in(value: str) -> Iterator[str]:
-    """The targets in one value of an argument."""
+    """Yield the targets in one value of an argument."""
     text = unicodedata.normalize("NFKC", value).strip()
-    parts = [part for each in _SPLIT.split(text) if (part := _bare(each))]
-    if len(parts) == 1 and not _SPLIT.search(_bare(text)):
-        if _marked(parts[0], alone=True) and not _is_flag(text) and not _DATE.fullmatch(text.casefold()):
+    parts = [part for each in _SPLIT.split(text) if (part := _strip_marks(each))]
+    if len(parts) == 1 and not _SPLIT.search(_strip_marks(text)):
+        if _is_marked(parts[0], alone=True) and not _is_flag(text) and not _DATE.fullmatch(text.casefold()):
             yield parts[0]
         return
-    marked = [part for part in parts if _marked(part)]
+    marked = [part for part in parts if _is_marked(part)]
     if len(parts) - len(marked) > PROSE_WORDS:
         marked = [each[0].strip("<>") for each in _ADDRESSED.finditer(text)] if "\n" not in text else []
     for part in marked:
@@ -116,13 +116,13 @@ def _targets_in(value: str) -> Iterator[str]:
             yield part
 
 
-def _marked(part: str, *, alone: bool = False) -> bool:
-    """Whether a word is an address, an id, a path, a URL or a number by its signs; `alone`: it is a whole value."""
+def _is_marked(part: str, *, alone: bool = False) -> bool:
+    """Return whether a word has the signs of an address, id, path, URL or number; `alone`: it is a whole value."""
     return bool(_ID.fullmatch(part.casefold()) or _CAPITALS.fullmatch(part) or (alone and re.search(r"[/\\:]", part)))
 
 
-def _bare(text: str) -> str:
-    """The text without brackets and marks around it; a dot before it may be of a path."""
+def _strip_marks(text: str) -> str:
+    """Return the text without brackets and marks around it; a dot before it may be of a path."""
     return text.strip().lstrip(_EDGES).rstrip(f"{_EDGES}.…")
 
 
@@ -131,7 +131,7 @@ def _is_flag(text: str) -> bool:
 
 
 def amounts_of(text: str) -> set[Decimal]:
-    """What a number may be worth: `1,200` is 1200, in other places 1.2; nothing for an id such as 007."""
+    """Return what a number may be worth: `1,200` is 1200, in other places 1.2; nothing for an id such as 007."""
     sign, digits = ("-", text[1:]) if text[:1] == "-" else ("", text.lstrip("+"))
     digits = digits.strip(" $€£¥₹%#").replace("'", "")
     if not digits[:1].isdigit() or (len(digits) > 1 and digits[0] == "0" and digits.isdigit()):
@@ -149,15 +149,15 @@ def amounts_of(text: str) -> set[Decimal]:
 # What is known -------------------------------------------------------------------------------------------------------
 
 
-def known_in(run: Mapping[str, Any]) -> "KnownTargets":
-    """What the state of a run makes known: see the head of this file. The plan counts if a person approved it."""
+def known_targets(run: Mapping[str, Any]) -> "KnownTargets":
+    """Gather the targets that a run makes known: see the head of this file. A plan counts if a person approved it."""
     known = KnownTargets()
     approval = run.get("approval") or {}
     if approval.get("by") == "user":
         for text in _texts(approval["plan"]):
             known.say(text)
     for text in (run.get("goal") or "", *(m.text for m in run.get("messages") or () if isinstance(m, HumanMessage))):
-        known.say(unframed(text))
+        known.say(strip_frames(text))
     for row in run.get("approvals") or ():
         if row["by"] == "user":
             known.decide(row)
@@ -166,8 +166,8 @@ def known_in(run: Mapping[str, Any]) -> "KnownTargets":
     return known
 
 
-def unframed(text: str) -> str:
-    """The text without what stands in the frames of another run, which are around what others said."""
+def strip_frames(text: str) -> str:
+    """Return the text without what stands in the frames of another run, which are around what others said."""
     return _FRAME.sub(" ", text)
 
 
@@ -190,7 +190,7 @@ class KnownTargets:
 
     def say(self, text: str) -> None:
         """Know what stands in this text, which a person said or approved."""
-        plain = _folded(text)
+        plain = _fold(text)
         self._said.append(plain)
         self._amounts |= _amounts_in(plain)
 
@@ -204,12 +204,12 @@ class KnownTargets:
             calls = [row.get("edited")] if row["decision"] == "edit" else [row["arguments"]]
             calls += [each["arguments"] for each in row.get("batch") or () if row["decision"] == "approve"]
             agreed = {
-                _folded(each) for call in calls for value in values_of(call) for each in (value, *_targets_in(value))
+                _fold(each) for call in calls for value in values_of(call) for each in (value, *_targets_in(value))
             }
             self._agreed |= agreed
             self._refused -= agreed
         else:
-            self._refused |= {_folded(each) for each in row.get("new") or ()}
+            self._refused |= {_fold(each) for each in row.get("new") or ()}
 
     def observe(self, entry: Mapping[str, Any]) -> None:
         """Know the whole values of an observation; what a person answered, and the amounts in what they were asked.
@@ -222,12 +222,12 @@ class KnownTargets:
         if entry["source"] == "user":
             if entry["ok"] and entry["arguments"].get("by") == "user":
                 self.say(entry["text"])
-                self._amounts |= _amounts_in(_folded(str(entry["arguments"].get("question") or "")))
+                self._amounts |= _amounts_in(_fold(str(entry["arguments"].get("question") or "")))
             return
         if entry["source"] not in ("tool", "check") or entry.get("delegated"):
             return
         number = len(self._seen)
-        given = _folded(" ".join(_texts(entry["arguments"])))
+        given = _fold(" ".join(_texts(entry["arguments"])))
         if entry.get("effect") in ("write", "idempotent"):
             self._wrote.append((number, given))
         if not entry["ok"] or entry.get("effect") is None:
@@ -253,14 +253,14 @@ class KnownTargets:
         return [target for target in targets if not self.knows(target)]
 
     def knows(self, target: str) -> bool:
-        """Whether this value is known, a number by its value and a path in any spelling."""
-        plain = _folded(target)
+        """Return whether this value is known, a number by its value and a path in any spelling."""
+        plain = _fold(target)
         amounts = amounts_of(plain)
         if plain in self._refused:
             return False
         if plain in self._agreed or amounts & self._amounts:
             return True
-        if not amounts and any(_stands(form, text) for form in _spelled(plain) for text in self._said):
+        if not amounts and any(_stands_in(form, text) for form in _spellings(plain) for text in self._said):
             return True
         self._look()
         return any(self._came(form) for form in _forms(plain))
@@ -269,21 +269,21 @@ class KnownTargets:
         """Read the results that wait. What a call was given itself is only an echo in its result."""
         for number, given, text in self._waiting:
             amounts = _amounts_in(given)
-            for form in {form for value in {*whole_values(text)} for form in _forms(_folded(value))}:
-                echo = form in amounts if isinstance(form, Decimal) else _stands(form, given)
+            for form in {form for value in {*whole_values(text)} for form in _forms(_fold(value))}:
+                echo = form in amounts if isinstance(form, Decimal) else _stands_in(form, given)
                 if not echo and number < self._read.get(form, number + 1):
                     self._read[form] = number
         self._waiting.clear()
 
     def _came(self, value: str | Decimal) -> bool:
-        """Whether a tool returned the value before this run wrote it anywhere: what it wrote itself proves nothing."""
+        """Return whether a tool returned the value before this run wrote it: what it wrote itself proves nothing."""
         if (first := self._read.get(value)) is None:
             return False
         return not any(_has(text, value) for number, text in self._wrote if number <= first)
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """All texts and numbers in JSON, names included."""
+    """Yield all texts and numbers in JSON, names included."""
     if isinstance(value, Mapping) and depth < MOST_NESTED:
         for name, inner in value.items():
             yield str(name)
@@ -295,32 +295,32 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
         yield str(value)
 
 
-def _folded(text: str) -> str:
-    """A text for comparing: Unicode form, case and white space do not matter."""
+def _fold(text: str) -> str:
+    """Return a text for comparing: Unicode form, case and white space do not matter."""
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
 
 def _forms(plain: str) -> Iterator[str | Decimal]:
-    """All that a value is compared as."""
-    yield from _spelled(plain)
+    """Yield all that a value is compared as."""
+    yield from _spellings(plain)
     yield from amounts_of(plain)
 
 
-def _spelled(plain: str) -> tuple[str, ...]:
-    """A value as it is, without signs around it, and a path as it is written shortest."""
-    forms = {plain: None, _bare(plain) or plain: None}
+def _spellings(plain: str) -> tuple[str, ...]:
+    """Return a value as it is, without signs around it, and a path as it is written shortest."""
+    forms = {plain: None, _strip_marks(plain) or plain: None}
     if "/" in plain and "://" not in plain:
         forms[posixpath.normpath(plain)] = None
     return tuple(forms)
 
 
 def _has(text: str, form: str | Decimal) -> bool:
-    return form in _amounts_in(text) if isinstance(form, Decimal) else _stands(form, text)
+    return form in _amounts_in(text) if isinstance(form, Decimal) else _stands_in(form, text)
 
 
-def _stands(value: str, text: str) -> bool:
-    """Whether the value stands in the text as a token of its own, and not as part of a longer one."""
+def _stands_in(value: str, text: str) -> bool:
+    """Return whether the value stands in the text as a token of its own, and not as part of a longer one."""
     start = text.find(value) if value else -1
     while start >= 0:
         end = start + len(value)
@@ -331,7 +331,7 @@ def _stands(value: str, text: str) -> bool:
 
 
 def _goes_on(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
-    """Whether a token that ends before `place`, read in the direction of `step`, goes on there."""
+    """Return whether a token that ends before `place`, read in the direction of `step`, goes on there."""
     if not 0 <= place < len(text):
         return False
     sign, beyond = text[place], text[place + step] if 0 <= place + step < len(text) else " "
@@ -344,13 +344,13 @@ def _goes_on(text: str, place: int, step: Literal[-1, 1], edge: str) -> bool:
 
 
 def _amounts_in(text: str) -> set[Decimal]:
-    """The amounts that stand in a text by themselves, and not within an id."""
+    """Return the amounts that stand in a text by themselves, and not within an id."""
     apart = _UNSPACED.sub(" ", text)
-    found = {amount for each in _NUMBER.finditer(apart) for amount in _signed(each)}
+    found = {amount for each in _NUMBER.finditer(apart) for amount in _signed_amounts(each)}
     return found | {amount for each in _SPACED.finditer(apart) for amount in amounts_of(each[0].replace(" ", ""))}
 
 
-def _signed(number: re.Match[str]) -> set[Decimal]:
+def _signed_amounts(number: re.Match[str]) -> set[Decimal]:
     digits = number[1].rstrip(".,'")
     return amounts_of(f"-{digits}" if "-" in number[0][: -len(number[1])] else digits)
 
@@ -386,7 +386,7 @@ def _json(text: str) -> Any:
 
 
 def _cells(lines: list[str]) -> Iterator[str]:
-    """The cells of a table of which every line has as many; a last line in brackets counts the rows."""
+    """Yield the cells of a table of which every line has as many; a last line in brackets counts the rows."""
     if lines and lines[-1].startswith("(") and lines[-1].endswith(")"):
         lines = lines[:-1]
     for mark in ("|", "\t", ",", ";"):

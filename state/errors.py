@@ -38,7 +38,7 @@ class PlanError(DoneWhenError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
-        self.problems = list(problems)
+        self.problems: list[str] = list(problems)
 
 
 class ScheduleError(DoneWhenError):
@@ -70,7 +70,7 @@ class ResumeError(DoneWhenError):
 
     def __init__(self, message: str, pending: Sequence[str] = ()) -> None:
         super().__init__(message)
-        self.pending = list(pending)
+        self.pending: list[str] = list(pending)
 
 
 class UnknownThread(ResumeError):
@@ -90,14 +90,14 @@ class ThreadWaiting(ResumeError):
 
 
 def system_problem(platform: str) -> str | None:
-    """Why DoneWhen cannot run on a system, by the name that `sys.platform` gives it; None where it can."""
+    """Return why DoneWhen cannot run on a system, by the name that `sys.platform` gives it; None where it can."""
     if platform in ("win32", "emscripten", "wasi"):
         return f"DoneWhen runs on Linux and macOS, not on {platform}: its files need POSIX locks. On Windows, use WSL."
     return None
 
 
 def validation_problems(error: ValidationError) -> list[str]:
-    """Pydantic's complaints as sentences a model can act on: where, what, and what was given."""
+    """Return pydantic's complaints as sentences a model can act on: where, what, and what was given."""
     lines = []
     for item in error.errors(include_url=False, include_context=False)[:10]:
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in item["loc"]).lstrip(".")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
@@ -12,7 +13,7 @@ Amounts = dict[str, float]
 class Limits(BaseModel):
     """What may be spent; `None` means no limit. A limit of 0 allows nothing."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     rounds: int | None = Field(default=None, ge=0, description="model decisions for steps")
     model_calls: int | None = Field(default=None, ge=0, description="requests that reached a model, retries included")
@@ -37,6 +38,8 @@ class MeterRow(TypedDict):
 KEYS: tuple[str, ...] = tuple(Limits.model_fields)
 ALWAYS = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "active_seconds")
 """Amounts known only after they are spent; when they are used up, the call in flight still ends."""
+CACHE_WRITES = "cache_write_tokens"
+"""The part of input_tokens that a provider wrote to a cache, which some charge more for."""
 ESTIMATED = "estimated_calls"
 """How many model calls had their tokens estimated, because the provider reported none."""
 UNPRICED = "unpriced_calls"
@@ -51,24 +54,24 @@ def add(left: Mapping[str, float] | None, right: Mapping[str, float] | None) -> 
     return total
 
 
-def allowed(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
-    """What may be spent of everything that is limited, with what was granted."""
+def with_granted(limits: Limits, granted: Mapping[str, float] | None) -> Amounts:
+    """Return what may be spent of everything that is limited, with what was granted."""
     set_keys = [key for key in KEYS if getattr(limits, key) is not None]
     return {key: getattr(limits, key) + (granted or {}).get(key, 0) for key in set_keys}
 
 
 def remaining(limits: Limits, granted: Mapping[str, float] | None, spent: Mapping[str, float] | None) -> Amounts:
-    """What is left of every limit that is set, never below zero."""
-    return less(allowed(limits, granted), spent)
+    """Return what is left of every limit that is set, never below zero."""
+    return subtract(with_granted(limits, granted), spent)
 
 
-def less(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> Amounts:
-    """What is left of each amount, never below zero."""
+def subtract(amounts: Mapping[str, float], used: Mapping[str, float] | None) -> Amounts:
+    """Return what is left of each amount, never below zero."""
     return {key: max(0, amount - (used or {}).get(key, 0)) for key, amount in amounts.items()}
 
 
 def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "model_calls")) -> str | None:
-    """The first key of which nothing is left, or None. `needs` names what the next action takes one of.
+    """Return the first key of which nothing is left, or None. `needs` names what the next action takes one of.
 
     Money, tokens and seconds always count: at zero, nothing more may be bought.
     """
@@ -76,12 +79,12 @@ def exhausted(left: Mapping[str, float], needs: tuple[str, ...] = ("rounds", "mo
 
 
 def exhausted_keys(left: Mapping[str, float], needs: tuple[str, ...]) -> tuple[str, ...]:
-    """As `exhausted`, every key of which nothing is left."""
+    """Return every key of which nothing is left, as `exhausted` does the first."""
     return tuple(key for key in (*needs, *ALWAYS) if left.get(key, 1) <= 0)
 
 
 def tightest(*allowances: Mapping[str, float]) -> Amounts:
-    """The smaller amount per key: what a step may spend under its own limit and the run's."""
+    """Return the smaller amount per key: what a step may spend under its own limit and the run's."""
     result: Amounts = {}
     for allowance in allowances:
         for key, amount in allowance.items():
@@ -99,11 +102,11 @@ def share(left: Mapping[str, float], parts: int, reserve: Mapping[str, float]) -
 
 
 def _less(amount: float, reserve: float) -> float:
-    """A whole amount stays one."""
+    """Subtract; a whole amount stays one."""
     return max(0, amount - (math.ceil(reserve) if isinstance(amount, int) else reserve))
 
 
-def flying(spent: Mapping[str, float] | None, calls: int) -> Amounts:
+def estimate_in_flight(spent: Mapping[str, float] | None, calls: int) -> Amounts:
     """Estimate of what so many model calls in flight will use of amounts known only afterwards; {} before the first.
 
     Conversations grow, so their last calls are about twice as large as their calls on average.
@@ -121,8 +124,8 @@ def _split(amount: float, parts: int) -> list[float]:
 
 
 def meter(spent: Mapping[str, float] | None, limits: Limits, granted: Mapping[str, float] | None) -> list[MeterRow]:
-    """Rows `{key, spent, limit}` of everything spent or limited, and of calls whose cost is not really known."""
-    total, used = allowed(limits, granted), spent or {}
+    """Return rows `{key, spent, limit}` of all that is spent or limited, and of calls of uncertain cost."""
+    total, used = with_granted(limits, granted), spent or {}
     return [
         {"key": key, "spent": used.get(key, 0), "limit": total.get(key)}
         for key in KEYS

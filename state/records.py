@@ -109,6 +109,139 @@ class ModeRow(TypedDict):
     reason: str
 
 
+class JournalEntry(TypedDict, total=False):
+    """An observation: something that a run saw."""
+
+    id: str
+    """`<step>.<n>`, unique in a request: `s2.3`, `p.1` of planning, `said.1` of what the user said meanwhile."""
+    step: str
+    round: int
+    source: Literal["tool", "user", "check", "result"]
+    tool: str | None
+    arguments: Json
+    """Of the call; of an answer: the question, by whom it is, and the pause that asked."""
+    ok: bool
+    effect: str | None
+    """None for what was no call of a tool, and for a call that was not made."""
+    text: str
+    """The text, or its head and tail if it is long; `length` and `digest` are of the whole."""
+    length: int
+    digest: str
+    stored: bool
+    """Whether the whole text is in the store."""
+    seconds: float
+    at: str
+    """ISO 8601, UTC."""
+    targets: list[str]
+    """What a call read or wrote, by names that its tool gives."""
+    delegated: bool
+    """Made by an executor that works by itself."""
+    transcript: list[Json]
+    """What such an executor said and called, in short."""
+    unknown: bool
+    """Whether nobody knows if the write happened."""
+    same_as: str
+    """The observation that had the same result."""
+
+
+class PlanningRecord(TypedDict, total=False):
+    """One planning: where it stands, and what it works from."""
+
+    number: int
+    """Counts the plannings of a request."""
+    transcript: str
+    """The key of its rounds, and how its questions are called: `plan`, `plan@2` …"""
+    phase: Literal["triage", "draft"]
+    open: bool
+    """Whether nothing has come out of it yet."""
+    rounds: int
+    corrections: int
+    """Unusable replies in a row."""
+    texts: int
+    """Replies in a row that were only text."""
+    questions: int
+    calls: list["FrozenCall"]
+    """Reading calls to be made next."""
+    found: list[str]
+    """Tools that it found beside those it was offered."""
+    heard: str
+    """Up to where its rounds have what the user said while it worked."""
+    language: str
+    """The language of its last decision, if there are texts of it."""
+    mode: str
+    """The mode before it; `reason`: why the planner chose another one."""
+    reason: str
+    proposal: Json
+    """A plan to start from: the quick one, or the one that a person rejected."""
+    sketched: bool
+    """Whether the proposal is the quick plan, on which it can fall back."""
+    fell_back: str
+    """Why it did."""
+    feedback: str | None
+    """What a person wants to be different."""
+    failure: str
+    """Why it is planned anew."""
+    failed: list[str]
+    """Steps that failed."""
+    finished: dict[str, Json]
+    """Steps that are done and stay, id → `{content, result}`."""
+    tried: list[str]
+    """Hashes of the work that failed already."""
+    promoted: str
+    """The code with which a step left that was too little for the request."""
+    refused: bool
+    """Whether a person refused its plan without saying why."""
+    stale: list[str]
+    """Finished steps that its plan does again."""
+    instead: dict[str, list[str]]
+    """Old step → the new ones in its place."""
+    dropped: dict[str, str]
+    """Step or criterion → why it goes."""
+    let_go: bool
+    """Whether a criterion of the goal goes."""
+    came_back: list[str]
+    """Criteria of a plan's only step, now gone, of which the new plan says nothing."""
+    answer_told: bool
+    """Whether an answer went back once; likewise `repeat_told`, `lost_told` and `language_told` of other flaws."""
+    repeat_told: bool
+    lost_told: bool
+    language_told: bool
+
+
+class Approval(TypedDict, total=False):
+    """The record that a plan was approved."""
+
+    revision: str
+    by: str
+    """user or policy."""
+    plan: Json
+    tools: dict[str, list[str]]
+    """Step → the tools that it may use."""
+    before: Json | None
+    """The plan that it replaces, until it is active."""
+    at_work: bool
+    """Whether its steps have their records."""
+
+
+class Ending(TypedDict, total=False):
+    """How a run must end; `deliver` reads it."""
+
+    code: str
+    reason: str
+    """For the log."""
+    text: str
+    """For the user."""
+    message_id: str | None
+    """The message in which the text was streamed."""
+    evidence: list[Json]
+    output: Any
+    """The answer as data, where it is wanted so."""
+    audit: Json | None
+    again: bool
+    """Whether a run that has ended is to be audited once more; `problem`: why it could not be."""
+    problem: str
+
+
 class FrozenCall(TypedDict, total=False):
     """A tool call that a step decided on and has not made: exactly as it will run."""
 

@@ -263,7 +263,8 @@ def _value(text: str, sets: re.Match[str], name: str, start: int, *, wide: bool)
     certain = (
         sign == "=" or (bool(sets[1]) and bool(quote)) or (alone and not text[found.end() : found.end() + 1].strip())
     )
-    return found.span() if certain and found[0][0] not in "/~" else None
+    path = found[0][0] in "/~" and not _was_drawn(found[0])
+    return found.span() if certain and not path else None
 
 
 @lru_cache(maxsize=256)

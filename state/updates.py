@@ -6,8 +6,8 @@ from typing import Any, get_type_hints
 from langgraph.channels import DeltaChannel
 from langgraph.types import Overwrite
 
-from donewhen.state.channels import FIELDS, shortened
-from donewhen.state.graph_state import Json, Planning, RunState, Step
+from donewhen.state.channels import FIELDS, is_shortened
+from donewhen.state.run import Json, Planning, RunState, Step
 
 Reducer = Callable[[Any, Any], Any]
 
@@ -34,55 +34,71 @@ MERGED = {
 """Keys whose values are merged field by field."""
 
 
-def applied(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
-    """The values after an update."""
-    return {**values, **{key: _joined(key, values.get(key), write) for key, write in update.items()}}
+class Draft:
+    """A state that one node changes in several parts, and the one update that does all of it."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        """Begin with the values of a state; they are not changed."""
+        self.values: Json = dict(values)
+        self.update: Json = {}
+
+    def add(self, change: Mapping[str, Any]) -> None:
+        """Apply an update to the values, and join it with those before it."""
+        self.values = apply_update(self.values, change)
+        self.update = combine_updates(self.update, change)
 
 
-def together(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
-    """One update that does what two, one after the other, would do."""
-    both = {key: _joined(key, first[key], write) for key, write in second.items() if key in first}
+def apply_update(values: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
+    """Return the values after an update."""
+    return {**values, **{key: _join(key, values.get(key), write) for key, write in update.items()}}
+
+
+def combine_updates(first: Mapping[str, Any], second: Mapping[str, Any]) -> Json:
+    """Return one update that does what two, one after the other, would do."""
+    both = {key: _join(key, first[key], write) for key, write in second.items() if key in first}
     return {**first, **second, **both}
 
 
-def persisting(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any] | None) -> Json:
-    """The update of a node that was given `new` while `old` is stored: what differs is written with it."""
+def reduce_update(
+    seen: Mapping[str, Any], update: Mapping[str, Any] | None, stored: Mapping[str, Any] | None = None
+) -> tuple[Json, Json]:
+    """Return what an update writes, without what changes nothing in `stored`, and the state `seen` after it.
+
+    `stored` is what the node's own checkpoints hold, if it sees more than that.
+    """
+    stored = seen if stored is None else stored
+    written: Json = {}
+    after = dict(seen)
+    for key, write in (update or {}).items():
+        before = stored.get(key)
+        if key in MERGED and before and isinstance(write, Mapping):
+            write = {name: item for name, item in write.items() if name not in before or before[name] != item}
+        empty = not write and not isinstance(write, Overwrite)
+        if key in stored and (key not in REDUCERS or empty) and _join(key, before, write) == before:
+            continue
+        written[key], after[key] = write, _join(key, seen.get(key), write)
+    return written, after
+
+
+def with_migration(old: Mapping[str, Any], new: Mapping[str, Any], update: Mapping[str, Any]) -> Json:
+    """Return the update of a node that was given `new` while `old` is stored: it writes the difference as well."""
     changed = {key: value for key, value in new.items() if key not in old or old[key] != value}
-    whole = applied(new, {key: write for key, write in (update or {}).items() if key in changed})
+    whole = apply_update(new, {key: write for key, write in update.items() if key in changed})
     written = {key: Overwrite(whole[key]) if key in REDUCERS else whole[key] for key in changed}
-    return {**(update or {}), **written}
-
-
-def effective(values: Mapping[str, Any], update: Mapping[str, Any] | None) -> Json:
-    """The update without what changes nothing: values that are there already, and nothing to be added to them."""
-    changed = {key: _changed(key, values.get(key), write) for key, write in (update or {}).items()}
-    return {key: write for key, write in changed.items() if key not in values or not _idle(key, values, write)}
+    return {**update, **written}
 
 
 def as_stored(update: Json) -> Json:
-    """An update whose transcript LangGraph does not take for messages to be streamed to chat clients.
+    """Return an update whose transcript LangGraph does not take for messages to be streamed to chat clients.
 
-    One that was shortened is stored whole, so that nothing before it is read again.
+    A transcript that was shortened is stored whole, so that nothing before it is read again.
     """
     if not isinstance(rounds := update.get("transcript"), list):
         return update
-    return {**update, "transcript": Overwrite(rounds) if shortened(rounds) else {"add": rounds}}
+    return {**update, "transcript": Overwrite(rounds) if is_shortened(rounds) else {"add": rounds}}
 
 
-def _changed(key: str, value: Any, write: Any) -> Any:
-    """Of fields that are merged, those that are not as they were."""
-    if key not in MERGED or not value or not isinstance(write, Mapping):
-        return write
-    return {name: item for name, item in write.items() if name not in value or value[name] != item}
-
-
-def _idle(key: str, values: Mapping[str, Any], write: Any) -> bool:
-    if key not in REDUCERS:
-        return bool(write == values[key])
-    return not write and not isinstance(write, Overwrite) and bool(_joined(key, values[key], write) == values[key])
-
-
-def _joined(key: str, value: Any, write: Any) -> Any:
+def _join(key: str, value: Any, write: Any) -> Any:
     if isinstance(write, Overwrite):
         return write.value
     return REDUCERS[key](value, write) if key in REDUCERS else write

@@ -15,7 +15,7 @@ MOST_ITEMS = 100_000
 
 
 def flaw(value: Any) -> str | None:
-    """Why this JSON value cannot be stored and shown, in words for whoever wrote it; None if it can. Linear."""
+    """Return why this JSON value cannot be stored and shown, for whoever wrote it; None if it can. Linear."""
     stack: list[tuple[Any, int]] = [(value, 0)]
     items = 0
     while stack:
@@ -24,7 +24,7 @@ def flaw(value: Any) -> str | None:
         if items > MOST_ITEMS:
             return f"holds more than {MOST_ITEMS:,} values"
         if isinstance(current, str):
-            if not _is_whole(current):
+            if not _is_encodable(current):
                 return "holds half a character (a lone surrogate such as \\ud83d)"
         elif isinstance(current, float):
             if not math.isfinite(current):
@@ -41,7 +41,7 @@ def flaw(value: Any) -> str | None:
     return None
 
 
-def _is_whole(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -49,13 +49,13 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def whole(text: str) -> str:
-    """The text with half characters replaced, so that it can be stored and sent."""
-    return text if _is_whole(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def clean_text(text: str) -> str:
+    """Return the text with half characters replaced, so that it can be stored and sent."""
+    return text if _is_encodable(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
-    """Up to three of the names that look like what was meant, best first."""
+    """Return up to three of the names that look like what was meant, best first."""
     known = {known.casefold(): known for known in names}
     wanted = name[:100].casefold()
     tail = [other for other in known if other and wanted.endswith((f".{other}", f":{other}", f"/{other}"))]
@@ -66,14 +66,14 @@ def similar(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
 
 
 def near(name: str, names: Collection[str]) -> str:
-    """A hint at what was probably meant, for corrections."""
+    """Return a hint at what was probably meant, for corrections."""
     if matches := similar(name, names, 0.5):
         return f"; did you mean {', '.join(matches)}?"
     return f"; there are: {', '.join(sorted(names)[:20]) or 'none'}"
 
 
 def check_zone(text: str) -> str:
-    """The name of a time zone, as it is; ValueError for any other text."""
+    """Return the name of a time zone, as it is; ValueError for any other text."""
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):

@@ -1,6 +1,6 @@
 """Versions of the stored state: an older thread is migrated when it is read or goes on, or is refused.
 
-A migration takes the values of a run (or of one step or planning that is under way) from its version to the next.
+A migration takes the values of a run from its version to the next. What is older than the first release is refused.
 Where no Agent stands before the graph, LangGraph takes a new message into the thread before any node can refuse it:
 there it waits, and a version that can read the thread goes on with it as if it came then.
 """
@@ -9,39 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from donewhen.state.errors import StorageError
-from donewhen.state.graph_state import VERSION, Json
-from donewhen.state.plan.steps import fresh_record
+from donewhen.state.run import VERSION, Json
 
 Migration = Callable[[Json], Json]
-
-
-def _counted(values: Json) -> Json:
-    """0, before versions were counted: records lacked fields that came later, and requests were not numbered."""
-    filled = dict(values)
-    if values.get("steps"):
-        filled["steps"] = {id: {**fresh_record(), **record} for id, record in (values["steps"] or {}).items()}
-    if values.get("record"):
-        filled["record"] = {**fresh_record(), **(values["record"] or {})}
-    if values.get("goal"):
-        filled.setdefault("turn", 1)
-    return filled
-
-
-def _given(values: Json) -> Json:
-    """1, when a step or planning under way held all that it was given: now that is read from the run."""
-    filled = dict(values)
-    if kept := values.get("kept"):
-        filled |= {"transcript": values["transcript"][kept:], "kept": 0}
-    if "spent_before" in (values.get("record") or {}):
-        filled["record"] = {key: value for key, value in values["record"].items() if key != "spent_before"}
-    return filled
-
-
 _VERDICTS = {"passed": "proven", "supported": "cited"}
 
 
-def _renamed(values: Json) -> Json:
-    """2, when a verdict was `passed` or `supported`: now what was only cited is not called proven.
+def _from_2(values: Json) -> Json:
+    """Migrate from 2, when a verdict was `passed` or `supported`: now what was only cited is not called proven.
 
     Nobody audited what ended then, and its outcome did not say whether anything was looked at or changed.
     """
@@ -81,17 +56,19 @@ def _verdicts(rows: list[Json] | None) -> list[Json]:
     return [{**row, "verdict": _VERDICTS.get(row.get("verdict", ""), row.get("verdict"))} for row in rows or ()]
 
 
-MIGRATIONS: dict[int, Migration] = {0: _counted, 1: _given, 2: _renamed}
-"""Version → what makes the next version of it. Never edited once released: threads live for years."""
+MIGRATIONS: dict[int, Migration] = {2: _from_2}
+"""Version → its migration to the next one. Never edited once released: threads live for years."""
 
 
-def migrated(
+def migrate(
     values: Mapping[str, Any], migrations: Mapping[int, Migration] = MIGRATIONS, current: int = VERSION
 ) -> Json:
-    """The values as `current` has them; the very same object if they are so already.
+    """Return the values as `current` has them; the very same object if they are so already.
 
     Raises StorageError, before anything is done, for a version that is newer or that nothing leads on from.
     """
+    if "version" not in values and isinstance(values, dict) and not values.get("goal"):
+        return values  # no request was ever received
     version = values.get("version", 0)
     if type(version) is not int or version < 0:
         raise StorageError(f"the state of this thread has no version that could be read: {version!r}")

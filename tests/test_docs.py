@@ -1,8 +1,227 @@
-"""Pages that name tests: what they name is there."""
+"""Pages hold what they say: their code runs, their commands exist, their data is well-formed, their tests are there."""
 
+import asyncio
+import inspect
+import json
+import os
 import re
+import shlex
+import sys
+import tomllib
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import StringIO
+from pathlib import Path
+from types import CodeType
+from typing import Any
 
+import click
+import pytest
+import typer
+import yaml
+
+import donewhen
+from benchmarks.pythons import PROMISED
+from donewhen import Limits, Settings, event_schema, testing, workspace
+from donewhen.agent.cli.app import app
+from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
+from scripts import site
 from tests.kit.places import ROOT
+
+PUBLIC = (donewhen, testing, workspace)
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),
+    *sorted(ROOT.glob("docs/*.md")),
+    *sorted(ROOT.glob("docs/concepts/*.md")),
+]
+LANGUAGES = {"python", "sh", "json", "yaml", "toml", "ini", "text", "mermaid"}
+
+
+def name_of(page: Path) -> str:
+    """Return the page's path in the repository."""
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the language and the text of each block of a page."""
+    return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def offers() -> ScriptedModel:
+    """A model that does what the README's second program asks for."""
+    plan = submit_plan([{"content": "mail the offers", "done_when": "mailed", "tools": ["search", "send_mail"]}])
+    work = [
+        call("search", query="cheapest offers"),
+        call("send_mail", to="mira@example.com", text="Ann 12.50, Bob 18.40, Cem 19.00"),
+        finish_step("The three cheapest offers are with Mira.", "s1.2"),
+    ]
+    return ScriptedModel(roles={"triage": [plan], "execute": work})
+
+
+def desk() -> ScriptedModel:
+    """A model that does what the tutorial asks for."""
+    look = {"content": "Look up order 17", "done_when": "Its state is known", "tools": ["find_order"]}
+    pay = {"content": "Refund order 17", "done_when": "It is refunded", "tools": ["refund"]}
+    both = {"content": "Refund order 18", "done_when": "It is refunded", "tools": ["find_order", "refund"]}
+    again = {"content": "Look up order 18", "done_when": "Its state is known", "tools": ["find_order"]}
+    first = [
+        *(call("find_order", order_id="17"), finish_step("It arrived broken", ("s1.1", "arrived broken"))),
+        *(call("find_order", order_id="18"), finish_step("It is on its way", ("s1.1", "on its way"))),
+    ]
+    second = [call("refund", order_id="17", amount=40.0), finish_step("Refunded", ("s2.1", "refunded 40.00 EUR"))]
+    plans = [submit_plan([look, pay]), submit_plan([both]), submit_plan([again])]
+    said = ["Order 17 arrived broken; 40.00 EUR were refunded."]
+    return ScriptedModel(roles={"triage": plans, "execute": {"s1": first, "s2": second}, "deliver": said})
+
+
+PROVIDERS: dict[str, Callable[[], ScriptedModel]] = {"README.md": offers, "docs/tutorial.md": desk}
+"""Who answers for `openai:…` on a page."""
+GIVEN = {
+    "docs/budgets.md": """
+from donewhen import Agent, Limits, Settings
+model, agent = "demo", Agent("demo", storage="memory:")
+""",
+    "docs/executors.md": """
+from donewhen import Agent, Executor
+from langgraph.graph import START, MessagesState, StateGraph
+tools = []
+my_compiled_graph = other_graph = StateGraph(MessagesState).add_node("n", lambda s: s).add_edge(START, "n").compile()
+async def my_async_function(brief: str) -> str: ...
+""",
+    "docs/models.md": "from donewhen import Agent\nimport functools\nAgent = functools.partial(Agent, 'openai:x')",
+}
+"""What a page takes for granted where it shows a part of a program."""
+
+
+@contextmanager
+def provider(page: str) -> Iterator[dict[str, str]]:
+    """The environment of somebody with a key, whose provider does what the page asks for."""
+    if page not in PROVIDERS:
+        yield {}
+        return
+    with WireServer(PROVIDERS[page]()) as server:
+        yield {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": server.base_url}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text("utf-8")], ids=name_of)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """N25, R10: every block of Python, one after the other, as somebody who reads from the top runs them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", StringIO("approve\n" * 9))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(GIVEN.get(name_of(page), ""), names)
+    with provider(name_of(page)) as env:
+        for name in env:
+            monkeypatch.setenv(name, env[name])
+        saved = dict(os.environ)
+        for language, text in blocks(page):
+            if language == "python":
+                run_block(compile(text, name_of(page), "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT), names)
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def run_block(code: CodeType, names: dict[str, Any]) -> None:
+    """Run a block; one that awaits, in an event loop."""
+    if code.co_flags & inspect.CO_COROUTINE:
+        asyncio.run(eval(code, names))
+    else:
+        exec(code, names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_data_and_commands_of_a_page_are_read(page: Path) -> None:
+    """Blocks are of a kind that is checked; data is read by its library, and each command knows its options."""
+    for language, text in blocks(page):
+        assert language in LANGUAGES, f"{name_of(page)} has a block of {language or 'no language'}"
+        if language == "json":
+            json.loads(text)
+        elif language == "yaml":
+            yaml.safe_load(text)
+        elif language == "toml":
+            tomllib.loads(text)
+        elif language == "sh":
+            for line in text.splitlines():
+                check_commands(line)
+    for line in re.findall(r"`(donewhen [a-z][^`]*)`", page.read_text("utf-8")):
+        check_commands(line.replace("\n", " "))
+
+
+def check_commands(line: str) -> None:
+    """Read a line as a shell and the command would, without running anything."""
+    for words in split_commands(line):
+        if words[:1] == ["donewhen"] and len(words) > 1 and words[1].isalpha():
+            command: Any = typer.main.get_command(app)
+            name, *rest = words[1:]
+            while isinstance(command, click.Group) or hasattr(command, "commands"):
+                assert name in command.commands, f"there is no `donewhen {name}`: {line}"
+                command = command.commands[name]
+                if hasattr(command, "commands") and rest:
+                    name, *rest = rest
+                elif hasattr(command, "commands"):
+                    return
+            options = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+            used = {word.partition("=")[0] for word in rest if re.match(r"--?[a-z]", word)}
+            assert used <= options, f"{line}: no such option: {used - options}"
+
+
+def split_commands(line: str) -> Iterator[list[str]]:
+    """Return the words of each command of a line."""
+    words: list[str] = []
+    for word in shlex.split(line, comments=True):
+        if word in ("|", "&&", ";"):
+            yield words
+            words = []
+        elif word.endswith(";"):
+            yield [*words, word[:-1]]
+            words = []
+        else:
+            words.append(word)
+    yield words
+
+
+def test_targets_extras_and_files_that_pages_name_are_there() -> None:
+    """`make X` is a target, `donewhen[X]` an extra, and a link leads to a file of the repository."""
+    makefile, project = (ROOT / "Makefile").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    targets = {*re.findall(r"^([\w./-]+):", makefile, re.MULTILINE)}
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for command in re.findall(r"(?:`|^    )make ([a-z][a-z -]*)", text, re.MULTILINE):
+            assert {*command.split()} <= targets, f"{name_of(page)}: make {command}"
+        for extra in re.findall(r"donewhen\[(\w+)\]", text):
+            assert extra in project["optional-dependencies"], f"{name_of(page)}: donewhen[{extra}]"
+        for path in re.findall(
+            r"`((?:agent|graph|state|tests|examples|deploy|prompts|scripts|benchmarks|docs)/[\w./]+)`", text
+        ):
+            assert (ROOT / path).exists(), f"{name_of(page)}: {path}"
+        for link in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+            generated = (page.parent == ROOT / "docs" and link.startswith("reference/")) or "../reference/" in link
+            assert generated or (page.parent / link).exists(), f"{name_of(page)}: {link}"
+
+
+def test_the_reference_says_what_the_code_says() -> None:
+    """Each public name, command, option, setting and event is on a page that is made from the code."""
+    assert all(f".{name}\n" in site.api() for module in PUBLIC for name in module.__all__)
+    commands = site.commands()
+    assert "## `donewhen run`" in commands
+    assert "`--max-rounds`" in commands
+    assert all(f"| `{name}` |" in site.settings() for model in (Settings, Limits) for name in model.model_fields)
+    kinds = event_schema()["discriminator"]["mapping"]
+    assert all(f"### `{kind}`" in site.events() for kind in kinds)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page that nobody finds is none, and the index for language models is made from the same list."""
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2])
+    there = {page for _, pages in site.listed(nav) for page in pages}
+    assert {str(page.relative_to(ROOT / "docs")) for page in PAGES if page.is_relative_to(ROOT / "docs")} <= there
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    """At most 150 lines."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
 
 def test_every_attack_that_the_security_page_names_is_a_test() -> None:
@@ -21,9 +240,26 @@ def test_every_attack_that_the_security_page_names_is_a_test() -> None:
 
 
 def test_what_make_brings_along_is_installed_by_it() -> None:
-    """L14: an extra of which the README says that `make install` brings it along; no other is promised."""
-    readme, makefile = ((ROOT / name).read_text() for name in ("README.md", "Makefile"))
-    promised = re.findall(r"pip install 'donewhen\[(\w+)\]'`; `make install` brings it along", readme)
+    """L14: an extra of which the command's page says that `make install` brings it along; no other is promised."""
+    page, makefile = ((ROOT / name).read_text() for name in ("docs/command.md", "Makefile"))
+    promised = re.findall(r"pip install 'donewhen\[(\w+)\]'`; `make install` brings it along", page)
     installed = re.search(r"-e '\.\[([\w,]+)\]'", makefile)
     assert installed is not None
     assert sorted(promised) == sorted(installed[1].split(",")) == ["mcp", "ui"]
+
+
+def test_workflows_call_targets_and_try_every_python_that_is_promised() -> None:
+    """What runs elsewhere can be run here: each step is a target of make, save for what only that machine has."""
+    makefile, project = (ROOT / "Makefile").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    targets = {*re.findall(r"^([\w./-]+):", makefile, re.MULTILINE)}
+    workflows = [yaml.safe_load(path.read_text()) for path in sorted(ROOT.glob(".github/workflows/*.yml"))]
+    steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
+    commands = [shlex.split(step["run"]) for step in steps if "run" in step]
+    elsewhere = [words for words in commands if words[0] != "make"]
+    assert [words[0] for words in elsewhere] == ["sudo", "test"], elsewhere  # PostgreSQL's packages; the tag's version
+    for words in commands:
+        if words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= targets
+    pythons = workflows[0]["jobs"]["test"]["strategy"]["matrix"]["python"]
+    promised = [kind.rpartition(" ")[2] for kind in project["classifiers"] if "Python :: 3." in kind]
+    assert pythons == promised == [*PROMISED]

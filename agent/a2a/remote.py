@@ -31,9 +31,9 @@ from donewhen.graph.executors.executor import Card, Executor
 from donewhen.graph.executors.leg import Leg, Report, Unfinished
 from donewhen.graph.tools.call import NotTheTools
 from donewhen.graph.tools.certain import is_certain
-from donewhen.graph.tools.effects import label
+from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError
-from donewhen.state.graph_state import Json
+from donewhen.state.run import Json
 
 if TYPE_CHECKING:
     import httpx
@@ -52,8 +52,8 @@ LANGGRAPH = "https://langchain.com/a2a/"
 """How the extensions of LangGraph's servers begin."""
 
 
-def connected(address: str) -> Executor:
-    """The executor at an address, `a2a:https://…`. Raises ConfigError for any other."""
+def connect_executor(address: str) -> Executor:
+    """Return the executor at an address, `a2a:https://…`. Raises ConfigError for any other."""
     if not address.startswith(SCHEME):
         raise ConfigError(f"{address!r} is no address of an A2A agent: use a2a:https://host/path")
     return Executor(remote=RemoteAgent(address))
@@ -90,7 +90,7 @@ class RemoteAgent:
             raise ConfigError("remote agents need the extra a2a: pip install 'donewhen[a2a]'") from None
 
     async def card(self) -> Card | None:
-        """What the agent says of itself: the last card for `refresh` seconds, and while a new one cannot be had."""
+        """Return the agent's card: the last one for `refresh` seconds, and for as long as a new one cannot be had."""
         try:
             async with self._http() as http:
                 found = await self._card(http)
@@ -113,13 +113,13 @@ class RemoteAgent:
             try:
                 async with self._http() as http:
                     client = await self._client(http)
-                    task = await self._begun(client, leg, line) or await self._sent(client, leg, line, said)
+                    task = await self._find_begun(client, leg, line) or await self._send(client, leg, line, said)
                     if isinstance(task, str):
                         return Report(task, said=[AIMessage(task)])
                     while state_of(task) in UNDER_WAY:
                         await asyncio.sleep(self.poll)
-                        task = await self._looked_at(client, task.id)
-                        line.held()
+                        task = await self._look_at(client, task.id)
+                        line.reset()
                     return self._report(task, said)
             except ConfigError as error:
                 return Report(failed=str(error))
@@ -142,7 +142,7 @@ class RemoteAgent:
         if await self._note(leg, line) is None:
             return None
         async with self._http() as http:
-            task = await self._begun(await self._client(http), leg, line)
+            task = await self._find_begun(await self._client(http), leg, line)
         if task is None:
             return None
         if state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
@@ -180,12 +180,13 @@ class RemoteAgent:
 
     @property
     def _langgraph(self) -> bool:
-        """Whether it is a LangGraph server. Of its stream only the first event is as the protocol has it, and a task
-        that is asked for has no artifacts, and may seem complete for a moment before it is seen to ask."""
+        """Return whether it is a LangGraph server. Of its stream only the first event is as the protocol has it, and a
+        task that is asked for has no artifacts, and may seem complete for a moment before it is seen to ask.
+        """
         extensions = self._known.capabilities.extensions if self._known else ()
         return any(each.uri.startswith(LANGGRAPH) for each in extensions)
 
-    async def _looked_at(self, client: "Client", id: str) -> "Task":
+    async def _look_at(self, client: "Client", id: str) -> "Task":
         task = await task_of(client, id)
         if self._langgraph and state_of(task) == "COMPLETED":
             await asyncio.sleep(self.poll)
@@ -194,8 +195,8 @@ class RemoteAgent:
 
     # A leg -------------------------------------------------------------------------------------------------------
 
-    async def _begun(self, client: "Client", leg: Leg, line: "_Line") -> "Task | None":
-        """The task that has this leg's message already; None if it was never sent, or never arrived."""
+    async def _find_begun(self, client: "Client", leg: Leg, line: "_Line") -> "Task | None":
+        """Return the task that has this leg's message already; None if it was never sent, or never arrived."""
         note = await self._note(leg, line)
         if note is None:
             return None
@@ -206,12 +207,12 @@ class RemoteAgent:
         return task
 
     async def _task_of(self, client: "Client", leg: Leg, note: Json) -> "Task | None":
-        """The task that got the message, if any. Raises Unfinished where the agent does not say."""
+        """Return the task that got the message, if any. Raises Unfinished where the agent does not say."""
         from a2a.types import TaskNotFoundError
 
         try:
             if note["answered"]:
-                return await self._looked_at(client, note["task"])
+                return await self._look_at(client, note["task"])
             if note["task"]:
                 tasks = [await task_of(client, note["task"])]
             else:
@@ -225,7 +226,7 @@ class RemoteAgent:
             raise Unfinished(f"The agent at {self.url} does not know the task any more: {error}") from None
         return next((task for task in tasks if holds(task, _message_id(leg.key))), None)
 
-    async def _sent(self, client: "Client", leg: Leg, line: "_Line", said: list[str]) -> "Task | str":
+    async def _send(self, client: "Client", leg: Leg, line: "_Line", said: list[str]) -> "Task | str":
         """Send the message and listen while the agent speaks: the task as it stands then, or a plain answer."""
         from a2a.types import SendMessageRequest, Task
 
@@ -235,7 +236,7 @@ class RemoteAgent:
         await self._remember(leg, line, note)
         try:
             async for event in client.send_message(SendMessageRequest(message=message)):
-                line.held()
+                line.reset()
                 if event.WhichOneof("payload") == "message":
                     return text_of(event.message.parts)
                 absorb(task, event, leg, said)
@@ -266,13 +267,13 @@ class RemoteAgent:
         return Message(role=Role.ROLE_USER, parts=[part], message_id=message_id, context_id=context, task_id=task)
 
     def _context(self, leg: Leg) -> str:
-        """The conversation: the same for all steps that go on with one another."""
+        """Return the conversation: the same for all steps that go on with one another."""
         return str(uuid5(NAMESPACE_URL, "\n".join((self.url, leg.thread_id, leg.name, leg.conversation))))
 
     async def _note(self, leg: Leg, line: "_Line") -> Json | None:
         if line.note is None and leg.store is not None:
             try:
-                item = await leg.store.aget((*NAMESPACE, label(leg.thread_id)), leg.key)
+                item = await leg.store.aget((*NAMESPACE, store_label(leg.thread_id)), leg.key)
             except Exception as error:
                 raise NotTheTools(error) from error
             line.note = dict(item.value) if item else None
@@ -280,7 +281,7 @@ class RemoteAgent:
 
     async def _remember(self, leg: Leg, line: "_Line", note: Json | None) -> None:
         """Durable before this returns; None: nothing was sent."""
-        line.note, place = note, (*NAMESPACE, label(leg.thread_id))
+        line.note, place = note, (*NAMESPACE, store_label(leg.thread_id))
         try:
             if leg.store and note is None:
                 await leg.store.adelete(place, leg.key)
@@ -316,13 +317,13 @@ class RemoteAgent:
 
 
 def _plain(text: str) -> str:
-    """A text of somebody else's as it stands in a prompt: it closes no tag there and opens none."""
+    """Return a text of somebody else's as it stands in a prompt: it closes no tag there and opens none."""
     return " ".join(text.replace("<", "‹").replace(">", "›").split())
 
 
 @dataclass
 class _Line:
-    """How long an agent could not be reached, and what is written down of the leg."""
+    """The connection to an agent: how long it could not be reached, and what is stored of the leg."""
 
     patience: float
     cut: float | None = None
@@ -330,7 +331,7 @@ class _Line:
     wait: float = FIRST_WAIT
     note: Json | None = None
 
-    def held(self) -> None:
+    def reset(self) -> None:
         """The agent answers."""
         self.cut, self.wait = None, FIRST_WAIT
 
@@ -345,7 +346,7 @@ class _Line:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """What goes wrong between two machines."""
+    """Return the exceptions that can happen between two machines."""
     import httpx
     from a2a.utils.errors import A2AError
     from google.protobuf.json_format import ParseError
@@ -371,5 +372,5 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _message_id(key: str) -> str:
-    """Of a leg's message: the same however often it is sent."""
+    """Return the id of a leg's message: the same however often it is sent."""
     return str(uuid5(NAMESPACE_URL, key))

@@ -1,4 +1,4 @@
-"""What an A2A task says: its state, its texts, what it asks, and which messages it has."""
+"""Reads A2A tasks: their state, their texts, what they ask, and which messages they have."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,21 +16,21 @@ MOST_TASKS = 100
 
 
 def state_of(task: "Task") -> str:
-    """`SUBMITTED`, `WORKING`, `COMPLETED`, `FAILED`, `INPUT_REQUIRED` …"""
+    """Return `SUBMITTED`, `WORKING`, `COMPLETED`, `FAILED`, `INPUT_REQUIRED` …"""
     from a2a.types import TaskState
 
     return str(TaskState.Name(task.status.state)).removeprefix("TASK_STATE_")
 
 
 async def task_of(client: "Client", id: str) -> "Task":
-    """The task as it stands now."""
+    """Return the task as it stands now."""
     from a2a.types import GetTaskRequest
 
     return await client.get_task(GetTaskRequest(id=id))
 
 
-async def found_task(client: "Client", id: str) -> "Task | None":
-    """The task, or None if the agent does not know it (any more)."""
+async def find_task(client: "Client", id: str) -> "Task | None":
+    """Return the task, or None if the agent does not know it (any more)."""
     from a2a.types import TaskNotFoundError
 
     with suppress(TaskNotFoundError):
@@ -39,7 +39,7 @@ async def found_task(client: "Client", id: str) -> "Task | None":
 
 
 async def tasks_of(client: "Client", context: str) -> "list[Task] | None":
-    """The tasks of a conversation; None where the agent does not list them."""
+    """Return the tasks of a conversation; None where the agent does not list them."""
     from a2a.types import ListTasksRequest
     from a2a.utils.errors import MethodNotFoundError, UnsupportedOperationError
 
@@ -47,11 +47,11 @@ async def tasks_of(client: "Client", context: str) -> "list[Task] | None":
         listed = await client.list_tasks(ListTasksRequest(context_id=context, page_size=MOST_TASKS))
     except (MethodNotFoundError, UnsupportedOperationError):
         return None
-    return [task for row in listed.tasks if (task := await found_task(client, row.id))]
+    return [task for row in listed.tasks if (task := await find_task(client, row.id))]
 
 
 def holds(task: "Task", message_id: str) -> bool:
-    """Whether the task has got this message."""
+    """Return whether the task has this message."""
     return any(message.message_id == message_id for message in task.history)
 
 
@@ -70,7 +70,7 @@ def absorb(task: "Task", event: "StreamResponse", leg: Leg, said: list[str]) -> 
 
 
 def asks_in(task: "Task") -> list[tuple[str, Any]]:
-    """What it needs to know. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
+    """Return what a task asks. A LangGraph server puts its interrupts, `{id, value}`, into a data part."""
     from a2a.helpers import get_data_parts
 
     parts = [part for artifact in task.artifacts for part in artifact.parts]
@@ -81,7 +81,7 @@ def asks_in(task: "Task") -> list[tuple[str, Any]]:
 
 
 def text_of(parts: "Sequence[Part]") -> str:
-    """The texts, and data as JSON."""
+    """Return the texts, and data as JSON."""
     from a2a.helpers import get_data_parts, get_text_parts
 
     texts = [*get_text_parts(parts), *(json.dumps(each, ensure_ascii=False) for each in get_data_parts(parts))]
@@ -89,7 +89,7 @@ def text_of(parts: "Sequence[Part]") -> str:
 
 
 def last_words(task: "Task") -> str:
-    """The agent's last message in the task's history."""
+    """Return the agent's last message in the task's history."""
     from a2a.types import Role
 
     spoken = [text for one in task.history if one.role == Role.ROLE_AGENT and (text := text_of(one.parts))]

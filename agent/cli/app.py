@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     options, session, showing = Lazy("options"), Lazy("session"), Lazy("showing")
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="donewhen",
     help="Plan, confirm, execute: a step is done when its evidence says so. "
     "The answer goes to stdout, everything else to stderr.",
@@ -56,7 +56,7 @@ def _version(asked: bool) -> None:
 def main(
     _: Annotated[bool, typer.Option("--version", is_eager=True, callback=_version, help="Print it and exit.")] = False,
 ) -> None:
-    """For options of no command."""
+    """Serve options that belong to no command."""
 
 
 @app.command()

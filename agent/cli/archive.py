@@ -1,4 +1,4 @@
-"""The storage that a command names: what is in it, read by an agent that starts nothing, and how that is printed."""
+"""The storage that a command names: reads it by an agent that starts nothing, and prints what it finds."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
-from donewhen.agent.work.threads import ThreadInfo, list_threads
+from donewhen.agent.work.queue import ThreadInfo, list_threads
 from donewhen.state.errors import ConfigError, UnknownThread
 
 Told = TypeVar("Told")
@@ -24,7 +24,7 @@ SEVERAL = 6
 
 @dataclass(frozen=True)
 class Archive:
-    """What `--storage` names, and whether its contents are wanted as `--json`."""
+    """The storage of `--storage`, read as text or as `--json`."""
 
     storage: str | None
     """As given on the command line."""
@@ -32,18 +32,18 @@ class Archive:
 
     @cached_property
     def config(self) -> Config:
-        """The configuration, with this storage."""
+        """Return the configuration, with this storage."""
         config = read_config()
         set_up(config.log)
         return replace(config, storage=self.storage) if self.storage else config
 
     @property
     def named(self) -> str | None:
-        """The storage for the command that goes on with a run of this one; memory by whatever name, for none can."""
+        """Return the storage to name in the command that goes on with a run; memory if none can go on."""
         return MEMORY if parse_url(self.config.storage).kind == "memory" else self.storage
 
     def ask(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told:
-        """What an agent says that has no tools, and a model that is never asked."""
+        """Return what an agent without tools says, whose model is never asked."""
 
         async def asked() -> Told:
             async with Agent(DEMO, storage=self.config.storage, config=self.config) as agent:
@@ -52,22 +52,22 @@ class Archive:
         return asyncio.run(asked())
 
     def look(self, ask: Callable[[Agent], Coroutine[Any, Any, Told]]) -> Told | None:
-        """As `ask`; None where there is no database yet, for looking creates none."""
+        """Do as `ask` does; return None if there is no database yet, because looking creates none."""
         return self.ask(ask) if self.readable() else None
 
     def exists(self) -> bool:
-        """Whether there is a database."""
+        """Return whether there is a database."""
         location = parse_url(self.config.storage)
         return location.kind != "sqlite" or location.path.exists()
 
     def readable(self) -> bool:
-        """Whether there is anything to read. Raises ConfigError for a database that is missing, and was named."""
+        """Return whether there is anything to read. Raises ConfigError if a database was named and is missing."""
         if self.storage and not self.exists():
             raise ConfigError(f"there is no database {parse_url(self.storage).display}")
         return self.exists()
 
     def thread(self, thread: str, states: Collection[str] = ()) -> ThreadInfo:
-        """The thread that is meant: by its id or the beginning of it; without one the latest of these states."""
+        """Return the thread that is meant: by its id or the beginning of it; without one the latest of these states."""
 
         async def find() -> list[ThreadInfo]:
             opened = open_storage(self.config.storage, key=self.config.key)
@@ -86,7 +86,7 @@ class Archive:
             raise UnknownThread(f"{none}; `donewhen threads` lists all")
         return found[0]
 
-    def told(self, said: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
+    def finish(self, said: Mapping[str, Any], lines: Iterable[str] = (), nothing: str = "") -> Exit:
         """Print an object with `--json`, else the lines; where there are none, `nothing` on stderr."""
         if self.json:
             print_json({"schema_version": SCHEMA_VERSION, **said})

@@ -1,4 +1,4 @@
-"""Commands for work that nobody waits for: workers, schedules, plans kept, and what there is to do over all threads."""
+"""The commands for work in the background: workers, schedules, kept plans, and what there is to do on all threads."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 else:
     jobs = Lazy("jobs")
 
-schedules = typer.Typer(help="What is repeated: look at it, stop it, go on with it.", no_args_is_help=True)
-plans = typer.Typer(
+schedules: typer.Typer = typer.Typer(help="What is repeated: look at it, stop it, go on with it.", no_args_is_help=True)
+plans: typer.Typer = typer.Typer(
     help="Plans that are kept and ticked off, and plans that worked, saved as templates.", no_args_is_help=True
 )
 PlanId = Annotated[str, typer.Argument(metavar="PLAN", help="Its id.")]

@@ -58,9 +58,9 @@ class Lazy:
 
 def end(command: Callable[[], int], json: bool = False) -> None:
     """Leave with the code of a command."""
-    from donewhen.agent.cli.result import guarded
+    from donewhen.agent.cli.result import run_guarded
 
-    raise typer.Exit(guarded(command, json=json))
+    raise typer.Exit(run_guarded(command, json=json))
 
 
 def at(storage: str | None, json: bool, command: Callable[["Archive"], int]) -> None:

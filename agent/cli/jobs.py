@@ -1,15 +1,16 @@
-"""What the commands for work in the background do: the worker at its storage, and answers about what there is."""
+"""Carries out the commands for work in the background: the worker at its storage, and answers about what there is."""
 
 import asyncio
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from json import dumps
 from shlex import quote
-from typing import Any
+from typing import Any, Self
 
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
@@ -21,11 +22,14 @@ from donewhen.agent.cli.session import QUEUE, open_agent
 from donewhen.agent.config import Config
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
+from donewhen.agent.work.queue import Page, ThreadInfo
 from donewhen.agent.work.schedules import ScheduleInfo
-from donewhen.agent.work.threads import Page, ThreadInfo
 from donewhen.agent.work.worker import Worker
 from donewhen.state.errors import ConfigError
 from donewhen.state.plan.text import moments_text
+
+IDLE_AGENTS = 4
+"""Agents that a worker keeps open, with their MCP servers, while none of their threads is at work."""
 
 
 def run_worker(archive: Archive, *, concurrency: int) -> Exit:
@@ -36,8 +40,7 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
         raise ConfigError("a worker needs a storage that others can reach: --storage sqlite:///… or postgresql://…")
 
     async def work() -> Worker:
-        async with AsyncExitStack() as stack:
-            agents = _Agents(stack, config)
+        async with _Agents(config) as agents:
             worker = Worker(
                 open_storage(config.storage, key=config.key),
                 QUEUE,
@@ -71,20 +74,44 @@ def run_worker(archive: Archive, *, concurrency: int) -> Exit:
 
 
 class _Agents:
-    """An agent per choices, opened when first needed; MCP servers stay up with it."""
+    """One agent for all threads of the same choices, with its MCP servers, while it works and a while longer."""
 
-    def __init__(self, stack: AsyncExitStack, config: Config) -> None:
-        self._stack, self._config = stack, config
-        self._known: dict[str, Agent] = {}
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._open: dict[str, tuple[Agent, AsyncExitStack]] = {}
+        """By choices; the one that was used last stands last."""
+        self._at_work: Counter[str] = Counter()
         self._lock = asyncio.Lock()
 
-    async def of(self, info: ThreadInfo) -> Agent:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._close_idle(0)
+
+    @asynccontextmanager
+    async def of(self, info: ThreadInfo) -> AsyncIterator[Agent]:
         choices = Choices.read(info.metadata)
         key = dumps(vars(choices), sort_keys=True)
         async with self._lock:
-            if key not in self._known:
-                self._known[key] = (await open_agent(self._stack, choices, self._config)).agent
-            return self._known[key]
+            if key not in self._open:
+                async with AsyncExitStack() as stack:
+                    agent = (await open_agent(stack, choices, self._config)).agent
+                    self._open[key] = (agent, stack.pop_all())
+            self._open[key] = self._open.pop(key)
+            self._at_work[key] += 1
+        try:
+            yield self._open[key][0]
+        finally:
+            self._at_work[key] -= 1
+            await self._close_idle(IDLE_AGENTS)
+
+    async def _close_idle(self, keep: int) -> None:
+        """Close the agents that work on nothing, but for those that were used last."""
+        async with self._lock:
+            idle = [key for key in self._open if not self._at_work[key]]
+            for key in idle[: max(len(idle) - keep, 0)]:
+                await self._open.pop(key)[1].aclose()
 
 
 def show_status(archive: Archive) -> Exit:
@@ -97,7 +124,7 @@ def show_status(archive: Archive) -> Exit:
     lines += [
         f"oldest     {name} since {local_time(since, 'seconds')}" for name, since in (found.get("oldest") or {}).items()
     ]
-    archive.told(found, lines)
+    archive.finish(found, lines)
     served = {each["queue"] for each in found.get("workers") or ()}
     idle = [queue for queue in found.get("queues") or () if queue not in served] or ([] if served else [QUEUE])
     for queue in () if archive.json else idle:
@@ -114,7 +141,7 @@ def show_pending(archive: Archive, owner: str | None, limit: int, cursor: str | 
         since, who = local_time(row["asked_at"] or ""), f"  {row['owner']}" if row["owner"] else ""
         thread = clean(short_id(row["thread_id"]))
         lines.append(f"{thread}  {row['kind']:8}  {since:16}{who}  {shorten(row['question'] or row['goal'], 80)}")
-    ended = archive.told({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
+    ended = archive.finish({"pending": rows, "cursor": rows.cursor}, lines, "Nothing waits for anybody.")
     if rows.cursor and not archive.json:
         given = {"--owner": owner, "--limit": str(limit), "--cursor": rows.cursor, "--storage": archive.named}
         words = [f"{option} {quote(value)}" for option, value in given.items() if value]
@@ -144,14 +171,14 @@ def cancel_thread(archive: Archive, thread: str) -> Exit:
     """End a run, and say how it stands."""
     info = archive.thread(thread)
     run = archive.ask(lambda agent: agent.cancel(info.thread_id))
-    return archive.told(run_object(run, archive.storage), [run.status])
+    return archive.finish(run_object(run, archive.storage), [run.status])
 
 
 def tell_thread(archive: Archive, thread: str, text: str) -> Exit:
     """Say something to a run at work."""
     info = archive.thread(thread)
     archive.ask(lambda agent: agent.tell(info.thread_id, text))
-    return archive.told({"told": info.thread_id}, ["told"])
+    return archive.finish({"told": info.thread_id}, ["told"])
 
 
 def prune_threads(archive: Archive, older: str) -> Exit:
@@ -161,23 +188,23 @@ def prune_threads(archive: Archive, older: str) -> Exit:
         raise ConfigError(f"--older {older!r} is no time; write 30d, 12h or 45m")
     age = timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
     gone = archive.look(lambda agent: agent.prune(age)) or []
-    return archive.told({"deleted": gone}, [f"{len(gone)} threads deleted"])
+    return archive.finish({"deleted": gone}, [f"{len(gone)} threads deleted"])
 
 
 def on_schedule(archive: Archive, verb: str, id: str) -> Exit:
-    """One of the verbs of `Agent.schedules`, and what came of it."""
+    """Call one of the methods of `Agent.schedules`, and print the result."""
     found: Any = archive.look(lambda agent: getattr(agent.schedules, verb)(*([id] if id else [])))
     if isinstance(found, str):
-        return archive.told({"thread_id": found}, [found])
+        return archive.finish({"thread_id": found}, [found])
     if isinstance(found, ScheduleInfo):
-        return archive.told({"schedule": found.to_dict()}, _schedule_lines(found))
+        return archive.finish({"schedule": found.to_dict()}, _schedule_lines(found))
     if verb != "list":
-        return archive.told({"deleted": id})
+        return archive.finish({"deleted": id})
     lines = [
         f"{each.id}  {each.when:40}  {moments_text(each.next_runs[:1]) or each.status:23}  {shorten(each.title, 50)}"
         for each in found or ()
     ]
-    return archive.told({"schedules": [each.to_dict() for each in found or ()]}, lines, "No schedules yet.")
+    return archive.finish({"schedules": [each.to_dict() for each in found or ()]}, lines, "No schedules yet.")
 
 
 def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
@@ -199,7 +226,7 @@ def _schedule_lines(schedule: ScheduleInfo) -> Iterator[str]:
 
 
 def on_plan(archive: Archive, verb: str, given: Mapping[str, Any]) -> Exit:
-    """One of the verbs of `Agent.plans`, and the plan as it then stands."""
+    """Call one of the methods of `Agent.plans`, and print the plan as it then stands."""
 
     async def do(agent: Agent) -> Any:
         found = await getattr(agent.plans, verb)(**given)
@@ -208,16 +235,16 @@ def on_plan(archive: Archive, verb: str, given: Mapping[str, Any]) -> Exit:
     found, templates = (archive.look(do) if verb in ("list", "get") else archive.ask(do)) or ([], [])
     plans = found if isinstance(found, list) else [found] if found else []
     if verb == "delete":
-        return archive.told({"deleted": given["id"]})
+        return archive.finish({"deleted": given["id"]})
     said: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
     if verb != "list":
-        return archive.told(said, [clean(plan.text) for plan in plans])
+        return archive.finish(said, [clean(plan.text) for plan in plans])
     lines = [clean("  ".join(plan.text.splitlines()[:2])) for plan in plans]
     for each in templates:
         values = " ".join(f"{key}={value}" for key, value in each.parameters.items())
         lines.append(clean(f"template {each.name}  {values}  {shorten(each.goal, 60)}"))
     kept = {"templates": [each.to_dict() for each in templates]}
-    return archive.told({**said, **kept}, lines, "No plans are kept.")
+    return archive.finish({**said, **kept}, lines, "No plans are kept.")
 
 
 def save_template(archive: Archive, thread: str, name: str, given: Sequence[str]) -> Exit:
@@ -230,10 +257,10 @@ def save_template(archive: Archive, thread: str, name: str, given: Sequence[str]
     template = archive.ask(save)
     words = " ".join(f"--set {key}=…" for key in template.parameters)
     line = clean(f"donewhen run --template {name} {words}".strip())
-    return archive.told({"template": template.to_dict()}, [line])
+    return archive.finish({"template": template.to_dict()}, [line])
 
 
 def forget_template(archive: Archive, name: str) -> Exit:
     """Forget a template."""
     archive.ask(lambda agent: agent.templates.delete(name))
-    return archive.told({"deleted": name})
+    return archive.finish({"deleted": name})

@@ -1,4 +1,4 @@
-"""What the command was told: options read into plain data. Files they name are read here, and only here."""
+"""Reads the options of a command into plain data. Files they name are read here, and only here."""
 
 import base64
 import mimetypes
@@ -12,7 +12,7 @@ from typing import Any
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.config import DEMO, Config, read_profile
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of
-from donewhen.graph.models.output import Form
+from donewhen.graph.llm.output import OutputForm
 from donewhen.state.errors import ConfigError
 from donewhen.state.ledger import KEYS, Limits
 
@@ -76,7 +76,7 @@ class AnswerOptions:
     """No answer: what a run that was stopped is planned anew by."""
 
     def value(self) -> Any:
-        """The answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
+        """Return the answer as it is sent, or NO_ANSWER. Raises ConfigError if there are several."""
         given = [
             *([self.answer] if self.answer is not None else []),
             *([{"type": "approve"}] if self.approve else []),
@@ -95,7 +95,7 @@ class AnswerOptions:
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """What a command writes, and whether it asks."""
+    """The output of a command, and whether it asks."""
 
     archive: Archive
     yes: bool = False
@@ -108,14 +108,14 @@ class OutputOptions:
 
 
 def absolute(path: Path) -> str:
-    """The folder of --dir. Raises ConfigError where there is none."""
+    """Return the folder of --dir. Raises ConfigError where there is none."""
     if not path.is_dir():
         raise ConfigError(f"--dir {str(path)!r} is not a folder")
     return str(path.resolve())
 
 
-def chosen(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
-    """What the options come to, for this run and for whoever resumes it. Raises ConfigError."""
+def read_choices(request: RunOptions, config: Config, *, unattended: bool) -> Choices:
+    """Return the choices that the options make, for this run and for a later `resume`. Raises ConfigError."""
     if request.mcp is not None and not request.mcp.is_file():
         raise ConfigError(f"--mcp {str(request.mcp)!r} is not a file")
     settings = {key: value for key, value in request.settings.items() if value is not None}
@@ -148,17 +148,17 @@ def read_values(given: Sequence[str]) -> dict[str, str]:
 
 
 def _schema(path: Path) -> dict[str, Any]:
-    """The JSON Schema in a file. Raises ConfigError where it is none."""
+    """Return the JSON Schema in a file. Raises ConfigError where it is none."""
     try:
-        return Form.of(loads(path.read_text(encoding="utf-8-sig"))).schema
+        return OutputForm.for_type(loads(path.read_text(encoding="utf-8-sig"))).schema
     except (OSError, ValueError) as error:
         raise ConfigError(f"--output-schema {str(path)!r} cannot be read: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"--output-schema {str(path)!r}: {error}") from None
 
 
-def attached(path: Path) -> dict[str, Any]:
-    """An image or another file as a content block. Raises ConfigError for what cannot be read or is too large."""
+def read_attachment(path: Path) -> dict[str, Any]:
+    """Return an image or another file as a content block. Raises ConfigError if it cannot be read or is too large."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -184,20 +184,20 @@ def _limits(given: Sequence[str]) -> Iterator[tuple[str, float]]:
 
 def _file_text(path: Path) -> str:
     if str(path) == "-":
-        return piped()
+        return read_stdin()
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--answer-file {str(path)!r} cannot be read: {error}") from None
-    return _decoded(data, f"--answer-file {str(path)!r}")
+    return _decode(data, f"--answer-file {str(path)!r}")
 
 
-def piped() -> str:
+def read_stdin() -> str:
     """Return what stands on stdin, whatever the locale says. Raises ConfigError if it is no text."""
-    return _decoded(sys.stdin.buffer.read(), "what stands on stdin")
+    return _decode(sys.stdin.buffer.read(), "what stands on stdin")
 
 
-def _decoded(data: bytes, name: str) -> str:
+def _decode(data: bytes, name: str) -> str:
     if (encoding := encoding_of(data[:SAMPLE_BYTES])) is None:
         raise ConfigError(f"{name} is not text")
     return data.decode(encoding, "replace").replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""What a command ends with: an exit code, the answer or one JSON object on stdout, everything else on stderr."""
+"""The end of a command: an exit code, the answer or one JSON object on stdout, everything else on stderr."""
 
 import json
 import os
@@ -13,11 +13,11 @@ from enum import IntEnum
 from errno import ENOSPC, EPIPE
 from typing import Any
 
-from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
+from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import meter_text
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, clean, shorten
 from donewhen.agent.cli.screen.views import call_text
-from donewhen.agent.config import debugging
+from donewhen.agent.config import is_debugging
 from donewhen.agent.run import Run
 from donewhen.state import errors
 from donewhen.state.plan.steps import SILENT_ROUNDS
@@ -34,7 +34,7 @@ _STEERING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Exit(IntEnum):
-    """What a script learns without reading a word."""
+    """Exit codes, for scripts."""
 
     COMPLETED = 0
     FAILED = 1
@@ -72,8 +72,8 @@ USAGE_ERRORS = (
 )
 
 
-def guarded(command: Callable[[], int], *, json: bool) -> int:
-    """The exit code of `command`. Whatever goes wrong in it becomes one line and a code, never a traceback."""
+def run_guarded(command: Callable[[], int], *, json: bool) -> int:
+    """Run `command` and return its exit code. An error becomes one line and a code, never a traceback."""
     try:
         return command()
     except errors.DoneWhenError as error:
@@ -90,10 +90,10 @@ def guarded(command: Callable[[], int], *, json: bool) -> int:
             if error.errno == ENOSPC:
                 print("donewhen: the output cannot be written: the disk is full", file=sys.stderr)
             return Exit.FAILED
-        if debugging():
+        if is_debugging():
             traceback.print_exc()
         _say(error, f"unexpected {type(error).__name__}: {' '.join(str(error).split())[:300]}", json)
-        if not debugging():
+        if not is_debugging():
             print("Run it with DONEWHEN_DEBUG=1 for the traceback.", file=sys.stderr)
         return Exit.FAILED
 
@@ -107,17 +107,17 @@ def _say(error: BaseException, text: str, json: bool) -> None:
 
 
 def short_id(thread_id: str) -> str:
-    """A thread's id as people see it: the beginning of one that was made up, which finds it again."""
+    """Return a thread's id as people see it: of a generated one the beginning, by which it can be found."""
     return thread_id[:8] if MADE_UP.fullmatch(thread_id) else thread_id
 
 
 def local_time(moment: str, timespec: str = "minutes") -> str:
-    """A moment as the clock here has it; "" for none."""
+    """Return a moment by the clock of this machine; "" for none."""
     return datetime.fromisoformat(moment).astimezone().replace(tzinfo=None).isoformat(" ", timespec) if moment else ""
 
 
 def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | None:
-    """The command line that goes on with a thread, None where none can; `storage` is named if it was given by hand."""
+    """Return the command line that goes on with a thread, or None; it names a `storage` that was given by hand."""
     if storage == MEMORY:
         return None
     called = sys.argv[0]
@@ -129,7 +129,7 @@ def resume_words(thread_id: str, storage: str | None, *answer: str) -> str | Non
 
 
 def resume_command(run: Run, storage: str | None) -> str | None:
-    """The command that goes on with the run; None when nothing is left to do, or none can.
+    """Return the command that goes on with the run; None when nothing is left to do, or none can.
 
     It names the question, so that whoever runs it twice does not answer the next one, unseen.
     """
@@ -143,20 +143,21 @@ def resume_command(run: Run, storage: str | None) -> str | None:
 
 
 def next_text(terminal: Terminal, key: str, command: str | None) -> str:
-    """How to go on, or that nothing can."""
+    """Return how to go on, or that nothing can."""
     return terminal.say(key, command=command) if command else terminal.say("forgotten")
 
 
 def run_object(run: Run, storage: str | None) -> dict[str, Any]:
-    """The run as the one object of `--json`."""
+    """Return the run as the one object of `--json`."""
     names = ("thread_id", "status", "goal", "pending", "answer", "outcome", "receipt", "spent", "problem")
     said = {name: getattr(run, name) for name in names}
+    said["outcome"] = run.outcome and {key: item for key, item in run.outcome.items() if key != "receipt"}
     said["output"] = run.outcome.get("output") if run.outcome else None
     return {"schema_version": SCHEMA_VERSION, **said, "resume": resume_command(run, storage)}
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One JSON object on stdout, on one line."""
+    """Print one JSON object on stdout, on one line."""
     unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     written = json.dumps(value, ensure_ascii=not unicode, default=str)
     sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", written) + "\n")
@@ -166,7 +167,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 def report(
     run: Run, terminal: Terminal, storage: str | None, *, json: bool, quiet: bool = False, shown: str = ""
 ) -> Exit:
-    """How a run stands in the end: the object of --json, or its answer, or what is asked and how to answer.
+    """Report how a run stands in the end: the object of --json, or its answer, or what is asked and how to answer.
 
     `shown` is what of the answer stands on the terminal already.
     """
@@ -221,7 +222,7 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
         where = f" ({terminal.say('step', step=pending['step'])})" if pending.get("step") else ""
         terminal.line("")
         terminal.line(f"{terminal.say('waiting')} {pending['id']}{where}", "bold")
-        terminal.show(pause_drawn(pending, terminal))
+        terminal.show(draw_pause(pending, terminal))
         if pending.get("problem"):
             terminal.line(terminal.say("not_understood", problem=pending["problem"]), "yellow")
     terminal.line("")
@@ -232,9 +233,9 @@ def _report_waiting(run: Run, terminal: Terminal, storage: str | None) -> None:
 
 
 def proof_texts(receipt: Mapping[str, Any], terminal: Terminal) -> list[str]:
-    """Return how many steps are done, what of their criteria is cited and proven, and what a judge said."""
+    """Return how many steps are done, how many criteria are cited and proven, and what a judge said."""
     rows = receipt.get("steps") or []
-    verdicts = [item["verdict"] for row in rows for item in row.get("criteria") or []]
+    verdicts = [item["verdict"] for row in (*rows, receipt) for item in row.get("criteria") or []]
     texts = []
     if rows:
         done = sum(row["status"] == "done" for row in rows)
@@ -255,7 +256,9 @@ def _count(verdict: str, verdicts: list[str], terminal: Terminal) -> str:
 
 
 def receipt_lines(receipt: Mapping[str, Any], terminal: Terminal, *, details: bool) -> Iterator[tuple[str, str]]:
-    """What is not done, as (text, style); with `details` every step, its criteria, their verdicts and evidence."""
+    """Yield what is not done, as (text, style); with `details` every step, its criteria, their verdicts and
+    evidence.
+    """
     for row in receipt.get("steps") or []:
         status = row["status"]
         if status == "done" and not details:
@@ -288,7 +291,7 @@ def _audit_lines(audit: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple
 
 
 def _data_lines(row: Mapping[str, Any], terminal: Terminal) -> Iterator[tuple[str, str]]:
-    """The result as data: what is wrong with it, or the source of each value."""
+    """Yield the result as data: what is wrong with it, or the source of each value."""
     name = terminal.say("output", "show")
     yield (f"{name}: {row['problem']}", "yellow") if row["problem"] else (name, "")
     for field in row["fields"]:

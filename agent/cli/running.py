@@ -1,4 +1,4 @@
-"""A run at the terminal, leg by leg: work until a person is needed, ask, go on; and how Ctrl-C and SIGTERM end it.
+"""A run at the terminal: works until a person is needed, asks, goes on, and ends by Ctrl-C and SIGTERM.
 
 People are asked outside the event loop, so that Ctrl-C works while they think.
 """
@@ -30,7 +30,7 @@ PATIENCE = 10.0
 AGAIN = 0.3
 """Seconds after which what is cut off, and still waits for something, is cut off for good."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LegResult = TypeVar("LegResult")
+Ended = TypeVar("Ended")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ReadyAgent:
 
 @dataclass
 class Desk:
-    """Where a run's pauses and its end land: a person, `--yes`, or nobody."""
+    """The place of a run's pauses and its end: a person, `--yes`, or nobody."""
 
     terminal: Terminal
     output: OutputOptions
@@ -60,7 +60,7 @@ class Desk:
         if run.status != "waiting":
             return None
         if self.output.yes and (
-            agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if self._agreed(pause)}
+            agreed := {pause["id"]: {"type": "approve"} for pause in run.pending if self._is_agreed(pause)}
         ):
             return agreed
         if not self.terminal.interactive:
@@ -75,10 +75,10 @@ class Desk:
     def take(self, run: Run) -> None:
         """Note how the run stands; from here on the terminal speaks its language."""
         self.progress.take(run)
-        self.terminal = self.terminal.speaking(run.language)
+        self.terminal = self.terminal.in_language(run.language)
 
     def next_goal(self, run: Run) -> str:
-        """What the person wants done next; "" for nothing more."""
+        """Ask the person what to do next; return "" for nothing more."""
         if self.again is None or run.status in ("waiting", "running") or not self.terminal.interactive:
             return ""
         self.terminal.line("")
@@ -88,22 +88,22 @@ class Desk:
         except (EOFError, KeyboardInterrupt):
             return ""
 
-    def _agreed(self, pause: Pause) -> bool:
-        """Whether --yes covers it; what it was refused for once is not approved blindly again."""
+    def _is_agreed(self, pause: Pause) -> bool:
+        """Return whether --yes covers a pause; an answer that was refused once is not given again blindly."""
         if pause.get("problem"):
             return False
         return pause["kind"] == "plan" or (pause["kind"] == "tool" and pause.get("tool") in self.confined)
 
     def resume(self) -> str | None:
-        """The command that goes on, if one can."""
+        """Return the command that goes on, if one can."""
         return resume_words(self.progress.thread_id, self.output.archive.named)
 
-    def stopping(self) -> None:
+    def say_stopping(self) -> None:
         """Say that the run will stop; below the line on which the terminal shows the key."""
         self.terminal.line(f"\n{self.terminal.say('stopping')}")
 
     def go_on(self) -> str:
-        """How to go on, in words."""
+        """Return how to go on, in words."""
         return next_text(self.terminal, "go_on_with", self.resume())
 
 
@@ -114,17 +114,19 @@ Begin = Callable[[Agent, Progress], Coroutine[Any, Any, RunStream | Run]]
 
 
 def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
-    """Carry a run through all its legs. `begin` gives the events of the first one, or the run as it stands."""
+    """Carry a run on until nobody answers any more. `begin` gives the events of its beginning, or the run as it
+    stands.
+    """
     archive = desk.output.archive
-    with asyncio.Runner() as runner, Stopping(desk.stopping) as stopping, told_once(archive.config.log):
+    with asyncio.Runner() as runner, Stopping(desk.say_stopping) as stopping, mute_log(archive.config.log):
         stack = AsyncExitStack()
         try:
             opened = stopping.run(runner, open_agent(stack))
             desk.confined = opened.confined
             carry = partial(stopping.run, runner, drain=opened.agent.drain)
             while True:
-                run = _legs(carry, opened.agent, begin, desk, lambda: stopping.asked)
-                if stopping.asked and run.status == "running":
+                run = _carry_on(carry, opened.agent, begin, desk, lambda: stopping.is_asked)
+                if stopping.is_asked and run.status == "running":
                     raise stopping.error()
                 shown = desk.progress.answer.whole
                 code = report(
@@ -134,7 +136,7 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
                     return code
                 begin = partial(_again, desk, goal, run.thread_id)
         except KeyboardInterrupt as stop:
-            return _interrupted(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
+            return _report_interrupt(desk, Exit.TERMINATED if isinstance(stop, Terminated) else Exit.INTERRUPTED)
         except errors.DoneWhenError:
             if desk.progress.started:
                 if desk.resume():
@@ -146,8 +148,8 @@ def work(open_agent: Open, begin: Begin, desk: Desk) -> Exit:
 
 
 @contextmanager
-def told_once(log: str) -> Iterator[None]:
-    """What a run tells is shown; it is in the log too where one was asked for."""
+def mute_log(log: str) -> Iterator[None]:
+    """Keep the log from telling again what the terminal shows, unless a log was asked for."""
     logger = logging.getLogger("donewhen.graph")
     logger.disabled = not log
     try:
@@ -162,18 +164,18 @@ async def _again(desk: Desk, goal: str, thread_id: str, agent: Agent, progress: 
     return desk.again(agent, goal, thread_id)
 
 
-def _legs(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[[], bool]) -> Run:
-    """The run as it stands when nobody answers any more, or when the command was asked to end."""
+def _carry_on(carry: Carry, agent: Agent, begin: Begin, desk: Desk, ended: Callable[[], bool]) -> Run:
+    """Return the run as it stands when nobody answers any more, or when the command was asked to end."""
     first = carry(begin(agent, desk.progress))
-    run = first if isinstance(first, Run) else _leg(carry, agent, first, desk)
+    run = first if isinstance(first, Run) else _follow_events(carry, agent, first, desk)
     desk.take(run)
     while not ended() and (answers := desk.answers(run)) is not None:
-        run = _leg(carry, agent, agent.stream_resume(run.thread_id, answers), desk)
+        run = _follow_events(carry, agent, agent.stream_resume(run.thread_id, answers), desk)
         desk.take(run)
     return run
 
 
-def _leg(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
+def _follow_events(carry: Carry, agent: Agent, events: RunStream, desk: Desk) -> Run:
     with View(desk.terminal, desk.progress, quiet=desk.output.archive.json or desk.output.quiet) as view:
         carry(_follow(events, view, told=desk.output.events))
     end = desk.progress.end or {}
@@ -191,13 +193,13 @@ async def _follow(events: RunStream, view: View, *, told: bool) -> None:
 
 
 def _error(event: Mapping[str, Any]) -> errors.DoneWhenError:
-    """The error that a terminal event tells of; one of ours by its name where there is one."""
+    """Return the error that a terminal event tells of; one of ours by its name where there is one."""
     kind = getattr(errors, str(event.get("kind")), errors.DoneWhenError)
     known = isinstance(kind, type) and issubclass(kind, errors.DoneWhenError) and kind is not errors.PlanError
     return kind(str(event.get("text"))) if known else errors.DoneWhenError(str(event.get("text")))
 
 
-def _interrupted(desk: Desk, code: Exit) -> Exit:
+def _report_interrupt(desk: Desk, code: Exit) -> Exit:
     say = desk.terminal.say
     desk.terminal.line("")
     if not desk.progress.thread_id:
@@ -205,7 +207,7 @@ def _interrupted(desk: Desk, code: Exit) -> Exit:
         return code
     desk.terminal.line(say("terminated" if code is Exit.TERMINATED else "interrupted"), "yellow")
     desk.terminal.line(desk.go_on(), "yellow", whole=True)
-    desk.output.archive.told({"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()})
+    desk.output.archive.finish({"thread_id": desk.progress.thread_id, "status": "running", "resume": desk.resume()})
     return code
 
 
@@ -229,12 +231,12 @@ class Stopping:
         self._before: dict[int, Any] = {}
 
     @property
-    def asked(self) -> bool:
-        """Whether the command was asked to end."""
+    def is_asked(self) -> bool:
+        """Return whether the command was asked to end."""
         return bool(self._came)
 
     def error(self) -> KeyboardInterrupt:
-        """What ends the command."""
+        """Return the exception that ends the command."""
         return Terminated() if signal.SIGTERM in self._came else KeyboardInterrupt()
 
     def __enter__(self) -> Self:
@@ -247,15 +249,15 @@ class Stopping:
             signal.signal(number, handler)
 
     def run(
-        self, runner: asyncio.Runner, leg: Coroutine[Any, Any, LegResult], drain: Callable[[], None] | None = None
-    ) -> LegResult:
-        """Run a leg to its end, which may be an early one. Raises `error` if it had to be cut off.
+        self, runner: asyncio.Runner, work: Coroutine[Any, Any, Ended], drain: Callable[[], None] | None = None
+    ) -> Ended:
+        """Run a coroutine to its end, which may be an early one. Raises `error` if it had to be cut off.
 
         What cannot be asked to stop by a `drain` is cut off at once.
         """
         self._drain, self._loop = drain, runner.get_loop()
         try:
-            return runner.run(self._remembered(leg))
+            return runner.run(self._remember(work))
         except asyncio.CancelledError:
             if self._came:
                 raise self.error() from None
@@ -263,9 +265,9 @@ class Stopping:
         finally:
             self._loop = self._task = None
 
-    async def _remembered(self, leg: Coroutine[Any, Any, LegResult]) -> LegResult:
+    async def _remember(self, work: Coroutine[Any, Any, Ended]) -> Ended:
         self._task = asyncio.current_task()
-        return await leg
+        return await work
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._came.append(number)
@@ -274,7 +276,7 @@ class Stopping:
         self._loop.call_soon_threadsafe(self._stop, len(self._came) > 1)
 
     def _stop(self, again: bool) -> None:
-        """In the loop: ask to stop; a little later, or asked again, cut off."""
+        """Ask the run to stop, in the loop; cut it off a little later, or when asked again."""
         if self._drain is not None:
             self._drain()
         if self._loop is None or self._task is None:

@@ -1,4 +1,4 @@
-"""From options to work: what a run was told, which thread is meant, and the agent for it.
+"""Turns options into work: finds the thread that is meant, and makes the agent for it.
 
 The thread keeps its choices, so that resuming needs only the id.
 """
@@ -21,11 +21,11 @@ from donewhen.agent.cli.options import (
     OutputOptions,
     RunOptions,
     absolute,
-    attached,
-    chosen,
-    piped,
+    read_attachment,
+    read_choices,
+    read_stdin,
 )
-from donewhen.agent.cli.running import Desk, ReadyAgent, told_once, work
+from donewhen.agent.cli.running import Desk, ReadyAgent, mute_log, work
 from donewhen.agent.cli.screen.asking import PROMPT
 from donewhen.agent.cli.screen.terminal import Terminal, open_terminal
 from donewhen.agent.cli.screen.views import Progress
@@ -40,7 +40,7 @@ QUEUE = "command"
 
 
 def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
-    """The terminal; until a model declares another language, it speaks that of the settings."""
+    """Return the terminal; until a model declares another language, it speaks that of the settings."""
     profiles = (settings.get("profile") or {}, output.archive.config.profile)
     language = known_language(*(profile.get("language") for profile in profiles), settings.get("language"))
     may_ask = not (output.archive.json or output.once)
@@ -48,7 +48,7 @@ def _terminal(output: OutputOptions, settings: Mapping[str, Any]) -> Terminal:
 
 
 def _desk(output: OutputOptions, terminal: Terminal, choices: Choices) -> Desk:
-    """Where the run's pauses and its end land."""
+    """Return the desk at which the run's pauses and its end are handled."""
 
     def again(agent: Agent, goal: str, thread_id: str) -> RunStream:
         return agent.stream(goal, thread_id=thread_id, metadata=asdict(choices))
@@ -68,9 +68,9 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
     config = output.archive.config
     terminal = _terminal(output, request.settings)
     goal = request.goal if request.template else _goal(request, terminal)
-    images = [attached(path) for path in request.images]
+    images = [read_attachment(path) for path in request.images]
     unasked = output.yes or request.settings.get("confirm") == "never"
-    choices = chosen(request, config, unattended=unasked and not terminal.interactive)
+    choices = read_choices(request, config, unattended=unasked and not terminal.interactive)
     thread = _conversation(request, output.archive)
     if not output.quiet:
         _say_demo(terminal, choices, config)
@@ -82,7 +82,7 @@ def run_goal(request: RunOptions, output: OutputOptions) -> int:
         if output.yes:
             choices.settings.setdefault("confirm", "never")
         submit = partial(Agent.submit, goal=given, **more)
-        return _left(output.archive, QUEUE, submit, choices.model, choices.settings)
+        return _submit(output.archive, QUEUE, submit, choices.model, choices.settings)
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         agent.models("triage")  # a missing key or a wrong name is said before anything is started
@@ -103,7 +103,7 @@ def resume_thread(
             raise ConfigError(f"workers of {info.queue or QUEUE!r} go on with it: give an answer, such as --approve")
         if not info.queue:
             Choices.read(info.metadata)
-        return _left(output.archive, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
+        return _submit(output.archive, info.queue or QUEUE, lambda agent: agent.submit_answer(info.thread_id, value))
 
     choices = Choices.read(info.metadata)
     choices = replace(choices, model=model or choices.model, dir=absolute(dir) if dir else choices.dir)
@@ -112,7 +112,7 @@ def resume_thread(
 
     async def begin(agent: Agent, progress: Progress) -> Any:
         run = await agent.get(info.thread_id)
-        desk.terminal = terminal.speaking(run.language)
+        desk.terminal = terminal.in_language(run.language)
         progress.take(run)
         if value is not NO_ANSWER or reply.steer:
             return agent.stream_resume(info.thread_id, value, steer=reply.steer)
@@ -144,7 +144,7 @@ def audit_thread(thread: str, output: OutputOptions, judge: str | None) -> int:
     return work(opened, begin, _desk(output, terminal, choices))
 
 
-def _left(
+def _submit(
     archive: Archive,
     queue: str,
     submit: Callable[[Agent], Coroutine[Any, Any, str]],
@@ -162,14 +162,14 @@ def _left(
             return await submit(agent)
 
     thread = asyncio.run(write())
-    return archive.told({"thread_id": thread, "status": "queued"}, [thread])
+    return archive.finish({"thread_id": thread, "status": "queued"}, [thread])
 
 
 def serve_page(archive: Archive, request: RunOptions, *, port: int, browser: bool) -> int:
     """Serve the page until somebody ends it."""
     from donewhen.agent.page.serving import Address, serve
 
-    choices = chosen(request, archive.config, unattended=False)
+    choices = read_choices(request, archive.config, unattended=False)
     address = Address.read(archive.config.state / "pages", choices.dir)
     tokens = {**archive.config.tokens, "page": address.token}  # a secret: no tool tells it to a model
     config, terminal = replace(archive.config, tokens=tokens), open_terminal(plain=archive.config.plain)
@@ -191,14 +191,14 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
     from donewhen.agent.mcp.server import mcp_server
 
     config = archive.config
-    choices = chosen(request, config, unattended=False)
+    choices = read_choices(request, config, unattended=False)
 
     async def serve() -> None:
         async with AsyncExitStack() as stack:
             opened = await open_agent(stack, choices, config)
             await mcp_server(opened.agent).run_stdio_async()
 
-    with suppress(KeyboardInterrupt), told_once(config.log):
+    with suppress(KeyboardInterrupt), mute_log(config.log):
         asyncio.run(serve())
     return 0
 
@@ -206,7 +206,9 @@ def serve_mcp(archive: Archive, request: RunOptions) -> int:
 async def open_agent(
     stack: AsyncExitStack, choices: Choices, config: Config, terminal: Terminal | None = None
 ) -> ReadyAgent:
-    """The agent for these choices; MCP servers stay up until `stack` closes. A slow one is said at the terminal."""
+    """Return the agent for these choices; MCP servers stay up until `stack` closes. Slow ones are told at the
+    terminal.
+    """
 
     def slow(server: str) -> None:
         if terminal:
@@ -228,21 +230,21 @@ async def open_agent(
 
 
 def _goal(request: RunOptions, terminal: Terminal) -> str:
-    """The goal from the arguments, from stdin, from both, or typed. Raises GoalError if there is none."""
+    """Return the goal from the arguments, from stdin, from both, or typed. Raises GoalError if there is none."""
     given = "" if request.goal == "-" else request.goal
     reads = request.stdin or request.goal == "-" or (not given and not sys.stdin.isatty())
     if not given and not reads and terminal.interactive:
         terminal.line(terminal.say("goal"), "dim")
         with suppress(EOFError):
             given = terminal.read(PROMPT)
-    goal = "\n\n".join(part for part in (given, piped() if reads else "") if part.strip())
+    goal = "\n\n".join(part for part in (given, read_stdin() if reads else "") if part.strip())
     if not goal.strip():
         raise GoalError('say what you want done: donewhen run "…", or give it on stdin')
     return goal
 
 
 def _conversation(request: RunOptions, archive: Archive) -> str | None:
-    """The thread to go on in: by name, or the latest; None for a new one."""
+    """Return the thread to go on in: by name, or the latest; None for a new one."""
     if request.latest and request.thread:
         raise ConfigError("--resume goes on in the latest conversation; --thread names another: give one of them")
     return archive.thread("").thread_id if request.latest else request.thread

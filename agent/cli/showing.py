@@ -1,4 +1,4 @@
-"""`donewhen threads`, `show`, `graph` and `doctor`: what there is, on stdout. Nothing is started or changed."""
+"""`donewhen threads`, `show`, `graph` and `doctor`: print what there is. Nothing is started or changed."""
 
 import asyncio
 import importlib.metadata
@@ -15,7 +15,7 @@ from rich.cells import cell_len, set_cell_size
 from donewhen.agent.agent import Agent
 from donewhen.agent.cli.archive import Archive
 from donewhen.agent.cli.result import Exit, local_time, proof_texts, receipt_lines, resume_command, run_object, short_id
-from donewhen.agent.cli.screen.drawing import AnswerText, pause_drawn
+from donewhen.agent.cli.screen.drawing import AnswerText, draw_pause
 from donewhen.agent.cli.screen.meter import table
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean, open_terminal, shorten
 from donewhen.agent.cli.screen.views import Progress, mode_text
@@ -24,7 +24,7 @@ from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.storage import parse_url
 from donewhen.state.errors import DoneWhenError
-from donewhen.state.event_types import event_schema
+from donewhen.state.events import event_schema
 
 PACKAGES = ("langgraph", "langchain-core", "langchain-openai", "pydantic")
 EXTRAS = {
@@ -33,12 +33,12 @@ EXTRAS = {
     "studio": ("langgraph_api", "LangGraph Studio and server"),
     "encryption": ("Crypto", "encrypted storage"),
 }
-TRY = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
+TRY: dict[str, Any] = {"limits": {"model_calls": 3}, "on_exhausted": "stop", "model_retries": 0, "model_seconds": 30}
 """The run by which `doctor` tries the model."""
 
 
 def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> int:
-    """One line per run, the latest first."""
+    """Print one line per run, the latest first."""
     infos = archive.look(lambda agent: agent.threads(owner=owner, status=status)) or []
     names = {info.thread_id: clean(short_id(info.thread_id)) for info in infos}
     width = max(map(len, names.values()), default=0)
@@ -47,19 +47,19 @@ def list_runs(archive: Archive, owner: str | None, status: Collection[str]) -> i
         for info in infos
     ]
     nothing = "No such runs." if owner or status else "No runs yet."
-    return archive.told({"threads": [asdict(info) for info in infos]}, lines, nothing)
+    return archive.finish({"threads": [asdict(info) for info in infos]}, lines, nothing)
 
 
 def show_thread(archive: Archive, thread: str) -> int:
-    """A run with everything that proves it."""
+    """Return a run with everything that proves it."""
     info = archive.thread(thread)
 
     async def look(agent: Agent) -> tuple[Run, bool]:
-        return await agent.get(info.thread_id), not await agent.storage.unheld([info.thread_id])
+        return await agent.get(info.thread_id), not await agent.storage.find_free([info.thread_id])
 
     run, held = archive.ask(look)
     if archive.json:
-        return archive.told(run_object(run, archive.storage))
+        return archive.finish(run_object(run, archive.storage))
     terminal = open_terminal(plain=archive.config.plain, stream=sys.stdout, language=run.language)
     _show(run, terminal, archive.storage, at_work=held and run.status == "running")
     return Exit.COMPLETED
@@ -83,7 +83,7 @@ def _show(run: Run, terminal: Terminal, storage: str | None, *, at_work: bool) -
         terminal.line(*_question_line(asked, terminal))
     for pending in run.pending:
         terminal.line(f"\n{say('waiting')} {pending['id']}", "bold")
-        terminal.show(pause_drawn(pending, terminal))
+        terminal.show(draw_pause(pending, terminal))
     if run.answer:
         terminal.line("")
         terminal.show(AnswerText(run.answer) if terminal.console.is_terminal else Text(clean(run.answer)))
@@ -107,7 +107,7 @@ def _steps(run: Run, terminal: Terminal) -> Iterator[tuple[str, str]]:
 
 
 def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str]:
-    """A question and its answer; what no person answered stands out."""
+    """Return a question and its answer; what no person answered stands out."""
     question, answer = shorten(str(row["question"]), 100), shorten(str(row["answer"]), 100)
     if row.get("assumed"):
         assumed = shorten(str(row.get("assumption") or ""), 100)
@@ -119,19 +119,19 @@ def _question_line(row: Mapping[str, Any], terminal: Terminal) -> tuple[str, str
 
 
 def print_graph() -> int:
-    """The graph as Mermaid."""
+    """Return the graph as Mermaid."""
     print(Agent(DEMO, storage="memory:").graph.get_graph(xray=1).draw_mermaid())
     return Exit.COMPLETED
 
 
 def print_version() -> int:
-    """The version, as `doctor` says it."""
+    """Return the version, as `doctor` says it."""
     print(_package("donewhen").text)
     return Exit.COMPLETED
 
 
 def print_events() -> int:
-    """The JSON schema of the events."""
+    """Return the JSON schema of the events."""
     print(json.dumps(event_schema(), indent=2))
     return Exit.COMPLETED
 
@@ -157,7 +157,7 @@ def run_doctor(archive: Archive) -> int:
     findings = asyncio.run(look())
     broken = any(finding.state == "broken" for finding in findings)
     lines = [f"{finding.state:6}  {finding.name:18}  {clean(finding.text)}" for finding in findings]
-    archive.told({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
+    archive.finish({"ok": not broken, "findings": [asdict(each) for each in findings]}, lines)
     return Exit.FAILED if broken else Exit.COMPLETED
 
 
@@ -193,7 +193,7 @@ async def _storage(archive: Archive) -> Finding:
             if not os.access(folder, os.W_OK | os.X_OK):
                 return Finding("storage", "broken", f"{storage.url_for_display}: {folder} cannot be written")
             return Finding("storage", "ok", f"{storage.url_for_display}, made by the first run")
-        note = await storage.healthy()
+        note = await storage.check_health()
         text = storage.url_for_display + (", encrypted" if config.key else "")
         return Finding("storage", "note", f"{text}: {note}") if note else Finding("storage", "ok", text)
     except DoneWhenError as error:

@@ -1,4 +1,4 @@
-"""What the demo understands: a goal becomes tasks, and a task a step of the plan, in English and Chinese.
+"""The language of the demo: a goal becomes tasks, and a task a step of the plan, in English and Chinese.
 
 A sentence counts only if all of it is understood; the rest is declined. The text of a step is such a sentence too.
 """
@@ -135,11 +135,11 @@ _POLITE = re.compile(
 
 
 def read_goal(text: str) -> tuple[list[Task], str]:
-    """The tasks of a goal in order, and ""; or no tasks, and the part that is not understood."""
+    """Return the tasks of a goal in order, and ""; or no tasks, and the part that is not understood."""
     tasks: list[Task] = []
     spaced = "\n".join(filter(None, (" ".join(line.split()) for line in text.splitlines())))
     for part in filter(None, map(_plain, _THEN.split(spaced))):
-        found = _joined(part)
+        found = _split_joined(part)
         if not found:
             return [], part
         tasks += found
@@ -147,7 +147,7 @@ def read_goal(text: str) -> tuple[list[Task], str]:
 
 
 def read_task(text: str) -> Task | None:
-    """The one task that a sentence names, or None."""
+    """Return the one task that a sentence names, or None."""
     part = _plain(text)
     for kind, pattern in _COMPILED:
         if (found := pattern.fullmatch(part)) and (task := _task(kind, found.groupdict())):
@@ -155,15 +155,15 @@ def read_task(text: str) -> Task | None:
     return None
 
 
-def _joined(part: str) -> list[Task]:
-    """The tasks of a sentence: one, or several joined by `and`."""
+def _split_joined(part: str) -> list[Task]:
+    """Return the tasks of a sentence: one, or several joined by `and`."""
     if len(part) > MOST_CHARS:
         return []
     if task := read_task(part):
         return [task]
     for joint in _AND.finditer(part):
         first = read_task(part[: joint.start()])
-        if first and (rest := _joined(part[joint.end() :])):
+        if first and (rest := _split_joined(part[joint.end() :])):
             return [first, *rest]
     return []
 
@@ -173,7 +173,7 @@ def _plain(text: str) -> str:
 
 
 def _task(kind: TaskKind, found: dict[str, str | None]) -> Task | None:
-    """The task, unless it is about a kind of file that no tool here reads or writes well."""
+    """Return the task, unless it is about a kind of file that no tool here reads or writes well."""
     path, by, said = _bare(found.get("path")), _bare(found.get("by")), (found.get("op") or "").lower()
     what = _bare(found.get("what") or found.get("what2"))
     operation = next((name for name, words in _OPERATIONS.items() if said in words.split("|")), "")
@@ -191,17 +191,17 @@ def _bare(text: str | None) -> str:
 
 
 def is_chinese(text: str) -> bool:
-    """Whether the answer should be in Chinese."""
+    """Return whether the answer should be in Chinese."""
     return bool(re.search("[\u4e00-\u9fff]", text))
 
 
 def pick(chinese: bool, english: str, other: str) -> str:
-    """The text in the language of the goal."""
+    """Return the text in the language of the goal."""
     return other if chinese else english
 
 
 def content(task: Task, chinese: bool) -> str:
-    """The text of the step, which `read_task` reads back."""
+    """Return the text of the step, which `read_task` reads back."""
     path, by = (f'"{text}"' if " " in text else text for text in (task.path, task.by))
     column = task.what if task.kind == "search" or " " not in task.what else f'"{task.what}"'
     return STEPS[task.kind][chinese][0].format(
@@ -215,8 +215,8 @@ def content(task: Task, chinese: bool) -> str:
     )
 
 
-def planned(title: str, tasks: list[Task], chinese: bool, checks: bool) -> dict[str, Any]:
-    """The arguments of `submit_plan`. A report depends on what comes before it, nothing else on anything."""
+def plan_arguments(title: str, tasks: list[Task], chinese: bool, checks: bool) -> dict[str, Any]:
+    """Return the arguments of `submit_plan`. A report depends on what comes before it, nothing else on anything."""
     steps: list[dict[str, Any]] = []
     for number, task in enumerate(tasks, 1):
         done: list[Any] = list(STEPS[task.kind][chinese][1:])

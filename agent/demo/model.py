@@ -15,7 +15,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
 from donewhen.agent.config import DEMO
-from donewhen.agent.demo.goals import TOOLS, is_chinese, pick, planned, read_goal
+from donewhen.agent.demo.goals import TOOLS, is_chinese, pick, plan_arguments, read_goal
 from donewhen.agent.demo.work import call, results, section, work
 
 CHARS_PER_TOKEN = 4
@@ -46,7 +46,7 @@ class DemoModel(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The model with these tools to call; its rules choose among them, whatever `tool_choice` says."""
+        """Return the model with these tools to call; its rules choose among them, whatever `tool_choice` says."""
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
 
     def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
@@ -67,7 +67,7 @@ def _reply(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> 
 
 
 def _decide(messages: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
-    """What the model does; the control tools it is offered say in which role it is asked."""
+    """Return the reply; the control tools on offer tell in which role the model is asked."""
     brief = str(messages[0].text) if messages else ""
     if "submit_plan" in tools:
         return _plan(brief, tools, corrected=len(messages) > 1)
@@ -89,7 +89,9 @@ _CAN = (
 
 
 def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
-    """The plan for a goal whose every word is understood, as the person's feedback changed it; else a refusal."""
+    """Return the plan for a goal whose words are all understood, as the person's feedback changed it; else a
+    refusal.
+    """
     goal, feedback = section(brief, "goal"), section(brief, "feedback")
     chinese = is_chinese(goal)
     language = pick(chinese, "en", "zh")
@@ -109,12 +111,12 @@ def _plan(brief: str, tools: set[str], *, corrected: bool) -> AIMessage:
     if unread or missing:
         why = pick(chinese, "; it cannot do this: ", "；它不会：") + f"“{unread[:200] or missing}”"
         return call("decline", reason=why[2:], guidance=f"{_CAN[chinese]}{why}\n{_SET[chinese]}")
-    plan = planned(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered)
+    plan = plan_arguments(" ".join(goal.split())[:200], tasks, chinese, checks="file_exists" in offered)
     return call("submit_plan", **plan, language=language)
 
 
 def _deliver(receipt: str, brief: str, tools: set[str]) -> AIMessage:
-    """The results of the steps that are done, as they are, and that something is missing where it is."""
+    """Return the results of the steps that are done, as they are, and that something is missing where it is."""
     chinese = is_chinese(section(brief, "goal"))
     done = re.findall(r"^step (\S+) done: ", receipt, re.MULTILINE)
     steps = [(id, text.strip()) for id, text in results(brief) if id in done]

@@ -1,4 +1,4 @@
-"""How the demo works on a step. Its work is written as if every call answered at once, and replayed in each round.
+"""The demo at work on a step, written as if every call answered at once, and replayed in each round.
 
 Results are made of what tools returned, and of all of it: a listing that is longer than what is shown says so.
 """
@@ -25,12 +25,12 @@ _SAME = (
 
 
 def call(name: str, **arguments: Any) -> AIMessage:
-    """The decision to make one call."""
+    """Return the decision to make one call."""
     return AIMessage("", tool_calls=[{"type": "tool_call", "name": name, "args": arguments, "id": "1"}])
 
 
 def section(brief: str, tag: str) -> str:
-    """What stands in the first section of this tag; "" where there is none."""
+    """Return the text of the first section of this tag; "" if there is none."""
     found = re.search(rf"^<{tag}(?: [^>\n]*)?>\n?(.*?)\n?</{tag}(?: \w+)?>", brief, re.DOTALL | re.MULTILINE)
     return found[1].strip() if found else ""
 
@@ -46,18 +46,18 @@ class Deferred(Exception):
 
 
 def stuck(reason: str) -> Deferred:
-    """The step is given up."""
+    """Return the decision to give up the step."""
     return Deferred(call("give_up", reason=reason, kind="failed"))
 
 
 @dataclass(frozen=True)
 class ToolReply:
-    """What a tool returned: the observation's id and its text."""
+    """A tool's result: the observation's id and its text."""
 
     id: str
     text: str
 
-    def cited(self, text: str = "") -> dict[str, str]:
+    def evidence(self, text: str = "") -> dict[str, str]:
         """Evidence: this observation, and words of it."""
         return {"observation": self.id, **({"quote": text} if text else {})}
 
@@ -72,7 +72,7 @@ class Notebook:
     chinese: bool
 
     def say(self, english: str, chinese: str) -> str:
-        """The text in the language of the step."""
+        """Return the text in the language of the step."""
         return chinese if self.chinese else english
 
     def replies(self, name: str) -> list[tuple[dict[str, Any], str]]:
@@ -82,7 +82,7 @@ class Notebook:
         return [(one["args"], told[one["id"] or ""]) for one in made if (one["id"] or "") in told]
 
     def call(self, name: str, **arguments: Any) -> ToolReply:
-        """What a tool returned. Raises Deferred where it was not called yet, or failed."""
+        """Return the result of a call. Raises Deferred if the call was not made yet, or failed."""
         if name not in self.tools:
             raise stuck(f"The tool {name} is not offered here.")
         for made, text in self.replies(name):
@@ -93,8 +93,12 @@ class Notebook:
                 return ToolReply(head["id"], _body(text))
         raise Deferred(call(name, **arguments))
 
-    def found(self, name: str, count: str, rows: str, **arguments: Any) -> tuple[ToolReply, str, list[dict[str, str]]]:
-        """What a tool that lists found: how many in all, and those that it lists. Raises Deferred if it saw not all."""
+    def find_items(
+        self, name: str, count: str, rows: str, **arguments: Any
+    ) -> tuple[ToolReply, str, list[dict[str, str]]]:
+        """Return the items that a tool found: how many in all, and those listed. Raises Deferred if it did not list
+        all.
+        """
         seen = self.call(name, limit=MOST_LINES, **arguments)
         try:
             found = json.loads(seen.text, parse_float=str, parse_int=str)
@@ -104,8 +108,8 @@ class Notebook:
             raise stuck(found["note"])
         return seen, found[count], found[rows]
 
-    def listed(self, title: str, count: str, lines: list[str]) -> str:
-        """A title and the lines below it; it says so where these are not all."""
+    def list_lines(self, title: str, count: str, lines: list[str]) -> str:
+        """Return a title and the lines below it; it says so where these are not all."""
         while sum(map(len, lines)) > MOST_CHARS:
             lines = lines[:-1]
         if str(len(lines)) != count:
@@ -114,7 +118,7 @@ class Notebook:
 
 
 def _body(text: str) -> str:
-    """What the tool returned, without the line above it and the marks around it."""
+    """Return what the tool returned, without the line above it and the marks around it."""
     lines = _HEAD.sub("", text).split("\n")
     if opened := re.match(r"<(\w+)[^>]*>\Z", lines[0]):
         ends = [n for n, line in enumerate(lines) if line.startswith(f"</{opened[1]}")]
@@ -123,7 +127,7 @@ def _body(text: str) -> str:
 
 
 def work(brief: str, rounds: Sequence[BaseMessage], tools: set[str]) -> AIMessage:
-    """The next call of a step: a tool, a question, its end, or giving up with the reason."""
+    """Return the next call of a step: a tool, a question, its end, or giving up with the reason."""
     text, asked = section(brief, "step"), section(brief, "done_when")
     notes, task = Notebook(brief, rounds, tools, is_chinese(text)), read_task(text)
     try:
@@ -147,19 +151,19 @@ Done = tuple[Any, ...]
 
 def _files(task: Task, notes: Notebook) -> Done:
     where = {"path": task.path} if task.path else {}
-    seen, count, rows = notes.found("list_files", "count", "files", pattern=task.what or "**/*", **where)
+    seen, count, rows = notes.find_items("list_files", "count", "files", pattern=task.what or "**/*", **where)
     kind, paths = f"{task.what} " if task.what else "", [row["path"] for row in rows]
     title = notes.say(f"{count} {kind}file{'s' * (count != '1')}", f"{count} 个 {kind}文件")
     quotes = [f'"count": {count}', *paths[:5]]
-    return notes.listed(title, count, paths), [seen.cited(quote) for quote in quotes]
+    return notes.list_lines(title, count, paths), [seen.evidence(quote) for quote in quotes]
 
 
 def _search(task: Task, notes: Notebook) -> Done:
     where = {"path": task.path} if task.path else {}
-    seen, count, rows = notes.found("find_text", "matches_total", "matches", query=task.what, **where)
+    seen, count, rows = notes.find_items("find_text", "matches_total", "matches", query=task.what, **where)
     title = notes.say(f"{count} line{'s' * (count != '1')} with “{task.what}”", f"{count} 行包含“{task.what}”")
     lines = [f"{row['path']}:{row['line']}: {row['text'][:200]}" for row in rows]
-    return notes.listed(title, count, lines), [seen.cited(f'"matches_total": {count}')]
+    return notes.list_lines(title, count, lines), [seen.evidence(f'"matches_total": {count}')]
 
 
 def _read(task: Task, notes: Notebook) -> Done:
@@ -168,7 +172,7 @@ def _read(task: Task, notes: Notebook) -> Done:
     if more := re.search(r"\[more follows, the file has (\d+) bytes;[^\n]*\]\Z", shown):
         shown = shown[: more.start()] + notes.say(f"(the beginning of {more[1]} bytes)", f"（{more[1]} 字节的开头）")
     first = next((line.strip() for line in shown.splitlines() if line.strip()), "")
-    return f"{task.path}{notes.say(':', '：')}\n{shown}", [seen.cited(first[:100])]
+    return f"{task.path}{notes.say(':', '：')}\n{shown}", [seen.evidence(first[:100])]
 
 
 def _report(task: Task, notes: Notebook) -> Done:
@@ -181,12 +185,12 @@ def _report(task: Task, notes: Notebook) -> Done:
     seen = notes.call("read_file", path=task.path, limit=len(text) + 1)
     if seen.text.strip() != text.strip():
         raise stuck(notes.say("The file is not what was written.", "文件与写入的内容不同。"))
-    quotes = [seen.cited(part.strip().splitlines()[-1]) for part in parts]
-    return notes.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.cited()], quotes
+    quotes = [seen.evidence(part.strip().splitlines()[-1]) for part in parts]
+    return notes.say(f"The results are in {task.path}.", f"结果在 {task.path} 中。"), [written.evidence()], quotes
 
 
 def _data(task: Task, notes: Notebook) -> Done:
-    """A column's value, or the number of rows, as a whole or by group; empty cells are left out, and it says so."""
+    """Return a column's value, or the number of rows, as a whole or by group; it says if empty cells are left out."""
     seen = notes.call("describe_data", path=task.path)
     known = dict(re.findall(r'^- "((?:[^"]|"")+)" ([^\n]*)', seen.text, re.MULTILINE))
     by, what = (_column(word, list(known), task, notes) if word else "" for word in (task.by, task.what))
@@ -206,10 +210,10 @@ def _data(task: Task, notes: Notebook) -> Done:
     if any(row.get("empty", "0") != "0" for row in rows):
         title += notes.say(", without empty cells", "，不含空值")
     if not by:
-        return f"{title}: {rows[0]['value']}", [seen.cited(rows[0]["value"])]
+        return f"{title}: {rows[0]['value']}", [seen.evidence(rows[0]["value"])]
     lines = [f"{row['key']}: {row['value']}" for row in rows]
-    quotes = [seen.cited(f"{row['key']} | {row['value']}") for row in rows[:10]]
-    return notes.listed(title, rows[0]["groups"], lines), quotes
+    quotes = [seen.evidence(f"{row['key']} | {row['value']}") for row in rows[:10]]
+    return notes.list_lines(title, rows[0]["groups"], lines), quotes
 
 
 def _name(column: str) -> str:
@@ -217,7 +221,7 @@ def _name(column: str) -> str:
 
 
 def _rows(seen: ToolReply, notes: Notebook) -> list[dict[str, str]]:
-    """The rows of a query's result, all of them."""
+    """Return the rows of a query's result, all of them."""
     names, *lines = [line.split(" | ") for line in seen.text.strip().splitlines()]
     end = lines.pop() if lines else []
     if not lines or end != [f"({len(lines)} rows)"] or any(len(line) != len(names) for line in lines):
@@ -226,25 +230,25 @@ def _rows(seen: ToolReply, notes: Notebook) -> list[dict[str, str]]:
 
 
 def _column(word: str, known: list[str], task: Task, notes: Notebook) -> str:
-    """The column that is meant; the user is asked where no name says so."""
-    same = next((names.split() for names in _SAME.split("|") if _folded(word) in names.split()), [])
-    for fits in ([word], [_folded(word)], same):
-        found = [column for column in known if column in fits or _folded(column) in fits]
+    """Return the column that is meant; the user is asked where no name says so."""
+    same = next((names.split() for names in _SAME.split("|") if _fold(word) in names.split()), [])
+    for fits in ([word], [_fold(word)], same):
+        found = [column for column in known if column in fits or _fold(column) in fits]
         if len(found) == 1:
             return found[0]
     question = notes.say(f"Which column of {task.path} is “{word}”?", f"{task.path} 的哪一列是“{word}”？")
     told = [reply for made, reply in notes.replies("ask_user") if made.get("question") == question]
     if not told:
         raise Deferred(call("ask_user", question=question, options=known[:20]))
-    answer = _folded(_body(told[0]))
-    found = [column for column in known if _folded(column) == answer]
+    answer = _fold(_body(told[0]))
+    found = [column for column in known if _fold(column) == answer]
     if not found:
         raise stuck(notes.say(f"{task.path} has no such column.", f"{task.path} 没有这一列。"))
     return found[0]
 
 
-def _folded(text: str) -> str:
-    """A name, whatever its case, its plural and what joins its words."""
+def _fold(text: str) -> str:
+    """Return a name, whatever its case, its plural and what joins its words."""
     return re.sub(r"[\s_-]+", " ", text).strip().casefold().rstrip("s")
 
 

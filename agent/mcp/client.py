@@ -14,8 +14,8 @@ from langchain_core.tools import BaseTool, ToolException
 
 from donewhen.agent.config import McpServer, read_servers
 from donewhen.agent.tools import described_tool
-from donewhen.graph.sync import shared
-from donewhen.graph.tools.rendering import described
+from donewhen.graph.sync import run_in_shared_loop
+from donewhen.graph.tools.rendering import describe_error
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import redact
 
@@ -77,7 +77,7 @@ class McpServers:
         """The tools of all servers; empty outside of `async with`."""
 
     async def __aenter__(self) -> Self:
-        await shared(self._open())
+        await run_in_shared_loop(self._open())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -86,7 +86,7 @@ class McpServers:
     async def aclose(self) -> None:
         """Stop all servers. Their tools fail from now on."""
         self.tools = []
-        await shared(self._close())
+        await run_in_shared_loop(self._close())
 
     async def _open(self) -> None:
         try:
@@ -94,7 +94,7 @@ class McpServers:
             problems = [problem for problem in await asyncio.gather(*starts) if problem]
             if problems:
                 raise ConfigError("; ".join(problems))
-            self.tools = self._named()
+            self.tools = self._name_tools()
         except BaseException:
             await self._close()
             raise
@@ -102,7 +102,7 @@ class McpServers:
     async def _close(self) -> None:
         await asyncio.gather(*(server.stop() for server in self._servers))
 
-    def _named(self) -> list[BaseTool]:
+    def _name_tools(self) -> list[BaseTool]:
         listed = [(server, tool, _fit(tool.name)) for server in self._servers for tool in server.listed]
         count = collections.Counter(name for _, _, name in listed)
         return [
@@ -182,13 +182,13 @@ class _Server:
                     self._ready.set()
                     await self._stop.wait()
             except BaseException as error:  # a task's end must not take the run along
-                why = self._problem or (ENDED if _ended(error) else described(error, 500))
-                self._problem, self._fault = redact(why + errors.said()), error
+                why = self._problem or (ENDED if _has_ended(error) else describe_error(error, 500))
+                self._problem, self._fault = redact(why + errors.last_words()), error
             finally:
                 self._session = None
 
     def tool(self, about: "Tool", name: str) -> BaseTool:
-        """The LangChain tool for one of the server's tools."""
+        """Return the LangChain tool for one of the server's tools."""
         said = {**about.model_dump(exclude_none=True), "effect": None}
         made = described_tool(about.name, said, self._call, name)
         made.response_format = "content_and_artifact"
@@ -199,18 +199,18 @@ class _Server:
         return made
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        return await shared(self._made(name, arguments))
+        return await run_in_shared_loop(self._make_call(name, arguments))
 
-    async def _made(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    async def _make_call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         """Call the tool, in another session if this one ended while nobody used it, during a pause say."""
         for _ in range(2):
             try:
-                return await self._called(name, arguments)
+                return await self._call_once(name, arguments)
             except _NotSent:
                 self._lost = True
         raise ToolException(self._gone())
 
-    async def _called(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
+    async def _call_once(self, name: str, arguments: dict[str, Any]) -> tuple[Any, Any]:
         import anyio
         from mcp import McpError
         from mcp.types import CONNECTION_CLOSED
@@ -221,7 +221,7 @@ class _Server:
         session, owner = self._session, self._owner
         if session is None or owner is None or owner.done():
             raise ToolException(self._gone())
-        call = _Call(asyncio.create_task(_sent(session, name, arguments)))
+        call = _Call(asyncio.create_task(_send(session, name, arguments)))
         self._begin(call)
         try:
             await asyncio.wait({call.task, owner}, return_when=asyncio.FIRST_COMPLETED)
@@ -253,14 +253,14 @@ class _Server:
         return f"the MCP server {self.name!r} is not there any more{why}"
 
 
-def _ended(error: BaseException) -> bool:
-    """Whether an error says no more than that the other side is gone."""
+def _has_ended(error: BaseException) -> bool:
+    """Return whether an error says only that the other side is gone."""
     import anyio
     from mcp import McpError
     from mcp.types import CONNECTION_CLOSED
 
     if isinstance(error, BaseExceptionGroup):
-        return all(map(_ended, error.exceptions))
+        return all(map(_has_ended, error.exceptions))
     gone = isinstance(error, anyio.BrokenResourceError | anyio.ClosedResourceError | anyio.EndOfStream)
     return gone or (isinstance(error, McpError) and error.error.code == CONNECTION_CLOSED)
 
@@ -274,7 +274,7 @@ class _Call:
     """Whether no other call was under way at the same time."""
 
 
-async def _sent(session: "ClientSession", name: str, arguments: dict[str, Any]) -> "CallToolResult":
+async def _send(session: "ClientSession", name: str, arguments: dict[str, Any]) -> "CallToolResult":
     """Call the tool and take what it answers: `session.call_tool` refuses an answer that does not fit its schema."""
     from mcp.types import CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest
 
@@ -284,7 +284,7 @@ async def _sent(session: "ClientSession", name: str, arguments: dict[str, Any]) 
 
 @asynccontextmanager
 async def _session(connection: McpServer, errors: IO[str]) -> "AsyncIterator[ClientSession]":
-    """An open session. What a local server prints to stderr goes to a file, not over the user's screen."""
+    """Yield an open session. What a local server prints to stderr goes to a file, not over the user's screen."""
     try:
         from langchain_mcp_adapters.sessions import create_session
         from mcp import ClientSession, StdioServerParameters
@@ -339,7 +339,7 @@ def _block(block: "ContentBlock") -> dict[str, Any]:
 
 
 def _fit(name: str) -> str:
-    """A name that models accept."""
+    """Return a name that models accept."""
     return _NOT_IN_NAMES.sub("_", name)[:64]
 
 
@@ -367,7 +367,7 @@ class _Tail:
         self._kept = (self._kept + more)[-2400:]
         return bool(more)
 
-    def said(self) -> str:
+    def last_words(self) -> str:
         """Its last words, as a clause; "" if there are none."""
         while self._read():
             continue

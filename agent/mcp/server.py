@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from donewhen.agent.run import Run
 from donewhen.agent.stream import RunStream
-from donewhen.state.errors import DoneWhenError
-from donewhen.state.people.payloads import message_text
+from donewhen.state.errors import ConfigError, DoneWhenError
+from donewhen.state.people.payload import message_text
 
 if TYPE_CHECKING:
     from mcp.server.fastmcp import Context, FastMCP
@@ -23,8 +23,8 @@ INSTRUCTIONS = (
 )
 
 
-def told(run: Run) -> dict[str, Any]:
-    """A run as a host sees it: its answer, or what it asks and the handle to answer with."""
+def describe_run(run: Run) -> dict[str, Any]:
+    """Return a run as a host sees it: its answer, or what it asks and the handle to answer with."""
     row: dict[str, Any] = {"thread_id": run.thread_id, "status": run.status}
     if run.pending:
         pause = run.pending[0]
@@ -35,27 +35,30 @@ def told(run: Run) -> dict[str, Any]:
 
 
 def mcp_server(agent: "Agent") -> "FastMCP[Any]":
-    """The tools `run`, `resume` and `show` over this agent. Raises ImportError without the extra `mcp`."""
-    from mcp.server.fastmcp import Context, FastMCP
-    from mcp.types import ToolAnnotations
+    """Return the tools `run`, `resume` and `show` over this agent. Raises ConfigError without the extra `mcp`."""
+    try:
+        from mcp.server.fastmcp import Context, FastMCP
+        from mcp.types import ToolAnnotations
+    except ImportError as error:
+        raise ConfigError(f"an MCP server needs {error.name}: pip install 'donewhen[mcp]'") from None
 
     server: FastMCP[Any] = FastMCP("donewhen", instructions=INSTRUCTIONS, log_level="WARNING")
     reads, works = ToolAnnotations(readOnlyHint=True), ToolAnnotations(readOnlyHint=False, openWorldHint=True)
 
     async def run(goal: str, context: Context[Any, Any, Any], thread_id: str = "") -> dict[str, Any]:
         """Start on a goal, or with `thread_id` on another request of that conversation; ends when it ends or asks."""
-        return await _worked(agent.stream(goal, thread_id=thread_id or None), context)
+        return await _work(agent.stream(goal, thread_id=thread_id or None), context)
 
     async def resume(
         thread_id: str, answer: str, context: Context[Any, Any, Any], question_id: str = ""
     ) -> dict[str, Any]:
         """Give the user's answer to what a run asks: “approve”, an option, or any text; it goes on from there."""
         given: Any = {question_id: answer} if question_id else answer
-        return await _worked(agent.stream_resume(thread_id, given), context)
+        return await _work(agent.stream_resume(thread_id, given), context)
 
     async def show(thread_id: str) -> dict[str, Any]:
         """How a run stands: its answer, or what it waits for."""
-        return told(await agent.get(thread_id))
+        return describe_run(await agent.get(thread_id))
 
     server.add_tool(run, annotations=works)
     server.add_tool(resume, annotations=works)
@@ -63,8 +66,8 @@ def mcp_server(agent: "Agent") -> "FastMCP[Any]":
     return server
 
 
-async def _worked(stream: RunStream, context: "Context[Any, Any, Any]") -> dict[str, Any]:
-    """The run when it ends or asks; progress by steps on the way. What cannot be done is an error the host reads."""
+async def _work(stream: RunStream, context: "Context[Any, Any, Any]") -> dict[str, Any]:
+    """Return the run when it ends or asks; steps are reported as progress. Errors are for the host to read."""
     async for event in stream:
         if event["type"] == "todos":
             done = sum(row["status"] == "completed" for row in event["todos"])
@@ -72,4 +75,4 @@ async def _worked(stream: RunStream, context: "Context[Any, Any, Any]") -> dict[
             await context.report_progress(done, len(event["todos"]), now)
     if stream.run is None:
         raise stream.error or DoneWhenError("the run was cut off; resume it")
-    return told(stream.run)
+    return describe_run(stream.run)

@@ -1,4 +1,4 @@
-"""Threads as a page follows them: what an agent tells of each, kept from the start of its request, and shown in words.
+"""Threads as a page follows them: the events of each, kept from the start of its request, and shown in words.
 
 A page that opens a thread, or opens it again, is told all of it from the first event, and then what happens.
 """
@@ -15,11 +15,10 @@ from langgraph.store.base import BaseStore
 from donewhen.agent.agent import Agent
 from donewhen.agent.config import DEMO
 from donewhen.agent.stream import RunStream
-from donewhen.graph.calls.observing import stored_text
-from donewhen.graph.tools.effects import label
+from donewhen.graph.step.observations import stored_text
+from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import DoneWhenError, StaleAnswer, ThreadBusy, UnknownThread
-from donewhen.state.graph_state import Json
-from donewhen.state.people.payloads import (
+from donewhen.state.people.payload import (
     editable_plan,
     options,
     question_of,
@@ -28,6 +27,7 @@ from donewhen.state.people.payloads import (
     text_changes,
 )
 from donewhen.state.records import Pause
+from donewhen.state.run import Json
 
 CALL_CHARS = 300
 """Of what a call returned; the page asks for the whole."""
@@ -71,11 +71,13 @@ class Conversations:
 
     @property
     def folder(self) -> str | None:
-        """The folder in which the tools work; None where the agent has none."""
+        """Return the folder in which the tools work; None where the agent has none."""
         return self._metadata.get("dir")
 
     def about(self) -> Json:
-        """What a person should know before they ask: where it works, with which model, what it has, when it asks."""
+        """Return what a person should know before they ask: the folder, the model, the tools, and when the agent
+        asks.
+        """
         toolbox, settings = self._agent.executors.toolbox, self._agent.settings
         tools = [
             {"name": name, "about": toolbox.one_line(name), "writes": toolbox.effect(name) != "read"}
@@ -93,7 +95,8 @@ class Conversations:
         }
 
     async def threads(self, search: str = "", limit: int = 100) -> Json:
-        """`threads`, the latest first, that have the words of `search`; `more`: whether there are others still.
+        """Return `threads` that have the words of `search`, the latest first, and `more`: whether there are others
+        still.
 
         One at work, here or elsewhere, says so; `title` is the name that a person gave it.
         """
@@ -101,19 +104,19 @@ class Conversations:
         found = await self._agent.threads(SEARCHED if words else limit + 1)
         async with self._agent.storage.reader() as (_, store):
             titles = await _titles(store)
-        rows = [{**info.to_dict(), "title": titles.get(label(info.thread_id), "")} for info in found]
+        rows = [{**info.to_dict(), "title": titles.get(store_label(info.thread_id), "")} for info in found]
         rows = [row for row in rows if _has(f"{row['title']} {row['goal']} {row['thread_id']}", words)]
         here = {row["thread_id"] for row in rows[:limit] if self._at_work(row["thread_id"])}
         elsewhere = [row["thread_id"] for row in rows[:limit] if row["status"] == "running"]
-        at_work = here | {*elsewhere} - {*await self._agent.storage.unheld(elsewhere)}
+        at_work = here | {*elsewhere} - {*await self._agent.storage.find_free(elsewhere)}
         shown = [{**row, "at_work": row["thread_id"] in at_work} for row in rows[:limit]]
         return {"threads": shown, "more": len(rows) > limit}
 
     async def rename(self, thread_id: str, title: str) -> None:
         """Give a thread a name; "" takes it away. Raises UnknownThread."""
         await self._agent.info(thread_id)
-        namespace, said = (*_TITLES, label(thread_id)), " ".join(title.split())[:TITLE_CHARS]
-        async with self._agent.storage.unlocked() as (_, store):
+        namespace, said = (*_TITLES, store_label(thread_id)), " ".join(title.split())[:TITLE_CHARS]
+        async with self._agent.storage.writer() as (_, store):
             if said:
                 await store.aput(namespace, "title", {"text": said}, index=False)
             else:
@@ -126,7 +129,7 @@ class Conversations:
             gone.tell({"type": "gone"})
 
     async def start(self, goal: str, thread_id: str | None) -> str:
-        """A request, on a new thread or as the next one on this. Raises what keeps it from starting."""
+        """Start a request, on a new thread or as the next one on this. Raises what keeps it from starting."""
         before = await self._picture(thread_id) if thread_id else None
         stream = self._agent.stream(goal, thread_id=thread_id, metadata=self._metadata, on_leave="continue")
         said = [{**before, "run": None, "journal": [], "said": []}] if before else []
@@ -134,7 +137,7 @@ class Conversations:
         return stream.thread_id
 
     async def plan_text(self, thread_id: str, id: str, edited: Json) -> Json:
-        """The plan that waits as `id`, edited in place, as the text in which it can be edited on.
+        """Return the plan that waits as `id`, edited in place, as the text in which it can be edited on.
 
         Raises StaleAnswer where it does not wait, and DoneWhenError where `edited` is no plan.
         """
@@ -151,7 +154,7 @@ class Conversations:
         """Answer the question `id`. Raises StaleAnswer for one that does not wait."""
         conversation = await self._conversation(thread_id)
         stream = self._agent.stream_resume(thread_id, {id: value}, on_leave="continue")
-        await self._begin(stream, conversation, _said(conversation.events, id, value))
+        await self._begin(stream, conversation, _spoken_words(conversation.events, id, value))
 
     async def go_on(self, thread_id: str, steer: str) -> None:
         """Go on with a request that was stopped or cut off; otherwise than before, where words say how."""
@@ -174,7 +177,7 @@ class Conversations:
             conversation.stream.drain()
 
     async def follow(self, thread_id: str) -> AsyncIterator[tuple[int, Json]]:
-        """All events of the thread's request and those to come, numbered.
+        """Yield all events of the thread's request and those to come, numbered.
 
         They begin with 1 again at another request, and where the thread went on in another process.
         """
@@ -194,7 +197,7 @@ class Conversations:
                 return
 
     async def observation(self, thread_id: str, id: str) -> Json:
-        """What a call returned, whole. Raises UnknownThread where there is no such observation."""
+        """Return the whole result of a call. Raises UnknownThread if there is no such observation."""
         state = await self._agent.graph.aget_state(_config(thread_id), subgraphs=True)
         below = [getattr(task.state, "values", None) or {} for task in state.tasks]
         for values in (state.values, *below):
@@ -216,17 +219,17 @@ class Conversations:
         return (conversation := self._open.get(thread_id)) is not None and conversation.stream is not None
 
     async def _conversation(self, thread_id: str) -> Conversation:
-        """The thread as it is followed here; one that is not yet begins with a picture of it as it stands."""
+        """Return the thread as it is followed here; one that is not yet begins with a picture of it as it stands."""
         if thread_id not in self._open:
-            found = await self._taken_up(thread_id)
+            found = await self._take_up(thread_id)
             self._open.setdefault(thread_id, found)
         return self._open[thread_id]
 
-    async def _taken_up(self, thread_id: str) -> Conversation:
-        """A thread that is not followed here; where another process works on it, with what happens from now on."""
+    async def _take_up(self, thread_id: str) -> Conversation:
+        """Return a thread that is not followed here; if another process works on it, with what happens from now on."""
         updated = (await self._agent.info(thread_id)).updated
         picture = await self._picture(thread_id)
-        if picture["run"]["status"] != "running" or await self._agent.storage.unheld([thread_id]):
+        if picture["run"]["status"] != "running" or await self._agent.storage.find_free([thread_id]):
             return Conversation([picture], updated=updated)
         conversation = Conversation([{**picture, "run": None, "journal": [], "said": []}], elsewhere=True)
         self._spawn(self._watch(thread_id, conversation), thread_id)
@@ -244,7 +247,7 @@ class Conversations:
                     conversation.tell(told(event))
                     if conversation.elsewhere:
                         coming = asyncio.ensure_future(anext(events))
-                elif await self._agent.storage.unheld([thread_id]):
+                elif await self._agent.storage.find_free([thread_id]):
                     conversation.elsewhere = False
                     await self._take_up_again(thread_id, conversation)
         finally:
@@ -265,7 +268,7 @@ class Conversations:
             await self._take_up_again(thread_id, conversation)
 
     async def _take_up_again(self, thread_id: str, conversation: Conversation) -> None:
-        now = await self._taken_up(thread_id)
+        now = await self._take_up(thread_id)
         if self._open.get(thread_id) is conversation and conversation.stream is None:
             self._open[thread_id] = now
             conversation.changed.set()
@@ -306,7 +309,7 @@ class Conversations:
             conversation.stream = None
 
     async def _picture(self, thread_id: str) -> Json:
-        """A thread as it stands, as one event: the conversation, the run, and what it observed."""
+        """Return a thread as it stands, as one event: the conversation, the run, and what it observed."""
         run = await self._agent.get(thread_id)
         values = (await self._agent.graph.aget_state(_config(thread_id))).values
         shown, journal = run.to_dict(), values.get("journal") or ()
@@ -321,7 +324,7 @@ class Conversations:
 
 
 async def _titles(store: BaseStore) -> dict[str, str]:
-    """The names of threads, by label."""
+    """Return the names of threads, by label."""
     return {item.namespace[-1]: str(item.value["text"]) for item in await store.asearch(_TITLES, limit=SEARCHED)}
 
 
@@ -331,7 +334,7 @@ def _has(text: str, words: list[str]) -> bool:
 
 
 def _heard(entry: Mapping[str, Any]) -> Json:
-    """What a person said in the request: the answer to a question, or of their own accord."""
+    """Return what a person said in the request: the answer to a question, or of their own accord."""
     question = (entry.get("arguments") or {}).get("question") or ""
     return {"question": str(question), "text": str(entry.get("text") or "")}
 
@@ -341,7 +344,7 @@ def _config(thread_id: str) -> Any:
 
 
 def _spoken(message: BaseMessage) -> bool:
-    """Whether it is part of the conversation: what people say, and answers; not what stands for a pause or a step."""
+    """Return whether a message is part of the conversation: a person's words or an answer, not a pause or a step."""
     said = isinstance(message, HumanMessage) or (isinstance(message, AIMessage) and not message.tool_calls)
     return said and bool(str(message.text).strip())
 
@@ -351,13 +354,13 @@ def _message(message: BaseMessage) -> Json:
 
 
 def _pending(events: list[Json]) -> list[Json]:
-    """What was asked last."""
+    """Return what was asked last."""
     waiting = next((event for event in reversed(events) if event["type"] in ("waiting", "picture")), {})
     return list(waiting.get("pending") or (waiting.get("run") or {}).get("pending") or ())
 
 
-def _said(events: list[Json], id: str, value: Any) -> Json | None:
-    """What a person said at a pause, in their words; None for a button without words."""
+def _spoken_words(events: list[Json], id: str, value: Any) -> Json | None:
+    """Return what a person said at a pause, in their words; None for a button without words."""
     asked = [pause for pause in _pending(events) if pause["id"] == id and pause["kind"] != "plan"]
     question = str(asked[0]["question"]) if asked else ""
     text = value if isinstance(value, str) else value.get("message") if isinstance(value, dict) else None
@@ -365,7 +368,7 @@ def _said(events: list[Json], id: str, value: Any) -> Json | None:
 
 
 def told(event: Mapping[str, Any]) -> Json:
-    """An event with what a page shows of it: a call's arguments in words, a pause as it is asked."""
+    """Return an event with what a page shows of it: a call's arguments in words, a pause as it is asked."""
     if event["type"] == "tool_started":
         return {**event, **_arguments(event)}
     if event["type"] == "waiting":
@@ -374,13 +377,13 @@ def told(event: Mapping[str, Any]) -> Json:
 
 
 def observed(entry: Mapping[str, Any]) -> Json:
-    """An observation as a page draws it."""
+    """Return an observation as a page draws it."""
     kept = {key: entry.get(key) for key in ("id", "step", "tool", "ok", "seconds")}
     return {**kept, **_arguments(entry), "text": str(entry.get("text") or "")[:CALL_CHARS]}
 
 
 def asked(pause: Pause) -> Json:
-    """A pause with its words: the question, the options, the plan as text, a call's arguments."""
+    """Return a pause with its words: the question, the options, the plan as text, a call's arguments."""
     more: Json = {"question": question_of(pause), "options": options(pause)}
     if pause["kind"] == "plan":
         more["text"] = editable_plan(pause)

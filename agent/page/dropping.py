@@ -1,4 +1,4 @@
-"""Files that a person drops on the page: kept in the folder of the tools, beside what is there, never in its place."""
+"""Keeps files that a person drops on the page: in the folder of the tools, never in the place of another file."""
 
 import contextlib
 import os

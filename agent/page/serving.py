@@ -1,4 +1,4 @@
-"""Serving the page from the command: on this machine only, at a link with a token, until Ctrl-C.
+"""Serves the page from the command: on this machine only, at a link with a token, until Ctrl-C.
 
 Port and token of a folder are kept, readable by this user only: after a restart the tabs that are open go on.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from donewhen.agent.agent import Agent
 from donewhen.state.errors import ConfigError
-from donewhen.state.graph_state import Json
+from donewhen.state.run import Json
 
 HOST = "127.0.0.1"
 LEAVE = 1
@@ -63,7 +63,7 @@ async def serve(
 
 @dataclass(frozen=True)
 class Address:
-    """Where the page of a folder is found: its port, 0 for none yet, and its token."""
+    """The address of a folder's page: its port, 0 for none yet, and its token."""
 
     path: Path
     port: int
@@ -96,7 +96,9 @@ class Address:
 
 
 def listen(port: int, *, or_free: bool = False) -> socket.socket:
-    """A socket on this port of 127.0.0.1; 0, or one that is taken where `or_free`, takes a free one. ConfigError."""
+    """Return a socket on this port of 127.0.0.1, a free one for 0 or, with `or_free`, a taken port. Raises
+    ConfigError.
+    """
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -106,5 +108,5 @@ def listen(port: int, *, or_free: bool = False) -> socket.socket:
         listening.close()
         if or_free and port:
             return listen(0)
-        raise ConfigError(f"port {port} cannot be used: {error.strerror}") from None
+        raise ConfigError(f"port {port} cannot be used ({error.strerror}): name another one with --port") from None
     return listening

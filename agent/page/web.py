@@ -54,24 +54,24 @@ PageHandler = Callable[[Conversations, str, Request], Awaitable[Any]]
 
 
 def page(conversations: Conversations, token: str, hosts: frozenset[str]) -> Starlette:
-    """The application. `hosts`: what requests may name as their host, with the port."""
+    """Return the application. `hosts`: what requests may name as their host, with the port."""
     routes = [
         Route("/", static("page.html")),
         *(Route(f"/{name}", static(name)) for name in STATIC),
         Route("/api/words", words),
-        Route("/api/about", answered(_about)),
-        Route("/api/files", answered(_drop), methods=["POST"]),
-        Route("/api/threads", answered(_threads)),
-        Route("/api/threads", answered(_start), methods=["POST"]),
-        Route("/api/threads/{thread}", answered(_delete), methods=["DELETE"]),
-        Route("/api/threads/{thread}/title", answered(_rename), methods=["POST"]),
-        Route("/api/threads/{thread}/events", answered(_events)),
-        Route("/api/threads/{thread}/answer", answered(_answer), methods=["POST"]),
-        Route("/api/threads/{thread}/plan-text", answered(_plan_text), methods=["POST"]),
-        Route("/api/threads/{thread}/go-on", answered(_go_on), methods=["POST"]),
-        Route("/api/threads/{thread}/tell", answered(_tell), methods=["POST"]),
-        Route("/api/threads/{thread}/stop", answered(_stop), methods=["POST"]),
-        Route("/api/threads/{thread}/observations/{observation}", answered(_observation)),
+        Route("/api/about", to_handler(_about)),
+        Route("/api/files", to_handler(_drop), methods=["POST"]),
+        Route("/api/threads", to_handler(_threads)),
+        Route("/api/threads", to_handler(_start), methods=["POST"]),
+        Route("/api/threads/{thread}", to_handler(_delete), methods=["DELETE"]),
+        Route("/api/threads/{thread}/title", to_handler(_rename), methods=["POST"]),
+        Route("/api/threads/{thread}/events", to_handler(_events)),
+        Route("/api/threads/{thread}/answer", to_handler(_answer), methods=["POST"]),
+        Route("/api/threads/{thread}/plan-text", to_handler(_plan_text), methods=["POST"]),
+        Route("/api/threads/{thread}/go-on", to_handler(_go_on), methods=["POST"]),
+        Route("/api/threads/{thread}/tell", to_handler(_tell), methods=["POST"]),
+        Route("/api/threads/{thread}/stop", to_handler(_stop), methods=["POST"]),
+        Route("/api/threads/{thread}/observations/{observation}", to_handler(_observation)),
     ]
 
     @asynccontextmanager
@@ -88,14 +88,16 @@ class Guard:
     """Refuses foreign hosts and origins, and calls of the API without the token."""
 
     def __init__(self, app: ASGIApp, token: str, hosts: frozenset[str]) -> None:
-        self.app, self.token, self.hosts = app, token, hosts
+        self.app: ASGIApp = app
+        self.token: str = token
+        self.hosts: frozenset[str] = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (why := self._refused(Request(scope))):
+        if scope["type"] == "http" and (why := self._refusal(Request(scope))):
             return await PlainTextResponse(why, 403, HEADERS)(scope, receive, send)
         return await self.app(scope, receive, send)
 
-    def _refused(self, request: Request) -> str:
+    def _refusal(self, request: Request) -> str:
         origin, given = request.headers.get("origin"), request.headers.get("authorization", "")
         if request.headers.get("host", "") not in self.hosts:
             return "This page answers this machine only."
@@ -109,7 +111,7 @@ class Guard:
 
 
 def static(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """A file of the page."""
+    """Return a file of the page."""
 
     async def give(_: Request) -> Response:
         text = (files("donewhen.agent.page") / "static" / name).read_text("utf-8")
@@ -118,8 +120,8 @@ def static(name: str) -> Callable[[Request], Awaitable[Response]]:
     return give
 
 
-def answered(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
-    """The handler as Starlette takes it, errors of ours as JSON: `{"error": {"kind", "text"}}`."""
+def to_handler(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
+    """Return the handler as Starlette takes it, errors of ours as JSON: `{"error": {"kind", "text"}}`."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -134,7 +136,7 @@ def answered(handler: PageHandler) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def words(request: Request) -> Response:
-    """The page's own words in the first of the wanted languages that there are texts of."""
+    """Return the page's own words in the first of the wanted languages that there are texts of."""
     language = known_language(*request.query_params.get("languages", "").split(","))
     said: dict[str, Any] = {"language": language}
     for section in ("plan", "terminal", "meter", "page"):

@@ -48,5 +48,5 @@ def plan_tools(store: PlanStore) -> list[BaseTool]:
 
 
 def _tool(verb: Callable[..., Any], effect: str) -> BaseTool:
-    """What cannot be done is told to the model in words; it raises, so that the call counts as not made."""
+    """Return a verb as a tool. An error is told to the model in words, and the call counts as not made."""
     return StructuredTool.from_function(coroutine=verb, metadata={"effect": effect})

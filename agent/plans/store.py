@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.state.errors import PlanError
-from donewhen.state.graph_state import Json
-from donewhen.state.values import similar, whole
+from donewhen.state.run import Json
+from donewhen.state.values import clean_text, similar
 
 StepState = Literal["not_started", "in_progress", "completed", "blocked"]
 STATES: tuple[StepState, ...] = get_args(StepState)
@@ -46,7 +46,7 @@ class KeptPlan:
 
     @property
     def text(self) -> str:
-        """The plan with its marks and how far it is, for people and for models."""
+        """Return the plan with its marks and how far it is, for people and for models."""
         count = {state: sum(step.status == state for step in self.steps) for state in STATES}
         share = 100 * count["completed"] / len(self.steps)
         said = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in count.items())
@@ -58,7 +58,7 @@ class KeptPlan:
         return "\n".join(lines)
 
     def to_dict(self) -> Json:
-        """In plain JSON."""
+        """Return the plan in plain JSON."""
         return {**asdict(self), "steps": [asdict(step) for step in self.steps]}
 
 
@@ -72,7 +72,7 @@ class PlanStore:
         self._storage = storage if isinstance(storage, Storage) else open_storage(storage)
 
     async def create(self, id: str, title: str, steps: Steps) -> KeptPlan:
-        """A new plan, which becomes the active one if there is none. Ids of plans are unique."""
+        """Keep a new plan, which becomes the active one if there is none. Ids of plans are unique."""
         if not _ID.fullmatch(id):
             raise PlanError([f"{id[:60]!r} is no id of a plan: letters, digits, - and _, at most 60"])
         async with self._alone() as store:
@@ -81,22 +81,22 @@ class PlanStore:
             plan = _with_steps(KeptPlan(id, _text("title", title), ()), steps)
             if await _active(store) is None:
                 await store.aput(ACTIVE, "active", {"id": id}, index=False)
-            return await _saved(store, plan)
+            return await _save(store, plan)
 
     async def update(self, id: str | None = None, *, title: str | None = None, steps: Steps | None = None) -> KeptPlan:
         """Another title, other steps, or both. A step keeps its status and notes by its id, or by saying the same."""
         async with self._alone() as store:
             plan = await _read(store, id)
             plan = plan if title is None else replace(plan, title=_text("title", title))
-            return await _saved(store, plan if steps is None else _with_steps(plan, steps))
+            return await _save(store, plan if steps is None else _with_steps(plan, steps))
 
     async def get(self, id: str | None = None) -> KeptPlan:
-        """A plan; the active one if none is named."""
+        """Return a plan; the active one if none is named."""
         async with self._storage.reader() as (_, store):
             return await _read(store, id)
 
     async def set_active(self, id: str) -> KeptPlan:
-        """The plan that is meant where none is named."""
+        """Return the plan that is meant where none is named."""
         async with self._alone() as store:
             await _read(store, id)
             await store.aput(ACTIVE, "active", {"id": id}, index=False)
@@ -111,9 +111,9 @@ class PlanStore:
             found = _step_of(plan, step)
             if status is not None and status not in STATES:
                 raise PlanError([f"{status!r} is no status of a step: use {', '.join(STATES)}"])
-            said = found.notes if notes is None else whole(notes.strip())
+            said = found.notes if notes is None else clean_text(notes.strip())
             marked = replace(found, status=status or found.status, notes=said)
-            return await _saved(store, replace(plan, steps=tuple(marked if s is found else s for s in plan.steps)))
+            return await _save(store, replace(plan, steps=tuple(marked if s is found else s for s in plan.steps)))
 
     async def delete(self, id: str) -> None:
         """Forget a plan; if it was the active one, none is."""
@@ -124,7 +124,7 @@ class PlanStore:
                 await store.adelete(ACTIVE, "active")
 
     async def list(self) -> list[KeptPlan]:
-        """All plans, by id."""
+        """Return all plans, by id."""
         async with self._storage.reader() as (_, store):
             items, active = await store.asearch(SPACE, limit=10_000), await _active(store)
             return [_plan(item.value, active) for item in sorted(items, key=lambda item: item.key)]
@@ -136,7 +136,7 @@ class PlanStore:
 
 
 def _with_steps(plan: KeptPlan, steps: Steps) -> KeptPlan:
-    """The plan with these steps: known ones as they stand, new ones not started."""
+    """Return the plan with these steps: known ones as they stand, new ones not started."""
     if isinstance(steps, str) or not steps or len(steps) > MOST_STEPS:
         raise PlanError([f"a plan has 1 to {MOST_STEPS} steps, given as a list"])
     given, made = plan.given, list[KeptStep]()
@@ -173,7 +173,7 @@ def _step_of(plan: KeptPlan, step: int | str) -> KeptStep:
 
 
 def _text(what: str, value: Any) -> str:
-    text = whole(" ".join(str(value if value is not None else "").split()))
+    text = clean_text(" ".join(str(value if value is not None else "").split()))
     if not text:
         raise PlanError([f"{what} is blank"])
     return text
@@ -196,7 +196,7 @@ async def _read(store: ThreadStore, id: str | None) -> KeptPlan:
     return _plan(item.value, active)
 
 
-async def _saved(store: ThreadStore, plan: KeptPlan) -> KeptPlan:
+async def _save(store: ThreadStore, plan: KeptPlan) -> KeptPlan:
     await store.aput(SPACE, plan.id, plan.to_dict(), index=False)
     return replace(plan, active=await _active(store) == plan.id)
 

@@ -1,4 +1,4 @@
-"""Plans that worked, saved to be started from again with other values: no planner is asked."""
+"""Plans that worked, saved to start from again with other values: no planner is asked."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.state.errors import PlanError
-from donewhen.state.graph_state import Json
+from donewhen.state.run import Json
 from donewhen.state.values import similar
 
 SPACE = ("donewhen_templates",)
@@ -40,17 +40,17 @@ class PlanTemplate:
     """Of that run."""
 
     def to_dict(self) -> Json:
-        """In plain JSON."""
+        """Return the template in plain JSON."""
         return asdict(self)
 
-    def filled(self, given: Mapping[str, Any]) -> tuple[str, Json]:
-        """Goal and plan with these values; what is not given keeps its default. PlanError for a key it has not."""
-        named = _named(given)
+    def fill(self, given: Mapping[str, Any]) -> tuple[str, Json]:
+        """Return goal and plan with these values, and the defaults of others. Raises PlanError for an unknown key."""
+        named = _to_texts(given)
         if extra := [key for key in named if key not in self.parameters]:
             known = ", ".join(self.parameters) or "none"
             raise PlanError([f"template {self.name!r} has no parameter {', '.join(extra)}; it has: {known}"])
         values = {**self.parameters, **named}
-        return Text(self.goal).substitute(values), _mapped(self.plan, lambda text: Text(text).substitute(values))
+        return Text(self.goal).substitute(values), _map_texts(self.plan, lambda text: Text(text).substitute(values))
 
 
 class Templates:
@@ -68,40 +68,40 @@ class Templates:
             raise PlanError([f"{name[:60]!r} is no name of a template: letters, digits, - and _, at most 60"])
         if run.status != "completed" or not run.plan or not run.steps:
             raise PlanError([f"only a plan that was completed is worth repeating; {run.thread_id} is {run.status}"])
-        values = _named(parameters or {})
+        values = _to_texts(parameters or {})
         plan = {key: item for key, item in run.plan.items() if key not in ("revision", "schedule")}
         for key, value in values.items():
             if not _KEY.fullmatch(key) or not value.strip():
                 raise PlanError([f"parameter {key!r} is a name with a value, such as year=2025"])
         places = sorted(values.items(), key=lambda pair: -len(pair[1]))
-        opened = _mapped({"goal": run.goal, "plan": plan}, lambda text: _opened(text, places))
+        opened = _map_texts({"goal": run.goal, "plan": plan}, lambda text: _to_template(text, places))
         for key, value in values.items():
             if f"${{{key}}}" not in str(opened):
                 raise PlanError([f"parameter {key}: {value!r} stands nowhere in the goal or the plan"])
         template = PlanTemplate(name, opened["goal"], opened["plan"], values, run.thread_id)
-        async with self._storage.unlocked() as (_, store):
+        async with self._storage.writer() as (_, store):
             await store.aput(SPACE, name, template.to_dict(), index=False)
         return template
 
     async def get(self, name: str) -> PlanTemplate:
-        """A template by its name."""
+        """Return a template by its name."""
         async with self._storage.reader() as (_, store):
             return await _read(store, name)
 
     async def delete(self, name: str) -> None:
         """Forget a template."""
-        async with self._storage.unlocked() as (_, store):
+        async with self._storage.writer() as (_, store):
             await _read(store, name)
             await store.adelete(SPACE, name)
 
     async def list(self) -> list[PlanTemplate]:
-        """All templates, by name."""
+        """Return all templates, by name."""
         async with self._storage.reader() as (_, store):
             items = await store.asearch(SPACE, limit=10_000)
         return sorted((PlanTemplate(**item.value) for item in items), key=lambda template: template.name)
 
 
-def _named(given: Mapping[str, Any]) -> dict[str, str]:
+def _to_texts(given: Mapping[str, Any]) -> dict[str, str]:
     """Return parameters as texts, under names that are equal if they look equal."""
     return {normalize("NFC", key): str(value) for key, value in given.items()}
 
@@ -116,25 +116,25 @@ async def _read(store: ThreadStore, name: str) -> PlanTemplate:
 
 
 def _place(value: str) -> re.Pattern[str]:
-    """Where a value stands by itself, not inside of a longer word or number."""
+    """Return a pattern for a value that stands by itself, not inside of a longer word or number."""
     return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)")
 
 
-def _opened(text: str, places: list[tuple[str, str]]) -> str:
-    """The text as a template: values become places, a dollar stays a dollar."""
+def _to_template(text: str, places: list[tuple[str, str]]) -> str:
+    """Return the text as a template: values become places, a dollar stays a dollar."""
     pattern = re.compile("|".join([r"\$", *(_place(value).pattern for _, value in places)]))
     keys = {value: key for key, value in places}
     return pattern.sub(lambda found: "$$" if found[0] == "$" else f"${{{keys[found[0]]}}}", text)
 
 
-def _mapped(value: Any, change: Callable[[str], str], free: bool = False) -> Any:
-    """The value with its texts changed; names in it, of steps, tools and executors, only in a check's arguments."""
+def _map_texts(value: Any, change: Callable[[str], str], free: bool = False) -> Any:
+    """Return the value with its texts changed; names of steps, tools and executors only in a check's arguments."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
         inside = {key: free or key in ("arguments", "expect") for key in value}
         return {
-            key: item if key in NAMES and not inside[key] else _mapped(item, change, inside[key])
+            key: item if key in NAMES and not inside[key] else _map_texts(item, change, inside[key])
             for key, item in value.items()
         }
-    return [_mapped(item, change, free) for item in value] if isinstance(value, list) else value
+    return [_map_texts(item, change, free) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What `langgraph.json` exports: the graph without a checkpointer (the server brings its own), and who may do what.
+"""The exports of `langgraph.json`: the graph without a checkpointer (the server brings its own), and access rules.
 
 The graph works with the workspace tools on DONEWHEN_DIR (default: the current folder). With DONEWHEN_TOKENS
 (`alice:token,bob:token`) every request needs a bearer token, sees what its user made, and works in the user's own

@@ -1,4 +1,4 @@
-"""Who may do what on the server: users by token, pages by origin, settings within the operator's."""
+"""Access to the server: users by token, pages by origin, settings within the operator's."""
 
 import hmac
 import ipaddress
@@ -19,18 +19,18 @@ _log = logging.getLogger("donewhen.server")
 _STUDIO = ".smith.langchain.com"
 _SYSTEM = str(uuid5(UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8"), "agent"))
 """The assistant that the server makes of our graph; everybody's to use."""
-auth = Auth()
+auth: Auth = Auth()
 AuthHandler = Callable[[Auth.types.AuthContext, dict[str, Any]], Awaitable[Any]]
 
 
 def _on(action: Any) -> Callable[[AuthHandler], AuthHandler]:
-    """A decorator of `auth.on`, whose types want a handler of its own for every action."""
+    """Return a decorator of `auth.on`, whose types want a handler of its own for every action."""
     return cast(Callable[[AuthHandler], AuthHandler], action)
 
 
 @auth.authenticate
 async def authenticate(headers: dict[bytes, bytes]) -> Auth.types.MinimalUserDict:
-    """The user whose bearer token (RFC 6750) the request has; everyone is `local` where no tokens are set."""
+    """Return the user whose bearer token (RFC 6750) the request has; everyone is `local` where no tokens are set."""
     if not served.tokens:
         if problem := foreign(_text(headers, b"origin"), _text(headers, b"host")):
             raise Auth.exceptions.HTTPException(status_code=403, detail=problem)
@@ -50,7 +50,7 @@ def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
 
 
 def foreign(origin: str, host: str) -> str | None:
-    """Why a request without a token is not answered: a page of somewhere else made it; None if none did.
+    """Return why a request without a token is refused: a page of another site made it; None if none did.
 
     A name that is looked up may be anybody's (DNS rebinding), so the server itself is called by address or `localhost`.
     """
@@ -78,10 +78,10 @@ def _ours(name: str | None) -> bool:
 @_on(auth.on)
 async def own_only(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Everything belongs to who made it, and only they find it."""
-    return _owned(ctx, value)
+    return _own_filter(ctx, value)
 
 
-def _owned(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str, str]:
+def _own_filter(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str, str]:
     owner = {"owner": ctx.user.identity}
     if not isinstance(value.get("metadata"), dict):
         value["metadata"] = {}
@@ -90,23 +90,23 @@ def _owned(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> dict[str, str]
 
 
 @_on(auth.on.threads.create_run)
-async def kept_to_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+async def check_settings_of_run(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Take a run whose settings can be; what of them it gets, its graph decides."""
     _check_settings(_check_run(value.get("kwargs") or {}))
-    return _owned(ctx, value)
+    return _own_filter(ctx, value)
 
 
 @_on(auth.on.threads.update)
 async def written_by_runs(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """Where an operator sets the rules, only runs write the state of a thread: who writes it could approve anything."""
+    """Let only runs write the state of a thread if an operator sets rules: whoever writes it could approve anything."""
     if (served.tokens or served.settings) and not set(value) - {"thread_id"}:
         raise Auth.exceptions.HTTPException(status_code=403, detail="the state of a thread is written by its runs")
-    return _owned(ctx, value)
+    return _own_filter(ctx, value)
 
 
 @_on(auth.on.crons.create)
 @_on(auth.on.crons.update)
-async def kept_to_settings_later(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
+async def check_scheduled_settings(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
     """Likewise what runs by the clock. Settings alone are stored of it, and in one place: the server would read there
     whose run it is, and refuses a run that has settings in two."""
     payload = value.get("payload") or {}
@@ -120,7 +120,7 @@ async def kept_to_settings_later(ctx: Auth.types.AuthContext, value: dict[str, A
             **{name: asked[name] for name in ("cron_id",) if name in asked},
             **{name: kept[name] for name in asked if name in kept},
         }
-    return _owned(ctx, value)
+    return _own_filter(ctx, value)
 
 
 def _check_run(payload: dict[str, Any]) -> dict[str, Any]:
@@ -147,23 +147,23 @@ def _check_settings(asked: Mapping[str, Any]) -> Settings:
 @_on(auth.on.assistants.create)
 @_on(auth.on.assistants.update)
 async def own_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """An assistant is its maker's; none can pass for the server's."""
+    """Give an assistant to its maker; none can pass for the server's."""
     config = value.get("config") or {}
     _check_settings({**(config.get("configurable") or {}), **(value.get("context") or {})})
-    owner = _owned(ctx, value)
+    owner = _own_filter(ctx, value)
     value["metadata"]["created_by"] = ctx.user.identity
     return owner
 
 
 @_on(auth.on.assistants.read)
 async def read_assistant(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType | None:
-    """The server's assistant is everybody's to use, any other its maker's."""
+    """Let everybody use the server's assistant, and only its maker any other."""
     return None if str(value.get("assistant_id")) == _SYSTEM else {"owner": ctx.user.identity}
 
 
 @_on(auth.on.assistants.search)
 async def find_assistants(ctx: Auth.types.AuthContext, value: dict[str, Any]) -> Auth.types.FilterType:
-    """The server's assistant; whoever asks for `metadata={"owner": …}` gets their own."""
+    """Find the server's assistant; `metadata={"owner": …}` finds the caller's own."""
     asked = value.get("metadata") or {}
     return {"owner": ctx.user.identity} if "owner" in asked else {"created_by": "system"}
 

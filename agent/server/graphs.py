@@ -1,4 +1,4 @@
-"""The graph of the server, for every user one that works in their folder, and where a run of it goes on from."""
+"""The graph of the server, one for every user that works in their folder, and the point from which a run goes on."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -11,20 +11,21 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Command, StateSnapshot
 
-from donewhen.agent.a2a.remote import connected
-from donewhen.agent.config import DEMO, read_config
+from donewhen.agent.a2a.remote import connect_executor
+from donewhen.agent.config import DEMO, Config, read_config
 from donewhen.agent.logs import set_up
-from donewhen.agent.models import ModelSource, Prices
+from donewhen.agent.models import ModelSource
+from donewhen.agent.prices import Prices
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
 from donewhen.graph.build import build_graph
 from donewhen.graph.executors.executor import Executors, unenforceable, unlike
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings
-from donewhen.state.settings.merging import confined, merged, read_settings
+from donewhen.state.settings.merging import confine_settings, merge_settings, read_settings
 
-served = read_config()
+served: Config = read_config()
 set_up(served.log)
-pinned = merged(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
+pinned: Settings = merge_settings(read_settings({"profile": served.profile} if served.profile else {}), served.settings)
 """What no client can widen."""
 _BESIDE = ("run_id", "graph_id", "assistant_id", "user_id", "__", "langgraph_", "x-", "cron_", "thread_", "checkpoint_")
 """How keys begin that the server itself puts beside settings."""
@@ -37,7 +38,7 @@ def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
     Raises ConfigError for values that cannot be.
     """
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
-    kept, refused = confined(pinned, asked, models=not (served.tokens or served.settings))
+    kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
     if problem := unenforceable(kept.profile, _named):
         raise ConfigError(f"settings: {problem}")
     return kept, refused
@@ -74,7 +75,7 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
                     yield part
 
     async def _up_to_date(self, input: Any, seen: RunnableConfig) -> tuple[Any, RunnableConfig]:
-        """The input, and from where it runs: the end of the thread, or the checkpoint that the page has `seen`."""
+        """Return the input, and where it runs from: the end of the thread, or the checkpoint the page has `seen`."""
         elsewhere = ("checkpoint_id", "checkpoint_map")
         kept = {key: value for key, value in seen["configurable"].items() if key not in elsewhere}
         end: RunnableConfig = {**seen, "configurable": kept}
@@ -83,7 +84,7 @@ class ServedGraph(CompiledStateGraph[Any, Any, Any, Any]):
         rests = head.interrupts or (head.values.get("outcome") and not head.next)
         if rests and not answers:
             return input, seen
-        if answers and (asked := _asked(await self.aget_state(seen))) != _asked(head):
+        if answers and (asked := _pause_id(await self.aget_state(seen))) != _pause_id(head):
             input = replace(input, resume={"answers": {asked: input.resume}})
         return input, end
 
@@ -93,19 +94,19 @@ def _of_subgraph(part: Any, mode: str) -> bool:
     return isinstance(part, tuple) and len(part) == 3 and bool(part[0]) and part[1] == mode
 
 
-def _asked(snapshot: StateSnapshot) -> str:
-    """The id of the pause that a thread stands at; "" at none."""
+def _pause_id(snapshot: StateSnapshot) -> str:
+    """Return the id of the pause that a thread stands at; "" at none."""
     return next((str(each.value.get("id")) for each in snapshot.interrupts if isinstance(each.value, dict)), "")
 
 
 def _executors_in(folder: Path | None) -> Executors:
     tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
     elsewhere = [*WORKSPACE_TOOLS, *unlike(served.profile.get("forbidden_tools") or (), tools)]
-    return Executors(served.executors, tools=tools, connect=connected, elsewhere=elsewhere)
+    return Executors(served.executors, tools=tools, connect=connect_executor, elsewhere=elsewhere)
 
 
 def _graph_in(folder: Path | None) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The graph whose tools work in `folder`; None: one without tools, to be looked at."""
+    """Return the graph whose tools work in `folder`; None: one without tools, to be looked at."""
     executors = _executors_in(folder)
     prices, secrets = Prices(served.prices).cost, served.secrets
     graph = build_graph(_models, executors=executors, prices=prices, secrets=secrets).compile()
@@ -127,7 +128,7 @@ _of_nobody = _graph_in(None) if served.tokens else _graph_of(None)
 
 
 def _graph_for(config: RunnableConfig) -> CompiledStateGraph[Any, Any, Any, Any]:
-    """The graph in the folder of the user whose request it is."""
+    """Return the graph in the folder of the user whose request it is."""
     return _of_users.get((config.get("configurable") or {}).get("langgraph_auth_user_id", ""), _of_nobody)
 
 

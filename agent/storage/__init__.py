@@ -1,4 +1,4 @@
-"""Where runs are kept: checkpointer and store behind one URL, and one worker per thread."""
+"""Storage of runs: checkpointer and store behind one URL, and one worker per thread."""
 
 import os
 
@@ -10,7 +10,7 @@ __all__ = ["Storage", "open_storage"]
 
 
 def open_storage(url: str | os.PathLike[str], *, key: bytes | None = None) -> Storage:
-    """Storage for `url`; nothing is opened before the first session.
+    """Return the storage for `url`; nothing is opened before the first session.
 
     `memory:` lasts as long as the returned object. `sqlite:///runs.db` (relative), `sqlite:////var/runs.db`
     (absolute) and a plain path name a SQLite file; `postgresql://user@host/database` names a PostgreSQL

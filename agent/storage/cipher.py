@@ -1,4 +1,4 @@
-"""How values become bytes and values again: never as code, and, with a key, sealed and bound to their place."""
+"""Turns values into bytes and back: never into code, and, with a key, sealed and bound to their place."""
 
 import base64
 import json
@@ -7,15 +7,10 @@ from typing import Any
 
 import ormsgpack
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
-from langgraph.checkpoint.serde.jsonplus import (
-    EXT_DELTA_SNAPSHOT,
-    EXT_PYDANTIC_V2,
-    JsonPlusSerializer,
-    _msgpack_ext_hook,
-)
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.checkpoint.serde.jsonplus import EXT_DELTA_SNAPSHOT, EXT_PYDANTIC_V2, JsonPlusSerializer
 
 from donewhen.state.errors import ConfigError, StorageError
+from donewhen.state.private_langgraph import DeltaSnapshot, revive
 
 _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 
@@ -23,20 +18,20 @@ _KINDS = frozenset({"null", "bytes", "bytearray", "msgpack"})
 _MESSAGES = {(kind.__module__, kind.__name__): kind for kind in (AIMessage, HumanMessage, SystemMessage, ToolMessage)}
 
 
-def _revived(code: int, data: bytes) -> Any:
-    """As LangGraph's strict hook, but messages that were checked when they were made are not checked again."""
+def _revive(code: int, data: bytes) -> Any:
+    """Revive as LangGraph's strict hook does, but do not check messages again that were checked when they were made."""
     if code == EXT_DELTA_SNAPSHOT:
-        return _DeltaSnapshot(_unpacked(data))
+        return DeltaSnapshot(_unpack(data))
     if code == EXT_PYDANTIC_V2:
-        module, name, fields, *_ = _unpacked(data)
+        module, name, fields, *_ = _unpack(data)
         kind = _MESSAGES.get((module, name))
         if kind and fields.keys() == kind.model_fields.keys():
             return kind.model_construct(**fields)
-    return _msgpack_ext_hook(code, data)
+    return revive(code, data)
 
 
-def _unpacked(data: bytes) -> Any:
-    return ormsgpack.unpackb(data, ext_hook=_revived, option=ormsgpack.OPT_NON_STR_KEYS)
+def _unpack(data: bytes) -> Any:
+    return ormsgpack.unpackb(data, ext_hook=_revive, option=ormsgpack.OPT_NON_STR_KEYS)
 
 
 class StrictSerializer(JsonPlusSerializer):
@@ -52,7 +47,7 @@ class StrictSerializer(JsonPlusSerializer):
             pickle_fallback=False,
             allowed_json_modules=None,
             allowed_msgpack_modules=None,
-            __unpack_ext_hook__=_revived,
+            __unpack_ext_hook__=_revive,
         )
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
@@ -94,7 +89,7 @@ class Cipher:
         return hash(self._key)
 
     def seal(self, value: Any, *place: Any) -> bytes:
-        """`value` as bytes that nobody can read or change without the key."""
+        """Return `value` as bytes that nobody can read or change without the key."""
         kind, data = self._serde.dumps_typed(value)
         aes = self._aes.new(self._key, self._aes.MODE_GCM, nonce=os.urandom(_NONCE), mac_len=_TAG)
         aes.update(_name(place))
@@ -102,7 +97,7 @@ class Cipher:
         return _MARK + aes.nonce + tag + sealed
 
     def unseal(self, sealed: Any, *place: Any) -> Any:
-        """The value again; StorageError if a bit, the key, or the place is another one."""
+        """Return the value again. Raises StorageError if a bit, the key, or the place is another one."""
         if not isinstance(sealed, bytes) or not sealed.startswith(_MARK):
             raise StorageError(f"the stored {place[0]} is not sealed with this key: changed, or never encrypted")
         body = sealed[len(_MARK) :]
@@ -118,11 +113,11 @@ class Cipher:
         return self._serde.loads_typed((kind.decode(), data))
 
     def seal_text(self, value: Any, *place: Any) -> str:
-        """As `seal`, in letters."""
+        """Do as `seal` does, and return letters."""
         return base64.b64encode(self.seal(value, *place)).decode()
 
     def unseal_text(self, sealed: Any, *place: Any) -> Any:
-        """The value of `seal_text` again."""
+        """Return the value of `seal_text` again."""
         try:
             return self.unseal(base64.b64decode(sealed, validate=True), *place)
         except (TypeError, ValueError) as error:

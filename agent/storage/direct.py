@@ -1,11 +1,7 @@
-"""Checkpointer and store that open what they need for every operation, and serve async and sync callers alike.
+"""Checkpointer and store that open a session for every operation: slower than one session, with nothing to close."""
 
-On a whole storage they are slower than a session, but need no opening and closing; on an open session they lend it
-to LangGraph's synchronous verbs.
-"""
-
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -22,27 +18,18 @@ from donewhen.agent.storage.storage import Opened, Storage
 from donewhen.graph.sync import wait
 
 Opener = Callable[[str | None], AbstractAsyncContextManager[Opened]]
-"""Opens for writing on a thread, or, for None, for reading."""
+"""Opens a session to write on a thread, or, for None, a reader."""
 PATIENCE = 10.0
-"""Seconds that a write waits for its turn; whoever runs the thread holds it for longer than that."""
+"""Seconds that a write waits for its turn; a run holds its thread for longer than that."""
 
 
 def direct(storage: Storage) -> tuple["DirectSaver", "DirectStore"]:
-    """Checkpointer and store of a storage; a write to a thread that somebody works on is ThreadBusy."""
+    """Return checkpointer and store of a storage; a write to a thread that is worked on raises ThreadBusy."""
 
     def opener(thread_id: str | None) -> AbstractAsyncContextManager[Opened]:
         return storage.reader() if thread_id is None else storage.session(thread_id, patience=PATIENCE)
 
-    return DirectSaver(opener, storage.next_version), DirectStore(lambda _: storage.unlocked())
-
-
-def lent(saver: BaseCheckpointSaver[Any], store: BaseStore) -> tuple["DirectSaver", "DirectStore"]:
-    """Checkpointer and store of a session opened with `wait`, for synchronous callers."""
-
-    def opener(_: str | None) -> AbstractAsyncContextManager[Opened]:
-        return nullcontext((saver, store))
-
-    return DirectSaver(opener, lambda version: saver.get_next_version(version, None)), DirectStore(opener)
+    return DirectSaver(opener, storage.next_version), DirectStore(lambda _: storage.writer())
 
 
 def _thread(config: RunnableConfig) -> str:
@@ -92,29 +79,6 @@ class DirectSaver(BaseCheckpointSaver[Any]):
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         return self._next_version(current)
-
-    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return wait(self.aget_tuple(config))
-
-    def list(self, config: RunnableConfig | None, **options: Any) -> Iterator[CheckpointTuple]:
-        async def collect() -> list[CheckpointTuple]:
-            return [found async for found in self.alist(config, **options)]
-
-        yield from wait(collect())
-
-    def put(self, *given: Any, **options: Any) -> RunnableConfig:
-        return wait(self.aput(*given, **options))
-
-    def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
-        wait(self.aput_writes(config, writes, task_id, task_path))
-
-    def get_delta_channel_history(self, *args: Any, **options: Any) -> Any:
-        return wait(self.aget_delta_channel_history(*args, **options))
-
-    def delete_thread(self, thread_id: str) -> None:
-        wait(self.adelete_thread(thread_id))
 
 
 class DirectStore(BaseStore):

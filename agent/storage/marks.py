@@ -1,7 +1,7 @@
-"""What a database is marked with: its version, the tables it has, and the key it was written with."""
+"""The marks of a database: its version, the tables it has, and the key it was written with."""
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 
 from donewhen.agent.storage.cipher import Cipher
@@ -14,12 +14,12 @@ TABLES = 4
 
 2: the first that was released. 3: since when a thread asks. 4: leases; on PostgreSQL texts are compared by bytes."""
 OLDEST_TABLES = 2
-version_of = functools.cache(version)
+version_of: Callable[[str], str] = functools.cache(version)
 """Return the version of an installed package; looking it up takes a millisecond."""
 
 
 def migration(found: Mapping[str, str], steps: Mapping[int, Sequence[str]]) -> Iterator[Sequence[str]]:
-    """Give what takes a database to the present version of its tables: statements for one transaction each.
+    """Yield the statements, one transaction each, that bring the tables of a database to the present version.
 
     `steps` has, by version, what makes the next version of it. For a database that is new there is nothing to do.
     """

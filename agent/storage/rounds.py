@@ -1,4 +1,4 @@
-"""What of a step at work can wait, and what goes when it is over; the same for every database."""
+"""Rounds of a step at work: which writes can wait for the next commit, and which go when the step is over."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -9,7 +9,7 @@ from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata
 from langgraph.constants import START
 from langgraph.store.base import Op, PutOp
 
-from donewhen.graph.calls.replies import NAMESPACE as REPLIES
+from donewhen.graph.step.replies import NAMESPACE as REPLIES
 
 STEPS = ("plan:", "execute:")
 """How the namespaces of our subgraphs begin; each task of theirs has one of its own."""
@@ -22,7 +22,7 @@ Came = TypeVar("Came")
 
 
 class Rounds(Generic[Write]):
-    """What a session knows of the rounds that it writes.
+    """The rounds that a session writes, and which of their writes can wait.
 
     What can be had again without asking anybody is committed with what comes next: an input, what nodes wrote that ask
     no model, a round whose reply is in the store, what a subgraph came to, which stands in its own last checkpoint, and
@@ -47,7 +47,7 @@ class Rounds(Generic[Write]):
         """Checkpoints of the run that this session made → namespaces of the plannings and steps that began there."""
 
     def hold(self, writes: Iterable[Write], commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        """Keep these for what comes next; what nothing came for is committed soon."""
+        """Keep writes for the next commit; without one, they are committed soon."""
         self.held += writes
         self._soon = self._soon or asyncio.get_running_loop().call_later(SOON, self._now, commit)
 
@@ -57,17 +57,17 @@ class Rounds(Generic[Write]):
             self._late = self._begin(commit)
 
     async def commit(self, commit: Callable[[list[Write]], Awaitable[Came]]) -> Came:
-        """Commit what is held, and what else `commit` has to say, even where the task that waits for it is cancelled.
+        """Commit what is held, and what else `commit` writes, even if the waiting task is cancelled.
 
         What could not be committed is held again, and goes before whatever comes next: nothing is stored without it.
         """
         return await asyncio.shield(self._begin(commit))
 
-    async def settled(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
-        """Commit what is held, at the end, and wait for all that is on its way."""
-        await surely(asyncio.ensure_future(self._settled(commit)))
+    async def flush(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+        """Commit what is held, at the end, and wait for all commits under way."""
+        await finish(asyncio.ensure_future(self._flush(commit)))
 
-    async def _settled(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
+    async def _flush(self, commit: Callable[[list[Write]], Awaitable[None]]) -> None:
         if self._going:
             await asyncio.wait(self._going)
         if self.held:
@@ -100,7 +100,7 @@ class Rounds(Generic[Write]):
     def put(
         self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata
     ) -> tuple[bool, list[str]]:
-        """Of a checkpoint: whether it can wait, and the namespaces that go with it."""
+        """Return whether a checkpoint can wait, and the namespaces that are deleted with it."""
         place = config["configurable"]
         namespace, over = place.get("checkpoint_ns", ""), set[str]()
         if namespace.startswith(STEPS):
@@ -113,7 +113,7 @@ class Rounds(Generic[Write]):
         return not made and metadata.get("source") in ("input", "loop"), [*over]
 
     def can_wait(self, config: RunnableConfig, task_id: str, task_path: str) -> bool:
-        """Of what a task wrote."""
+        """Return whether the writes of a task can wait."""
         node, namespace = task_path.rpartition(", ")[2], config["configurable"].get("checkpoint_ns", "")
         if replied := task_id in self._replied:
             self._replied.discard(task_id)
@@ -126,20 +126,20 @@ class Rounds(Generic[Write]):
             or any(inside & begun for begun in self._inside.values())
         )
 
-    def begins(self, config: RunnableConfig) -> bool:
-        """Whether a planning or a step begins here, so that nothing of it can be stored yet."""
+    def is_new(self, config: RunnableConfig) -> bool:
+        """Return whether a planning or a step begins here, so that nothing of it can be stored yet."""
         place = config["configurable"]
         namespace, at = place.get("checkpoint_ns", ""), (place.get("checkpoint_map") or {}).get("", "")
         return namespace.startswith(STEPS) and namespace not in self._inside.get(at, {namespace})
 
-    def stored(self, ops: Iterable[Op]) -> None:
-        """Replies among what is now in the store; not to be read where sealed."""
+    def note_stored(self, ops: Iterable[Op]) -> None:
+        """Note the replies among what is now in the store. Sealed ones cannot be read."""
         replies = [op.value or {} for op in ops if isinstance(op, PutOp) and op.namespace[: len(REPLIES)] == REPLIES]
         self._replied.update(str(reply["round"]) for reply in replies if "round" in reply)
 
 
-async def surely(future: asyncio.Future[Any]) -> None:
-    """Wait for it, even where the task that waits is cancelled meanwhile. Raises what it came to."""
+async def finish(future: asyncio.Future[Any]) -> None:
+    """Wait for a future even if the waiting task is cancelled meanwhile. Raises its error, or CancelledError."""
     cancelled = False
     while not future.done():
         try:

@@ -104,7 +104,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             stored = await self._inner.aget_tuple(config)
             if stored is None and self._vouched.pop(place := _place(config), None) is not None:
                 raise StorageError(f"checkpoint {place[2]} of thread {place[0]!r} is missing")
-            return None if stored is None else self._opened(stored)
+            return None if stored is None else self._unseal(stored)
 
     async def alist(
         self,
@@ -118,7 +118,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         rows = self._inner.alist(config, filter=_open(filter or {}), before=before, limit=None if hidden else limit)
         with _damage_as_storage_error():
             async with aclosing(cast("AsyncGenerator[CheckpointTuple]", rows)):
-                found = [self._opened(stored) async for stored in rows]
+                found = [self._unseal(stored) async for stored in rows]
         whole = not filter and (limit is None or len(found) < limit) and not (config and get_checkpoint_id(config))
         if whole and (missing := _parents(found) - {_place(opened.config) for opened in found}):
             raise StorageError(f"checkpoints are missing: {sorted(missing)}")
@@ -132,7 +132,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
     async def adelete_thread(self, thread_id: str) -> None:
         await self._inner.adelete_thread(thread_id)
 
-    def _opened(self, stored: CheckpointTuple) -> CheckpointTuple:
+    def _unseal(self, stored: CheckpointTuple) -> CheckpointTuple:
         place = thread_id, namespace, _ = _place(stored.config)
         parent_id = _place(stored.parent_config)[2] if stored.parent_config else ""
         readable = dict(stored.metadata)
@@ -147,7 +147,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
         }
         if missing := set(manifest["values"]) - set(values):
             raise StorageError(f"thread {thread_id!r}: the values of {sorted(missing)} are missing")
-        writes = self._opened_writes(place, stored.pending_writes or [])
+        writes = self._unseal_writes(place, stored.pending_writes or [])
         if stored.parent_config:
             self._vouched[thread_id, namespace, parent_id] = {tuple(key) for key in manifest["writes"]}
         return stored._replace(
@@ -156,7 +156,7 @@ class SealedSaver(BaseCheckpointSaver[Any]):
             pending_writes=writes,
         )
 
-    def _opened_writes(self, place: Place, stored: Sequence[PendingWrite]) -> list[PendingWrite]:
+    def _unseal_writes(self, place: Place, stored: Sequence[PendingWrite]) -> list[PendingWrite]:
         writes: list[PendingWrite] = []
         order: list[tuple[str, str, int]] = []
         expected = self._vouched.pop(place, set())
@@ -199,7 +199,7 @@ def _open(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON gives it back: lists for tuples."""
+    """Return `value` as JSON gives it back: lists for tuples."""
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

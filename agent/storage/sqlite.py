@@ -14,11 +14,10 @@ from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.marks import migration, missing_marks, version_of
-from donewhen.agent.storage.rounds import surely
-from donewhen.agent.storage.sqlite_file import SqliteFile, shared
-from donewhen.agent.storage.sqlite_saver import FileSaver, FileSession, FileStore
-from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, deaf, locks, unique_version
-from donewhen.agent.storage.thread_store import SQLITE_KINDS, forgetting
+from donewhen.agent.storage.rounds import finish
+from donewhen.agent.storage.session_sqlite import FileSaver, FileSession, FileStore, SqliteFile, open_shared
+from donewhen.agent.storage.storage import Hear, Opened, causes, counted_version, locks, unique_version, wait_unnotified
+from donewhen.agent.storage.thread_store import SQLITE_KINDS, deletion_statements
 from donewhen.agent.storage.thread_table import MIGRATIONS, TABLE
 from donewhen.state.errors import StorageError, ThreadBusy
 
@@ -47,11 +46,13 @@ class FileLock:
         locks.add(self)
 
     def fileno(self) -> int:
-        """Its descriptor; -1 while it is not held."""
+        """Return the lock's descriptor; -1 while it is not held."""
         return self._fd
 
     def take(self) -> bool:
-        """Whether the lock was free and is ours now. Creates the folder; raises OSError when it cannot."""
+        """Take the lock if it is free, and return whether it is ours now. Creates the folder; raises OSError if it
+        cannot.
+        """
         self._path.parent.mkdir(mode=0o700, exist_ok=True)
         while True:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -67,8 +68,8 @@ class FileLock:
                 return True
             os.close(fd)  # the holder before us removed the file between our open and our lock
 
-    def held(self) -> bool:
-        """Whether anybody holds it."""
+    def is_held(self) -> bool:
+        """Return whether anybody holds the lock."""
         try:
             fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -102,10 +103,10 @@ class SqliteDatabase:
     `.donewhen` is created when it is missing, any other has to exist.
     """
 
-    at_once = sys.maxsize
+    at_once: int = sys.maxsize
 
     def __init__(self, path: Path, cipher: Cipher | None = None, *, patience: float = 30.0) -> None:
-        self.display = f"sqlite:///{path}"
+        self.display: str = f"sqlite:///{path}"
         self._path = path
         self._cipher = cipher
         self._patience = patience
@@ -115,28 +116,28 @@ class SqliteDatabase:
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
         async with AsyncExitStack() as stack:
             self._prepare_place()
-            file = await self._ready(stack)
+            file = await self._prepare(stack)
             if thread_id is not None:
                 lock = FileLock(self._locks, thread_id)
                 if not self._take(lock):
                     raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
                 stack.callback(lock.release)
             session = FileSession(file, not writes)
-            stack.push_async_callback(session.settled)
+            stack.push_async_callback(session.flush)
             yield FileSaver(session, self.next_version), FileStore(session)
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
+    async def listen(self) -> AsyncIterator[tuple[Opened, Hear]]:
         async with self.open(None, writes=False) as opened:
-            yield opened, deaf
+            yield opened, wait_unnotified
 
-    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
-        return [each for each in thread_ids if not FileLock(self._locks, each).held()]
+    async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
+        return [each for each in thread_ids if not FileLock(self._locks, each).is_held()]
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
         async with AsyncExitStack() as stack:
             self._prepare_place()
-            file = await self._ready(stack)
+            file = await self._prepare(stack)
             locks = {thread_id: FileLock(self._locks, thread_id) for thread_id in thread_ids}
             free = [thread_id for thread_id, lock in locks.items() if self._take(lock)]
             for thread_id in free:
@@ -150,7 +151,7 @@ class SqliteDatabase:
     async def check(self) -> str:
         async with AsyncExitStack() as stack:
             self._prepare_place()
-            file = await self._ready(stack)
+            file = await self._prepare(stack)
             answer = await file.call(
                 lambda file: file.connection.execute("PRAGMA quick_check(1)").fetchone()[0], alone=True
             )
@@ -193,11 +194,11 @@ class SqliteDatabase:
     def _unusable(self, error: OSError) -> StorageError:
         return StorageError(f"{self.display} cannot be used: {error.strerror or error}")
 
-    async def _ready(self, stack: AsyncExitStack) -> SqliteFile:
-        """The file, set up, and fit for us."""
-        file = await stack.enter_async_context(shared(self._path, self._patience))
+    async def _prepare(self, stack: AsyncExitStack) -> SqliteFile:
+        """Open the file, and set it up if need be."""
+        file = await stack.enter_async_context(open_shared(self._path, self._patience))
         if self._cipher not in file.fit:
-            if not await file.call(self._fits, alone=True):
+            if not await file.call(self._is_set_up, alone=True):
                 await self._set_up(file)
             file.fit.add(self._cipher)
         return file
@@ -210,13 +211,13 @@ class SqliteDatabase:
                 raise StorageError(f"{self.display} is locked: another process is setting it up")
             await asyncio.sleep(0.02)
         try:
-            await surely(file.begin(self._write_marks, alone=True))
+            await finish(file.begin(self._write_marks, alone=True))
         finally:
             lock.release()
 
-    def _fits(self, file: SqliteFile) -> bool:
-        """Whether nothing is left to be set up; makes the connection ready."""
-        file.connection.say("PRAGMA synchronous = FULL")
+    def _is_set_up(self, file: SqliteFile) -> bool:
+        """Make the connection ready, and return whether nothing is left to be set up."""
+        file.connection.run("PRAGMA synchronous = FULL")
         if self._missing_marks(file) or _text(file.connection, "PRAGMA journal_mode") != "wal":
             return False
         file.saver.is_setup = file.store.is_setup = True
@@ -224,25 +225,25 @@ class SqliteDatabase:
 
     def _write_marks(self, file: SqliteFile) -> None:
         connection = file.connection
-        connection.say("PRAGMA auto_vacuum = INCREMENTAL")  # first: it counts only while there is no table
-        connection.say(f"PRAGMA application_id = {APPLICATION_ID}")  # whoever is killed while tables are made
-        connection.say("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
+        connection.run("PRAGMA auto_vacuum = INCREMENTAL")  # first: it counts only while there is no table
+        connection.run(f"PRAGMA application_id = {APPLICATION_ID}")  # whoever is killed while tables are made
+        connection.run("PRAGMA synchronous = NORMAL")  # the first commit of a run brings all of it to the disk
         try:
             file.saver.setup()
             file.store.setup()
-            for statements in migration(_found_marks(connection), MIGRATIONS):
+            for statements in migration(_read_marks(connection), MIGRATIONS):
                 for statement in ("BEGIN IMMEDIATE", *statements, "COMMIT"):
-                    connection.say(statement)
+                    connection.run(statement)
             for statement in TABLE:
-                connection.say(statement)
-            connection.say("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
+                connection.run(statement)
+            connection.run("CREATE TABLE IF NOT EXISTS donewhen_meta (name TEXT PRIMARY KEY, value TEXT)")
             marks = self._missing_marks(file)
             for mark in marks.items():
                 connection.execute("INSERT OR REPLACE INTO donewhen_meta VALUES (?, ?)", mark)
             if "version" in marks:
-                connection.say(f"PRAGMA user_version = {int(marks['version'])}")
+                connection.run(f"PRAGMA user_version = {int(marks['version'])}")
         finally:
-            connection.say("PRAGMA synchronous = FULL")
+            connection.run("PRAGMA synchronous = FULL")
 
     def _missing_marks(self, file: SqliteFile) -> dict[str, str]:
         connection = file.connection
@@ -253,7 +254,7 @@ class SqliteDatabase:
             raise StorageError(f"{self.display} is the database of another application{holds}: name another file")
         used = "checkpoints" in tables and bool(_number(connection, "SELECT EXISTS (SELECT 1 FROM checkpoints)"))
         return missing_marks(
-            _found_marks(connection),
+            _read_marks(connection),
             library=version_of("langgraph-checkpoint-sqlite"),
             cipher=self._cipher,
             used=used,
@@ -265,7 +266,7 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
     return [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
 
 
-def _found_marks(connection: sqlite3.Connection) -> dict[str, str]:
+def _read_marks(connection: sqlite3.Connection) -> dict[str, str]:
     found = dict[str, str]()
     if "donewhen_meta" in _tables(connection):
         found = dict(connection.execute("SELECT name, value FROM donewhen_meta").fetchall())
@@ -274,7 +275,7 @@ def _found_marks(connection: sqlite3.Connection) -> dict[str, str]:
 
 def _delete(connection: sqlite3.Connection, thread_ids: Sequence[str]) -> None:
     kinds = connection.execute(SQLITE_KINDS).fetchall()
-    for statement, values in forgetting(thread_ids, ("checkpoints", "writes"), kinds):
+    for statement, values in deletion_statements(thread_ids, ("checkpoints", "writes"), kinds):
         connection.execute(statement, values)
 
 
@@ -290,7 +291,7 @@ def _text(connection: sqlite3.Connection, query: str) -> str:
 
 
 def sqlite_fault(error: BaseException, display: str) -> StorageError | None:
-    """A StorageError if SQLite is at the bottom of `error`, else None."""
+    """Return a StorageError if SQLite is at the bottom of `error`, else None."""
     for cause in causes(error):
         if isinstance(cause, sqlite3.Error):
             text = str(cause)

@@ -1,4 +1,4 @@
-"""What a storage URL means, and one face for every database: sessions with a lock per thread, readers without."""
+"""Storage URLs, and one interface for every database: sessions with a lock per thread, readers without."""
 
 import asyncio
 import os
@@ -41,7 +41,7 @@ class Location:
 
 
 def parse_url(url: str) -> Location:
-    """The location that `url` names; raises ConfigError when it names none."""
+    """Return the location that `url` names. Raises ConfigError if it names none."""
     if not url.strip() or "\0" in url:
         raise ConfigError(f"storage {url!r} is not a storage URL: use {_FORMS}")
     match = _SCHEME.match(url)
@@ -78,13 +78,13 @@ def _file(url: str, path: str) -> Location:
 
 
 def without_password(url: str) -> str:
-    """`url` with every password replaced by `***`."""
+    """Return `url` with every password replaced by `***`."""
     url = re.sub(r"^([^:/?#]+://[^:@/?#]*):.*@", r"\1:***@", url, flags=re.DOTALL)
     return re.sub(r"(?i)([?&][^=&]*password=)[^&]*", r"\1***", url)
 
 
 def check_thread_id(thread_id: object) -> str:
-    """`thread_id` unchanged. Any text will do; ConfigError when it is empty, too long, or no text at all."""
+    """Return `thread_id` if it can be stored. Raises ConfigError if it is empty, too long, or no text."""
     if not isinstance(thread_id, str) or not thread_id:
         raise ConfigError(f"thread id {thread_id!r} must be a non-empty text")
     if len(thread_id) > LONGEST_THREAD_ID:
@@ -114,57 +114,58 @@ Hear = Callable[[asyncio.Event, float], Awaitable[None]]
 """Waits for so many seconds at most, until the event is set or a thread is queued by anybody, anywhere."""
 
 
-async def deaf(event: asyncio.Event, seconds: float) -> None:
-    """`Hear` of a database that tells nothing."""
+async def wait_unnotified(event: asyncio.Event, seconds: float) -> None:
+    """Wait as `Hear` does, for a database that does not notify."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
 
 class Database(Protocol):
-    """What a kind of database has to offer; `MemoryDatabase`, `SqliteDatabase` and `PostgresDatabase` do."""
+    """The interface of a database; `MemoryDatabase`, `SqliteDatabase` and `PostgresDatabase` have it."""
 
     display: str
     at_once: int
     """Sessions that a process can have open at once."""
 
     def open(self, thread_id: str | None, *, writes: bool) -> AbstractAsyncContextManager[Opened]:
-        """Own connections, closed at the end; with a thread id under its lock, without `writes` for reading only.
+        """Open a session that closes at the end: under the lock of a thread if one is given, read-only without
+        `writes`.
 
         Raises ThreadBusy at once when somebody else holds the lock.
         """
         ...
 
-    def listening(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
-        """As `open` for reading, and how to wait for threads that are queued, where the database tells of them."""
+    def listen(self) -> AbstractAsyncContextManager[tuple[Opened, Hear]]:
+        """Open a reader, and yield how to wait for threads that are queued."""
         ...
 
-    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
-        """Those whose lock nobody holds at the moment."""
+    async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
+        """Return the threads whose lock nobody holds at the moment."""
         ...
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        """Delete threads, all that belongs to them in one transaction; gives those that somebody works on instead."""
+        """Delete threads with all that belongs to them in one transaction; return those that are worked on instead."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is kept open for the next session in this event loop."""
+        """Close connections kept for the next session in this event loop."""
         ...
 
     async def check(self) -> str:
-        """Read what is there and write something small; any error says what is wrong. Return what is worth knowing."""
+        """Read and write something small, and return what is worth knowing. Raises the error if it fails."""
         ...
 
     def fault(self, error: BaseException) -> StorageError | None:
-        """`error` in words for users if it comes from this database, else None."""
+        """Return `error` in words for users if it comes from this database, else None."""
         ...
 
     def next_version(self, current: Any) -> Any:
-        """The version of a channel after `current`, as the savers here count."""
+        """Return the version of a channel after `current`."""
         ...
 
 
 def unique_version(current: Any) -> str:
-    """As LangGraph's savers count where values are kept by version: no two branches of a thread have one in common.
+    """Return the next version of a channel, unique among all branches of a thread, as LangGraph's savers count.
 
     They are compared as texts, so threads begun with longer numbers go on with those.
     """
@@ -173,7 +174,7 @@ def unique_version(current: Any) -> str:
 
 
 def counted_version(current: Any) -> Any:
-    """Whole numbers, where every checkpoint holds its values; threads begun with longer versions go on with those."""
+    """Return the next version of a channel as a whole number; threads begun with longer versions keep those."""
     return unique_version(current) if isinstance(current, str) else (current or 0) + 1
 
 
@@ -193,12 +194,12 @@ class Storage:
 
     @property
     def url_for_display(self) -> str:
-        """The URL without its password."""
+        """Return the URL without its password."""
         return self._database.display
 
     @asynccontextmanager
     async def session(self, thread_id: str, *, patience: float = 0.0) -> AsyncIterator[Worked]:
-        """`(checkpointer, store)` for working on one thread, alone.
+        """Open `(checkpointer, store)` for working on one thread, alone.
 
         The lock dies with its holder. Raises ThreadBusy when another worker, anywhere, holds it (at once, or after
         `patience` seconds); StorageError when the database cannot be used; ConfigError for the thread id.
@@ -208,7 +209,7 @@ class Storage:
         async with AsyncExitStack() as stack:
             while True:
                 try:
-                    opened = await stack.enter_async_context(self._opened(thread_id, writes=True))
+                    opened = await stack.enter_async_context(self._open(thread_id, writes=True))
                     break
                 except ThreadBusy:
                     if monotonic() >= deadline:
@@ -218,73 +219,73 @@ class Storage:
 
     @asynccontextmanager
     async def reader(self) -> AsyncIterator[Worked]:
-        """`(checkpointer, store)` for reading, whoever works on the threads; databases refuse its writes."""
-        async with self._opened(None, writes=False) as opened:
+        """Open `(checkpointer, store)` for reading, even while others work on the threads; it cannot write."""
+        async with self._open(None, writes=False) as opened:
             yield opened
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[tuple[ThreadStore, Hear]]:
-        """A store for reading that is kept open beside all others, and how to wait for threads that are queued."""
-        async with self._translated(), self._database.listening() as ((_, store), hear):
+    async def listen(self) -> AsyncIterator[tuple[ThreadStore, Hear]]:
+        """Open a store for reading that stays open, and yield how to wait for threads that are queued."""
+        async with self._translate_errors(), self._database.listen() as ((_, store), hear):
             yield ThreadStore(store, self._cipher), hear
 
     @asynccontextmanager
-    async def unlocked(self) -> AsyncIterator[Worked]:
-        """`(checkpointer, store)` that write without a lock: for what belongs to no thread.
+    async def writer(self) -> AsyncIterator[Worked]:
+        """Open `(checkpointer, store)` that write without a lock, for what belongs to no thread.
 
         Who works on a thread through it has to see to it that nobody else does.
         """
-        async with self._opened(None, writes=True) as opened:
+        async with self._open(None, writes=True) as opened:
             yield opened
 
-    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
-        """Those of the threads that nobody works on at the moment."""
-        async with self._translated():
-            return await self._database.unheld(thread_ids) if thread_ids else []
+    async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
+        """Return the threads that nobody works on at the moment."""
+        async with self._translate_errors():
+            return await self._database.find_free(thread_ids) if thread_ids else []
 
     async def aclose(self) -> None:
-        """Close connections that are kept for the next session in this event loop; it can be used again."""
+        """Close connections kept for the next session in this event loop. The storage can be used again."""
         await self._database.aclose()
 
-    async def healthy(self) -> str:
-        """Return when the database can be read and written, else raise StorageError saying what is wrong.
+    async def check_health(self) -> str:
+        """Check that the database can be read and written. Raises StorageError if not.
 
         The text returned says what is worth knowing about it, if anything.
         """
-        async with self._translated():
+        async with self._translate_errors():
             return await self._database.check()
 
     @property
     def at_once(self) -> int:
-        """Sessions that a process can have open at once; more wait."""
+        """Return how many sessions a process can have open at once; more wait."""
         return self._database.at_once
 
     def next_version(self, current: Any) -> Any:
-        """The version of a channel after `current`."""
+        """Return the version of a channel after `current`."""
         return self._database.next_version(current)
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Delete its checkpoints, writes and entries in `("donewhen", kind, label(thread_id))`; else ThreadBusy."""
+        """Delete its checkpoints, writes and entries in `("donewhen", kind, label(thread_id))`. Raises ThreadBusy."""
         if await self.delete_threads([thread_id]):
             raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
 
     async def delete_threads(self, thread_ids: Iterable[str]) -> list[str]:
-        """Delete threads as `delete_thread` does, a hundred in a transaction; gives those that are being worked on."""
+        """Delete threads, a hundred in a transaction; return those that are being worked on instead."""
         ids, busy = [check_thread_id(each) for each in thread_ids], list[str]()
         for first in range(0, len(ids), AT_ONCE):
-            async with self._translated():
+            async with self._translate_errors():
                 busy += await self._database.delete(ids[first : first + AT_ONCE])
         return busy
 
     @asynccontextmanager
-    async def _opened(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Worked]:
-        async with self._translated(), self._database.open(thread_id, writes=writes) as (checkpointer, store):
+    async def _open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Worked]:
+        async with self._translate_errors(), self._database.open(thread_id, writes=writes) as (checkpointer, store):
             if self._cipher is not None:
                 checkpointer = SealedSaver(checkpointer, self._cipher)
             yield checkpointer, ThreadStore(store, self._cipher)
 
     @asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
+    async def _translate_errors(self) -> AsyncIterator[None]:
         try:
             yield
         except DoneWhenError:
@@ -296,7 +297,7 @@ class Storage:
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what caused it, outermost first."""
+    """Yield the error and its causes, outermost first."""
     yield error
     if error.__cause__ is not None:
         yield from causes(error.__cause__)

@@ -1,4 +1,4 @@
-"""A store that takes any text as a label and as value, and seals values if there is a key; how threads are deleted."""
+"""A store that takes any text as a label and as a value, and seals values if there is a key."""
 
 import asyncio
 import math
@@ -19,13 +19,14 @@ from langgraph.store.base import (
     Result,
     SearchItem,
     SearchOp,
+    TTLConfig,
 )
 from langgraph.store.base.batch import AsyncBatchedBaseStore
 from langgraph.store.memory import InMemoryStore
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.thread_table import ThreadTable
-from donewhen.graph.tools.effects import label
+from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import StorageError
 from donewhen.state.pattern import pattern
 
@@ -61,10 +62,10 @@ class ThreadStore(BaseStore):
     def __init__(self, inner: BaseStore, cipher: Cipher | None = None) -> None:
         self._inner = inner
         self._cipher = cipher
-        self.threads = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
+        self.threads: ThreadTable = ThreadTable(getattr(inner, "rows"), cipher)  # noqa: B009
         """What is known of every thread."""
-        self.supports_ttl = inner.supports_ttl
-        self.ttl_config = inner.ttl_config
+        self.supports_ttl: bool = inner.supports_ttl
+        self.ttl_config: TTLConfig | None = inner.ttl_config
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         ops = list(ops)
@@ -80,28 +81,28 @@ class ThreadStore(BaseStore):
 
     # The inherited methods refuse a dot before `abatch` sees it, hence these. What is escaped here, it leaves so.
     def get(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
-        return super().get(escaped(namespace), key, **options)
+        return super().get(escape_namespace(namespace), key, **options)
 
     async def aget(self, namespace: Namespace, key: str, **options: Any) -> Item | None:
-        return await super().aget(escaped(namespace), key, **options)
+        return await super().aget(escape_namespace(namespace), key, **options)
 
     def put(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
-        super().put(escaped(namespace), key, dict(value), *args, **options)
+        super().put(escape_namespace(namespace), key, dict(value), *args, **options)
 
     async def aput(self, namespace: Namespace, key: str, value: Mapping[str, Any], *args: Any, **options: Any) -> None:
-        await super().aput(escaped(namespace), key, dict(value), *args, **options)
+        await super().aput(escape_namespace(namespace), key, dict(value), *args, **options)
 
     def delete(self, namespace: Namespace, key: str) -> None:
-        super().delete(escaped(namespace), key)
+        super().delete(escape_namespace(namespace), key)
 
     async def adelete(self, namespace: Namespace, key: str) -> None:
-        await super().adelete(escaped(namespace), key)
+        await super().adelete(escape_namespace(namespace), key)
 
     def search(self, namespace_prefix: Namespace, /, **options: Any) -> list[SearchItem]:
-        return super().search(escaped(namespace_prefix), **options)
+        return super().search(escape_namespace(namespace_prefix), **options)
 
     async def asearch(self, namespace_prefix: Namespace, /, **options: Any) -> list[SearchItem]:
-        return await super().asearch(escaped(namespace_prefix), **options)
+        return await super().asearch(escape_namespace(namespace_prefix), **options)
 
     def list_namespaces(
         self, *, prefix: NamespacePath | None = None, suffix: NamespacePath | None = None, **options: Any
@@ -115,11 +116,11 @@ class ThreadStore(BaseStore):
 
     def _outgoing(self, op: Op) -> Op:
         if isinstance(op, GetOp | PutOp):
-            op = op._replace(namespace=escaped(op.namespace))
+            op = op._replace(namespace=escape_namespace(op.namespace))
         elif isinstance(op, SearchOp):
-            op = op._replace(namespace_prefix=escaped(op.namespace_prefix))
+            op = op._replace(namespace_prefix=escape_namespace(op.namespace_prefix))
         if isinstance(op, PutOp) and op.value is not None:
-            value = _storable(op.value)
+            value = _make_storable(op.value)
             if self._cipher is not None:
                 value = {_SEALED: self._cipher.seal_text(value, "item", op.namespace, op.key)}
             return op._replace(value=value)
@@ -133,17 +134,17 @@ class ThreadStore(BaseStore):
 
     def _incoming(self, op: Op, result: Result) -> Result:
         if isinstance(op, ListNamespacesOp) and isinstance(result, list):
-            return [_unescaped(namespace) for namespace in result if isinstance(namespace, tuple)]
+            return [_unescape(namespace) for namespace in result if isinstance(namespace, tuple)]
         if isinstance(result, Item):
-            return self._opened(result)
+            return self._open_item(result)
         if isinstance(op, SearchOp) and isinstance(result, list):
-            items = [self._opened(item) for item in result if isinstance(item, SearchItem)]
+            items = [self._open_item(item) for item in result if isinstance(item, SearchItem)]
             if op.filter and self._cipher is not None:
-                return _matching(items, op)
+                return _filter_items(items, op)
             return items
         return result
 
-    def _opened(self, item: Found) -> Found:
+    def _open_item(self, item: Found) -> Found:
         value = item.value
         if self._cipher is not None:
             value = self._cipher.unseal_text(value.get(_SEALED), "item", item.namespace, item.key)
@@ -151,7 +152,7 @@ class ThreadStore(BaseStore):
         return type(item)(
             value=value,
             key=item.key,
-            namespace=_unescaped(item.namespace),
+            namespace=_unescape(item.namespace),
             created_at=item.created_at,
             updated_at=item.updated_at,
             **fields,
@@ -162,25 +163,25 @@ class Escaped(tuple[str, ...]):
     """A namespace as the store keeps it."""
 
 
-def escaped(namespace: Namespace) -> Escaped:
-    """As the store keeps it: labels without dots and stars."""
+def escape_namespace(namespace: Namespace) -> Escaped:
+    """Return a namespace as the store keeps it: labels without dots and stars."""
     if isinstance(namespace, Escaped):
         return namespace
     return Escaped(re.sub(r"[%.*]", lambda found: f"%{ord(found[0]):02X}", label) for label in namespace)
 
 
 def _pattern(path: NamespacePath | None) -> NamespacePath | None:
-    """An escaped namespace in which "*" keeps its meaning of any label."""
-    return path and tuple("*" if label == "*" else escaped((label,))[0] for label in path)
+    """Return an escaped namespace in which "*" still means any label."""
+    return path and tuple("*" if label == "*" else escape_namespace((label,))[0] for label in path)
 
 
-def _unescaped(namespace: Namespace) -> Namespace:
+def _unescape(namespace: Namespace) -> Namespace:
     return tuple(re.sub("%(25|2E|2A)", lambda found: chr(int(found[1], 16)), label) for label in namespace)
 
 
 @contextmanager
 def _damage_as_storage_error(ops: Sequence[Op]) -> Iterator[None]:
-    """Stored JSON and times that do not parse are ValueErrors, as is a question that the caller got wrong."""
+    """Raise a StorageError for stored JSON or times that do not parse, but not for a wrong argument of the caller."""
     try:
         yield
     except InvalidNamespaceError:
@@ -198,32 +199,32 @@ async def stop_batching(store: AsyncBatchedBaseStore) -> None:
         await asyncio.wait([task])
 
 
-def _storable(value: Any) -> Any:
+def _make_storable(value: Any) -> Any:
     if isinstance(value, str):
         return _UNSTORABLE.sub("\ufffd", value)
     if isinstance(value, Mapping):
-        return {_storable(name): _storable(item) for name, item in value.items()}
+        return {_make_storable(name): _make_storable(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_storable(item) for item in value]
+        return [_make_storable(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _matching(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]:
-    """What LangGraph's own filter finds in values that no database can read."""
+def _filter_items(items: Sequence[SearchItem], op: SearchOp) -> list[SearchItem]:
+    """Filter unsealed values with LangGraph's own filter, since the database cannot read them."""
     readable = InMemoryStore()
     readable.batch([PutOp(("items",), str(place), item.value) for place, item in enumerate(items)])
     found = readable.search(("items",), filter=op.filter, limit=op.limit, offset=op.offset)
     return [items[int(each.key)] for each in found]
 
 
-def forgetting(
+def deletion_statements(
     thread_ids: Sequence[str], tables: Sequence[str], kinds: Sequence[tuple[str | None]]
 ) -> Iterator[tuple[str, list[str]]]:
-    """The statements that delete threads and their entries in `("donewhen", kind, label(thread_id))`."""
+    """Yield the statements that delete threads and their entries in `("donewhen", kind, label(thread_id))`."""
     if not thread_ids:
         return
     marks = ", ".join("?" * len(thread_ids))
-    labels = [escaped((label(thread_id),))[0] for thread_id in thread_ids]
+    labels = [escape_namespace((store_label(thread_id),))[0] for thread_id in thread_ids]
     for (after,) in kinds:
         if after and after.endswith("/"):
             prefixes = [f"{after[:-1]}.{each}" for each in labels]

@@ -1,4 +1,4 @@
-"""One row per thread beside its checkpoints: what lists, queues and sweeps go by, so that none of them reads threads.
+"""One row per thread beside its checkpoints, so that lists, queues and sweeps never read checkpoints.
 
 What a row says stands in its `info`, sealed where there is a key; the columns are copies of it that can be looked up.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.state.errors import StorageError
-from donewhen.state.graph_state import Json
+from donewhen.state.run import Json
 
 Execute = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
 """Carries out one SQL statement, with `?` for its values, in a transaction of its own."""
@@ -31,14 +31,13 @@ TABLE = (
     "CREATE INDEX IF NOT EXISTS donewhen_threads_undone ON donewhen_threads (status, due)",
 )
 MIGRATIONS = {2: ("ALTER TABLE donewhen_threads ADD COLUMN asked TEXT NOT NULL DEFAULT ''",)}
-"""By version of the tables what makes the next version of them. What waits in those of 2 is found by `undone`."""
+"""By version of the tables, the statements that make the next one. `find_unsettled` finds what waits in version 2."""
 NEVER = "never"
 """When something is due that is not due at all; it sorts after every moment."""
 _UNDONE = " UNION ALL ".join(
     f"SELECT thread_id FROM donewhen_threads WHERE {where}"
     for where in (
         f"status = 'running' AND due < '{NEVER}'",
-        f"status = 'unknown' AND due < '{NEVER}'",
         "status = 'waiting' AND asked = ''",
     )
 )
@@ -65,7 +64,7 @@ class ThreadTable:
         self._cipher = cipher
 
     async def get(self, thread_id: str) -> Json | None:
-        """What is known of a thread; {} of one that an older version left without a word; None of none."""
+        """Return what is known of a thread; None if there is no such thread."""
         rows = await self.execute(f"{_SELECT} WHERE thread_id = ?", [thread_id])
         return self._read(rows[0])[1] if rows else None
 
@@ -75,7 +74,7 @@ class ThreadTable:
         await self.execute(
             f"INSERT INTO donewhen_threads (thread_id, {', '.join(COLUMNS)}, info) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
             f" ON CONFLICT (thread_id) DO UPDATE SET {change}",
-            [thread_id, *_columns(info), self._sealed(thread_id, info)],
+            [thread_id, *_columns(info), self._seal(thread_id, info)],
         )
 
     async def find(
@@ -89,7 +88,7 @@ class ThreadTable:
         before: str | None = None,
         prefix: str = "",
     ) -> list[tuple[str, Json]]:
-        """Threads by what is asked for: the one changed last first, or, with `due`, the one that is due longest.
+        """Return the threads that match, the one changed last first, or, with `due`, the one due longest.
 
         `due` and `before` are moments: due by then; not changed since.
         """
@@ -105,7 +104,7 @@ class ThreadTable:
         rows = await self.execute(f"{_SELECT}{where} ORDER BY {order} LIMIT ?", [*values, limit])
         return [self._read(row) for row in rows]
 
-    async def waiting(
+    async def find_waiting(
         self, limit: int, *, owner: str | None = None, after: tuple[str, str] | None = None
     ) -> list[tuple[str, Json]]:
         """Return threads that wait, the one whose oldest question was asked first first; `after`: `(asked, thread)`."""
@@ -119,16 +118,17 @@ class ThreadTable:
         )
         return [self._read(row) for row in rows]
 
-    async def undone(self, limit: int) -> list[str]:
-        """Return threads whose rows may not say how they stand: somebody works on them, has died, or is outdated.
+    async def find_unsettled(self, limit: int) -> list[str]:
+        """Return threads whose rows may not say how they stand: a worker is on them or has died, or the row is
+        outdated.
 
         Not those that were looked at since: they are due never.
         """
         rows = await self.execute(f"{_UNDONE} LIMIT ?", [limit])
         return [row[0] for row in rows]
 
-    async def line(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
-        """(due, thread, owner) of what a queue's workers have to do by now: each owner's first, then the oldest.
+    async def find_due(self, queue: str, now: str, limit: int) -> list[tuple[str, str, str]]:
+        """Return (due, thread, owner) of what a queue's workers have to do by now: each owner's first, then the oldest.
 
         What waits for a person and is answered by its settings by now counts as a first, too.
         """
@@ -139,19 +139,19 @@ class ThreadTable:
         return list({row[1]: row for row in line}.values())[:limit]
 
     async def counts(self) -> dict[tuple[str, str], int]:
-        """How many threads there are by (queue, status)."""
+        """Return how many threads there are by (queue, status)."""
         rows = await self.execute("SELECT queue, status, count(*) FROM donewhen_threads GROUP BY queue, status", [])
         return {(queue, status): int(count) for queue, status, count in rows}
 
     async def oldest(self, statuses: Sequence[str]) -> dict[str, str]:
-        """Since when the thread stands that has not changed for longest, by status."""
+        """Return, by status, since when the thread stands that has not changed for longest."""
         marks = ", ".join("?" * len(statuses))
         rows = await self.execute(
             f"SELECT status, min(updated) FROM donewhen_threads WHERE status IN ({marks}) GROUP BY status", [*statuses]
         )
         return dict(rows)
 
-    def _sealed(self, thread_id: str, info: Json) -> str:
+    def _seal(self, thread_id: str, info: Json) -> str:
         text = json.dumps(info, ensure_ascii=True, default=str)
         if self._cipher is None:
             return text
@@ -159,8 +159,6 @@ class ThreadTable:
 
     def _read(self, row: tuple[Any, ...]) -> tuple[str, Json]:
         thread_id, *columns, text = row
-        if not text:
-            return thread_id, {}
         try:
             if self._cipher is not None:
                 text = self._cipher.unseal_text(text, "thread", thread_id)

@@ -1,4 +1,4 @@
-"""Bring a run to its end after crashes, and compare: effects once, nothing lost, nobody asked twice, the same end."""
+"""Brings a run to its end after crashes, and compares: effects once, nothing lost, nobody asked twice, the same end."""
 
 import asyncio
 import fcntl
@@ -14,8 +14,8 @@ from donewhen.agent.agent import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.testing.crash import Crash, midway, note, notes
 from donewhen.state.errors import ThreadBusy, UnknownThread
-from donewhen.state.graph_state import Json
-from donewhen.state.proof.journal import canonical
+from donewhen.state.proof.journal import canonical_json
+from donewhen.state.run import Json
 
 LedgerRow = dict[str, Any]
 
@@ -28,7 +28,7 @@ class EffectLedger:
 
     @property
     def rows(self) -> list[LedgerRow]:
-        """What happened, oldest first: `{tool, arguments, effect, key, result}`."""
+        """Return what happened, oldest first: `{tool, arguments, effect, key, result}`."""
         return notes(self.path)
 
     def __iter__(self) -> Iterator[LedgerRow]:
@@ -59,12 +59,14 @@ class EffectLedger:
         return said
 
     def happened(self, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether this very call ever took effect."""
+        """Return whether this very call ever took effect."""
         return self.count(tool, arguments) > 0
 
     def count(self, tool: str, arguments: Mapping[str, Any]) -> int:
-        """How often this very call took effect."""
-        return sum(row["tool"] == tool and canonical(row["arguments"]) == canonical(arguments) for row in self.rows)
+        """Return how often this very call took effect."""
+        return sum(
+            row["tool"] == tool and canonical_json(row["arguments"]) == canonical_json(arguments) for row in self.rows
+        )
 
 
 Answers = Callable[[Mapping[str, Any]], Any]
@@ -112,7 +114,7 @@ async def _step(
     diary: Path | None,
     crash: Crash | None,
 ) -> Run:
-    """One call of the agent, from what the last one returned or from what is stored."""
+    """Make one call of the agent, from what the last one returned or from what is stored."""
     try:
         run = run or await agent.get(thread_id)
     except UnknownThread:
@@ -132,7 +134,7 @@ COUNTED = ("rounds", "model_calls", "tool_calls", "input_tokens", "output_tokens
 
 
 async def ending(agent: Agent, thread_id: str) -> Json:
-    """All of a finished thread that a crash must not change, as JSON: for `resume_equals_uninterrupted`."""
+    """Return all of a finished thread that a crash must not change, as JSON: for `resume_equals_uninterrupted`."""
     run = await agent.get(thread_id)
     config: RunnableConfig = {"configurable": {"thread_id": thread_id}}
     values = (await agent.graph.aget_state(config)).values
@@ -159,9 +161,9 @@ def resume_equals_uninterrupted(resumed: Json, uninterrupted: Json) -> None:
 
 
 def differences(resumed: Json, uninterrupted: Json) -> list[str]:
-    """A line for everything in which two endings differ."""
+    """Return a line for everything in which two endings differ."""
     forgiven = _forgiven(resumed)
-    mine, theirs = _compared(resumed, uninterrupted, forgiven), _compared(uninterrupted, uninterrupted, forgiven)
+    mine, theirs = _flatten(resumed, uninterrupted, forgiven), _flatten(uninterrupted, uninterrupted, forgiven)
     return [
         f"{key}: {mine.get(key)!r} instead of {theirs.get(key)!r}"
         for key in dict.fromkeys((*mine, *theirs))
@@ -170,27 +172,29 @@ def differences(resumed: Json, uninterrupted: Json) -> list[str]:
 
 
 def _forgiven(end: Json) -> set[str]:
-    """What of the spend a crash may rightly change: questions about effects, and tokens for other words."""
+    """Return what of the spend a crash may rightly change: questions about effects, and tokens for other words."""
     asked = any(row["kind"] == "effect" for row in end["approvals"])
-    settled = any(_settled(entry) for entry in end["journal"].values())
+    settled = any(_was_settled_by_person(entry) for entry in end["journal"].values())
     return ({"questions"} if asked else set()) | ({"input_tokens", "output_tokens"} if settled else set())
 
 
-def _compared(end: Json, like: Json, forgiven: set[str]) -> Json:
-    """An ending as one flat dict; words that stand for a lost output are taken for that output."""
+def _flatten(end: Json, like: Json, forgiven: set[str]) -> Json:
+    """Return an ending as one flat dict; words that stand for a lost output are taken for that output."""
     decided = [[row["kind"], row["id"], row["decision"]] for row in end["approvals"] if row["kind"] != "effect"]
     seen = {
-        id: {**entry, "text": like["journal"][id]["text"]} if id in like["journal"] and _settled(entry) else entry
+        id: {**entry, "text": like["journal"][id]["text"]}
+        if id in like["journal"] and _was_settled_by_person(entry)
+        else entry
         for id, entry in end["journal"].items()
     }
     named = {"step": end["steps"], "observation": seen, "spent": end["spent"]}
     flat = {f"{what} {key}": value for what, found in named.items() for key, value in found.items()}
-    known = {key: end[key] for key in ("status", "code", "answer")} | {"approvals": sorted(decided, key=canonical)}
+    known = {key: end[key] for key in ("status", "code", "answer")} | {"approvals": sorted(decided, key=canonical_json)}
     return known | {key: value for key, value in flat.items() if key.removeprefix("spent ") not in forgiven}
 
 
-def _settled(entry: Mapping[str, Any]) -> bool:
-    """Whether a person or a probe, and not the tool, said what became of the call."""
+def _was_settled_by_person(entry: Mapping[str, Any]) -> bool:
+    """Return whether a person or a probe, and not the tool, said what became of the call."""
     return str(entry["text"]).startswith(SETTLED)
 
 
@@ -219,7 +223,9 @@ def nothing_lost(ledger: Iterable[LedgerRow], like: Iterable[LedgerRow]) -> None
 
 
 def _counts(ledger: Iterable[LedgerRow] | None, effects: Sequence[str]) -> Counter[str]:
-    return Counter(f"{row['tool']}{canonical(row['arguments'])}" for row in ledger or () if row["effect"] in effects)
+    return Counter(
+        f"{row['tool']}{canonical_json(row['arguments'])}" for row in ledger or () if row["effect"] in effects
+    )
 
 
 def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -236,7 +242,7 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
             continue
         asked = row["asked"]
         turn = asked["id"].rpartition(":")[0]
-        name = canonical([turn, asked["step"], asked["question"]]) if asked["kind"] == "question" else asked["id"]
+        name = canonical_json([turn, asked["step"], asked["question"]]) if asked["kind"] == "question" else asked["id"]
         if name in given and given[name] != asked["id"]:
             again.append(f"{asked['id']} asks again what {given[name]} asked")
         elif asked["id"] in given.values() and not _lost(diary, place, asked["id"]):
@@ -246,7 +252,7 @@ def asked_again(diary: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _lost(diary: Sequence[Mapping[str, Any]], place: int, id: str) -> bool:
-    """Whether the last answer to `id` before `place` died with its process before anything of it was written."""
+    """Return whether the last answer to `id` before `place` died with its process before anything of it was written."""
     last = max(n for n in range(place) if diary[n].get("asked", {}).get("id") == id)
     after = diary[last + 1] if last + 1 < place else {}
     return "crashed" in after and after["written"] in (diary[last]["written"], None)

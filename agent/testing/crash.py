@@ -18,7 +18,7 @@ from langchain_core.tools import BaseTool
 
 from donewhen.agent.testing.script import Policy
 from donewhen.agent.tools import as_tools
-from donewhen.graph.tools.guarding import of_kind, surrounded
+from donewhen.graph.tools.call import with_class, wrap_bodies
 
 CrashMode = Literal["raise", "kill", "freeze"]
 ToolPhase = Literal["before", "inside", "after"]
@@ -30,7 +30,7 @@ _midway: ContextVar[Callable[[], None] | None] = ContextVar("midway", default=No
 
 
 class Crashed(Exception):
-    """What a crash in mode `raise` raises; from a storage it reaches callers as a StorageError."""
+    """The exception of a crash in mode `raise`; from a storage it reaches callers as a StorageError."""
 
 
 class Crash:
@@ -51,13 +51,13 @@ class Crash:
     ) -> None:
         self.at = at
         self.mode = mode
-        self.only = None if only is None else frozenset(only)
+        self.only: frozenset[str] | None = None if only is None else frozenset(only)
         self.log = log
         self.trace: list[str] = []
         """The boundaries that were reached and count, in order."""
-        self.written = 0
+        self.written: int = 0
         """How many checkpoints and writes were done: an answer is safe with the first after it was given."""
-        self.first_write = 0.0
+        self.first_write: float = 0.0
         """When the first storage operation was done, by `time.perf_counter`; 0.0: none was."""
         self._lock = threading.Lock()
 
@@ -80,7 +80,7 @@ class Crash:
         raise Crashed(f"simulated failure at boundary {self.at} ({boundary})")
 
     def policy(self, policy: Policy) -> Policy:
-        """The policy of a ScriptedModel with a boundary `model` before each of its replies."""
+        """Return the policy of a ScriptedModel with a boundary `model` before each of its replies."""
 
         def reply(messages: list[Any], tools: list[dict[str, Any]]) -> Any:
             self.reach("model")
@@ -98,7 +98,7 @@ def note(path: Path, row: dict[str, Any]) -> None:
 
 
 def notes(path: Path) -> list[dict[str, Any]]:
-    """All lines written by `note`, oldest first."""
+    """Return all lines written by `note`, oldest first."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
@@ -112,7 +112,7 @@ def midway() -> None:
 
 
 def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool:
-    """The same tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`."""
+    """Return the tool with boundaries `<name>.before`, `<name>.inside` (where it calls `midway`) and `<name>.after`."""
     made = as_tools([tool])[0]
 
     @contextmanager
@@ -122,4 +122,4 @@ def crashing_tool(tool: BaseTool | Callable[..., Any], crash: Crash) -> BaseTool
         yield
         crash.reach(f"{tool.name}.after")
 
-    return of_kind(surrounded(type(made), around), made)
+    return with_class(wrap_bodies(type(made), around), made)

@@ -1,4 +1,4 @@
-"""Storages that crash: between whoever uses a storage and the storage."""
+"""Storages that crash before and after each operation."""
 
 import copy
 import functools
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langgraph.store.base import BaseStore, Op, PutOp, Result, TTLConfig
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.storage import Database, Opened
@@ -17,7 +17,7 @@ from donewhen.state.errors import StorageError
 
 
 def crashing(storage: str | Storage, crash: Crash) -> Storage:
-    """The same storage with crashes: `Agent(storage=crashing("sqlite:///runs.db", Crash(7)))`.
+    """Return the same storage with crashes: `Agent(storage=crashing("sqlite:///runs.db", Crash(7)))`.
 
     Every session reaches the boundaries `open`, `put`, `put.done`, `put_writes`, `put_writes.done`, `store`,
     `store.done` and `close` of `crash`. In mode `raise` it fails as a database does: callers get a StorageError.
@@ -28,10 +28,11 @@ def crashing(storage: str | Storage, crash: Crash) -> Storage:
 
 
 class CrashingDatabase:
-    """What `crashing` puts between a Storage and its database."""
+    """A database that `crashing` puts between a Storage and its own."""
 
     def __init__(self, inner: Database, crash: Crash) -> None:
-        self.display, self.at_once = inner.display, inner.at_once
+        self.display: str = inner.display
+        self.at_once: int = inner.at_once
         self._inner = inner
         self._crash = crash
 
@@ -56,14 +57,14 @@ class CrashingDatabase:
 
 
 def crashing_saver(saver: BaseCheckpointSaver[Any], crash: Crash) -> BaseCheckpointSaver[Any]:
-    """The same checkpointer, which reaches `put` and `put_writes` before each such operation and `….done` after it."""
+    """Return a checkpointer that reaches a boundary before and after each `put` and `put_writes`."""
     twin = copy.copy(saver)
     for name in ("put", "aput", "put_writes", "aput_writes"):
-        setattr(twin, name, _reaching(getattr(saver, name), name.removeprefix("a"), crash))
+        setattr(twin, name, _reach_around(getattr(saver, name), name.removeprefix("a"), crash))
     return twin
 
 
-def _reaching(write: Callable[..., Any], operation: str, crash: Crash) -> Callable[..., Any]:
+def _reach_around(write: Callable[..., Any], operation: str, crash: Crash) -> Callable[..., Any]:
     @functools.wraps(write)  # LangGraph asks what arguments it takes
     def plain(*given: Any, **named: Any) -> Any:
         with _around(crash, operation):
@@ -83,8 +84,8 @@ class CrashingStore(BaseStore):
     def __init__(self, inner: BaseStore, crash: Crash) -> None:
         self._inner = inner
         self._crash = crash
-        self.supports_ttl = inner.supports_ttl
-        self.ttl_config = inner.ttl_config
+        self.supports_ttl: bool = inner.supports_ttl
+        self.ttl_config: TTLConfig | None = inner.ttl_config
 
     async def rows(self, sql: str, values: Sequence[Any]) -> Any:
         inner: Any = self._inner

@@ -1,4 +1,4 @@
-"""Kill a scenario everywhere: a real process dies at each of its boundaries, another one brings the run to its end.
+"""Kills a scenario everywhere: a real process dies at each of its boundaries, another one brings the run to its end.
 
 Processes start in milliseconds: Python's fork server imports the runtime once, then forks for each. POSIX only.
 """
@@ -40,7 +40,7 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How a process ended."""
+    """The end of a process."""
 
     code: int
     """0: it returned; 1: it raised; -n: signal n ended it."""
@@ -71,7 +71,7 @@ def forked(
 
 
 def resolve(target: str) -> Any:
-    """The function that `"module:function"` names."""
+    """Return the function that `"module:function"` names."""
     module, _, function = target.partition(":")
     return getattr(import_module(module), function)
 
@@ -118,7 +118,7 @@ class Trial:
 
     @property
     def diary(self) -> list[dict[str, Any]]:
-        """What people were asked and where processes died, in order."""
+        """Return what people were asked and where processes died, in order."""
         return notes(self.folder / DIARY)
 
 
@@ -196,7 +196,7 @@ def _trial(common: Mapping[str, Any], point: tuple[int, ...], folder: Path, seco
 
 
 def _death(ended: ProcessEnd, place: Path, before: int) -> str | None:
-    """The boundary at which a process died as it should; None if it came to its end, one way or another."""
+    """Return the boundary at which a process died as it should; None if it came to its end, one way or another."""
     crashes = [row["crashed"] for row in notes(place / DIARY) if "crashed" in row]
     if len(crashes) <= before or (ended.code != -signal.SIGKILL and not (ended.code == 0 and ended.result["failed"])):
         return None
@@ -206,7 +206,7 @@ def _death(ended: ProcessEnd, place: Path, before: int) -> str | None:
 async def live(
     target: str, folder: str, at: int | None, mode: CrashMode, only: Sequence[str] | None, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What one process does: the scenario, with a crash at boundary `at`."""
+    """Run the scenario in one process, with a crash at boundary `at`."""
     crash = Crash(at, mode=mode, only=only, log=Path(folder) / DIARY)
     started, failed, result = time.perf_counter(), "", None
     try:
@@ -221,5 +221,5 @@ async def live(
 
 
 def tool_boundaries(name: str) -> list[str]:
-    """The boundaries of one tool."""
+    """Return the boundaries of one tool."""
     return [f"{name}.{phase}" for phase in get_args(ToolPhase)]

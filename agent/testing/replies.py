@@ -1,4 +1,4 @@
-"""What a scripted model may answer: tool calls, a builder for each control tool, and a reply cut into chunks."""
+"""The replies of a scripted model: tool calls, a builder for each control tool, and a reply cut into chunks."""
 
 import json
 import re
@@ -17,12 +17,12 @@ Citations: TypeAlias = Citation | Sequence[Citation]
 
 
 def call(name: str, /, **args: Any) -> ToolCall:
-    """A call of tool `name` with these arguments; the scripted model gives it its id."""
+    """Return a call of tool `name` with these arguments; the scripted model gives it its id."""
     return tool_call(name=name, args=args, id=None)
 
 
 def broken_call(name: str, arguments: str) -> InvalidToolCall:
-    """A tool call whose arguments are the text `arguments`, which is no JSON object.
+    """Return a tool call whose arguments are the text `arguments`, which is no JSON object.
 
     Streamed, LangChain completes JSON that merely ends early, as it does with real models.
     """
@@ -37,7 +37,7 @@ def reply(
     usage: Mapping[str, Any] | None = None,
     finish_reason: str | None = None,
 ) -> AIMessage:
-    """A whole reply: speech, tool calls, thinking (as `reasoning_content`), and tokens.
+    """Return a whole reply: speech, tool calls, thinking (as `reasoning_content`), and tokens.
 
     `usage` takes the keys of LangChain's `UsageMetadata`, missing counts are 0 and the total is their sum;
     without it the model estimates from lengths. `finish_reason` defaults to `stop` or `tool_calls`.
@@ -53,7 +53,7 @@ def reply(
 
 
 def is_broken(item: Mapping[str, Any]) -> bool:
-    """Whether a call's arguments are text instead of an object."""
+    """Return whether a call's arguments are text instead of an object."""
     return item.get("type") == "invalid_tool_call"
 
 
@@ -64,17 +64,17 @@ def _usage(given: Mapping[str, Any]) -> UsageMetadata:
 
 
 def answer(text: str, output: Any = None) -> ToolCall:
-    """The planner answers without a plan; `output` is the result as data, where an `output_type` is wanted."""
+    """Answer without a plan, as the planner; `output` is the result as data, if an `output_type` is wanted."""
     return _sparse("answer", text=text, output=output)
 
 
 def deliver(text: str, output: Any) -> ToolCall:
-    """Who writes the answer gives it, and the result as data; without an `output_type` the answer is mere text."""
+    """Deliver the answer, and the result as data; without an `output_type` the answer is mere text."""
     return call("deliver", text=text, output=output)
 
 
 def ask_user(question: str, options: Sequence[str] | None = None, reason: str | None = None) -> ToolCall:
-    """The planner or an executor asks a person."""
+    """Ask a person, as the planner or an executor."""
     return _sparse("ask_user", question=question, options=options and list(options), reason=reason)
 
 
@@ -85,7 +85,7 @@ def submit_plan(
     need_thinking: bool = False,
     **kw: Any,
 ) -> ToolCall:
-    """The planner submits steps, or one; a string is a step's `content`, `kw` takes `schedule`, `speak`, others.
+    """Submit steps, or one, as the planner; a string is a step's `content`, `kw` takes `schedule`, `speak`, others.
 
     A step that does not list its `tools` has none, so that its text may prove it; `tools=None` leaves them out.
     """
@@ -96,13 +96,13 @@ def submit_plan(
 
 
 def decline(reason: str, guidance: str) -> ToolCall:
-    """The planner says that no adequate plan is possible, and what it would need."""
+    """Say, as the planner, that no adequate plan is possible, and what it would need."""
     return call("decline", reason=reason, guidance=guidance)
 
 
 def criterion(number: int, *evidence: Citation, met: bool = True, note: str | None = None) -> dict[str, Any]:
-    """One item of a goal_check: criterion `number`, from 1, shown by `"s1.1"` or `("s1.1", "quote")`."""
-    item: dict[str, Any] = {"criterion": number, "met": met, "evidence": [_cited(one) for one in evidence]}
+    """Return one item of a goal_check: criterion `number`, from 1, shown by `"s1.1"` or `("s1.1", "quote")`."""
+    item: dict[str, Any] = {"criterion": number, "met": met, "evidence": [_evidence(one) for one in evidence]}
     return item if note is None else {**item, "note": note}
 
 
@@ -113,7 +113,7 @@ def finish_step(
     goal_check: Sequence[Mapping[str, Any]] | None = None,
     unchanged: str | None = None,
 ) -> ToolCall:
-    """The executor finishes its step; `unchanged` says why nothing had to be changed where it was granted writes.
+    """Finish the step, as the executor; `unchanged` says why nothing had to be changed if it was granted writes.
 
     `evidence` is short for a goal_check that meets every criterion: one citation, `"s1.1"` or `("s1.1", "quote")`, for
     criterion 1, or a list, one per criterion. `goal_check` says it in full, see `criterion`. Without both, nothing is
@@ -130,18 +130,18 @@ def finish_task(
     reason: str = "",
     unchanged: str | None = None,
 ) -> ToolCall:
-    """The executor finishes the whole task early and says why; the evidence is given as in `finish_step`."""
+    """Finish the whole task early, as the executor, and say why; the evidence is given as in `finish_step`."""
     claim = {"result": result, "goal_check": _goal_check(evidence, goal_check), "reason": reason}
     return _sparse("finish_task", **claim, unchanged=unchanged)
 
 
 def give_up(reason: str, kind: Literal["blocked", "failed", "replan"] = "failed") -> ToolCall:
-    """The executor gives up its step."""
+    """Give up the step, as the executor."""
     return call("give_up", reason=reason, kind=kind)
 
 
 def recall(observation: str, offset: int | None = None) -> ToolCall:
-    """The executor reads the whole of an earlier observation, from character `offset` on."""
+    """Read the whole of an earlier observation, as the executor, from character `offset` on."""
     return _sparse("recall", observation=observation, offset=offset)
 
 
@@ -151,7 +151,7 @@ def audit(
     met: Literal["yes", "part", "no"] | None = None,
     missing: Sequence[str] = (),
 ) -> ToolCall:
-    """The judge finds every one of `count` sentences shown but for the doubted ones, `(number, "no", why)`.
+    """Find, as the judge, every one of `count` sentences shown but the doubted ones, `(number, "no", why)`.
 
     `met` says whether the goal is; without it, "part" where anything is missing.
     """
@@ -170,7 +170,7 @@ def observed(messages: Sequence[BaseMessage]) -> list[str]:
     return [match[1] for match in found if match]
 
 
-def _cited(citation: Citation) -> dict[str, str]:
+def _evidence(citation: Citation) -> dict[str, str]:
     match citation:
         case str():
             return {"observation": citation}

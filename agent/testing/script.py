@@ -1,4 +1,4 @@
-"""The script behind a ScriptedModel: what it was asked, who gets which reply, how often, and what went wrong."""
+"""The script behind a ScriptedModel: which requests came, which reply each gets, how often, and what went wrong."""
 
 import hashlib
 import re
@@ -43,7 +43,7 @@ class Request:
 
     @property
     def text(self) -> str:
-        """The text of all messages, one after the other: for `in`."""
+        """Return the text of all messages, one after the other: for `in`."""
         return "\n".join(str(message.text) for message in self.messages)
 
 
@@ -93,11 +93,11 @@ class Queue:
 
     @property
     def size(self) -> int | None:
-        """How many replies there are; None: no end."""
+        """Return how many replies there are; None if there is no end."""
         return self.times if callable(self.replies) else len(self.replies)
 
     def take(self, strict: bool) -> Reply:
-        """The next reply; raises IndexError if there is none."""
+        """Return the next reply; raises IndexError if there is none."""
         if strict and self.size is not None and self.used >= self.size:
             raise IndexError
         self.used += 1
@@ -177,14 +177,14 @@ class Script:
         return [f"{turn.call_prefix}{number}" for number in range(first, first + count)]
 
     def message_id(self, turn: Turn, given: str | None) -> str:
-        """The id the reply brings along, unless it was used before: add_messages would overwrite."""
+        """Return the id the reply brings along, unless it was used before: add_messages would overwrite."""
         with self._lock:
             id = turn.message_id if given is None or given in self._ids else given
             self._ids.add(id)
         return id
 
     def left_over(self) -> list[str]:
-        """One line for each part of the script that was not used up."""
+        """Return one line for each part of the script that was not used up."""
         left = [q for q in self.queues.values() if q.size is not None and q.used < q.size]
         return [f"{q.name}: {q.used} of {_count(q.size or 0, 'reply', 'replies')} used" for q in left]
 
@@ -225,7 +225,7 @@ def build_script(replies: Replies, roles: Roles | None, strict: bool, times: int
 
 
 def playing(replies: Sequence[Any]) -> Policy:
-    """A policy that plays a list of replies by how far the conversation has come.
+    """Return a policy that plays a list of replies by how far the conversation has come.
 
     A list in a ScriptedModel starts anew with every process; this one finds its place by the replies it sees, so that
     any process can go on with it.
@@ -250,7 +250,7 @@ def _check_kinds(queue: Queue) -> None:
 
 
 def is_reply(item: object) -> bool:
-    """Whether a script may hold `item`."""
+    """Return whether a script may hold `item`."""
     if isinstance(item, list | tuple):
         return all(is_call(part) for part in item)
     if isinstance(item, type):
@@ -259,12 +259,12 @@ def is_reply(item: object) -> bool:
 
 
 def is_call(item: object) -> bool:
-    """Whether `item` is a tool call as `call` and `broken_call` build them."""
+    """Return whether `item` is a tool call as `call` and `broken_call` build them."""
     return isinstance(item, Mapping) and "name" in item and "args" in item
 
 
 def kind(item: object) -> str:
-    """The type of `item`, for messages; its value may be large."""
+    """Return the type of `item`, for messages; its value may be large."""
     return type(item).__name__
 
 

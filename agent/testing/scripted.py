@@ -111,7 +111,7 @@ class ScriptedModel(BaseChatModel):
         tool_choice: str | None = None,
         **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The same model, same script, with these tools offered."""
+        """Return the same model, same script, with these tools offered."""
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
@@ -189,12 +189,12 @@ async def settle(turn: Turn) -> AIMessage | BaseException:
 
 
 def is_policy(item: object) -> bool:
-    """Whether `item` decides when asked; exception classes are callable too, but are raised."""
+    """Return whether `item` decides when asked; exception classes are callable too, but are raised."""
     return callable(item) and not isinstance(item, type)
 
 
 def finished(message: AIMessage, turn: Turn, script: Script, model_name: str) -> AIMessage:
-    """A copy of `message` with what a provider adds; ids and tokens that it brings along are kept."""
+    """Return a copy of `message` with what a provider adds; ids and tokens that it brings along are kept."""
     unnamed = sum(not c["id"] for c in (*message.tool_calls, *message.invalid_tool_calls))
     ids = iter(script.number_calls(turn, unnamed))
     calls = message.tool_calls or message.invalid_tool_calls

@@ -59,26 +59,26 @@ class Exchange(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     timeout = 10.0
-    started = False
+    started: bool = False
 
     @property
     def wire(self) -> "WireServer":
         return cast(LoopbackServer, self.server).wire
 
     def do_GET(self) -> None:
-        """`/v1/models`."""
-        if self._admitted(None, "/v1/models"):
+        """Serve `/v1/models`."""
+        if self._admit(None, "/v1/models"):
             card = {"id": self.wire.model, "object": "model", "created": 0, "owned_by": "donewhen"}
             self._json(200, {"object": "list", "data": [card]})
 
     def do_POST(self) -> None:
-        """`/v1/chat/completions`."""
+        """Serve `/v1/chat/completions`."""
         raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             body = json.loads(raw)
         except ValueError:
             body = None
-        if not self._admitted(body, "/v1/chat/completions"):
+        if not self._admit(body, "/v1/chat/completions"):
             return
         try:
             if not isinstance(body, dict):
@@ -92,7 +92,7 @@ class Exchange(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Silent: the record is `requests`."""
 
-    def _admitted(self, body: Any, path: str) -> bool:
+    def _admit(self, body: Any, path: str) -> bool:
         headers = {name.lower(): value for name, value in self.headers.items()}
         key = headers.get("authorization")
         shown = {name: "<hidden>" if name in _SECRETS else value for name, value in headers.items()}
@@ -108,7 +108,7 @@ class Exchange(BaseHTTPRequestHandler):
 
     def _converse(self, messages: list[BaseMessage], body: Mapping[str, Any]) -> None:
         try:
-            self._respond(_offered(self.wire.brain, body), messages, body)
+            self._respond(_bind_offered(self.wire.brain, body), messages, body)
         except Fault as fault:
             self._act_out(fault, messages, body)
         except BaseException as error:
@@ -128,7 +128,7 @@ class Exchange(BaseHTTPRequestHandler):
     ) -> None:
         name = str(body.get("model") or self.wire.model)
         if not body.get("stream"):
-            payload = _encoded(completion(model.invoke(messages), name))
+            payload = _encode(completion(model.invoke(messages), name))
             self._whole(200, payload, "application/json", cut)
             return
         usage = bool((body.get("stream_options") or {}).get("include_usage"))
@@ -157,7 +157,7 @@ class Exchange(BaseHTTPRequestHandler):
 
     def _json(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         kind = "text/plain; charset=utf-8" if isinstance(body, str) else "application/json"
-        payload = body.encode() if isinstance(body, str) else _encoded(body)
+        payload = body.encode() if isinstance(body, str) else _encode(body)
         self._whole(status, payload, kind, headers=headers)
 
     def _whole(
@@ -174,7 +174,7 @@ class Exchange(BaseHTTPRequestHandler):
 
     def _events(self, events: Iterator[dict[str, Any]], cut: int | None) -> None:
         self._head(200, {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"})
-        lines = (b"data: " + _encoded(event) + b"\n\n" for event in events)
+        lines = (b"data: " + _encode(event) + b"\n\n" for event in events)
         for line in chain(lines, [b"data: [DONE]\n\n"]) if cut is None else islice(lines, cut):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
         if cut is None:
@@ -194,14 +194,14 @@ class Exchange(BaseHTTPRequestHandler):
         socket.close(self.connection.detach())
 
 
-def _offered(brain: BaseChatModel, body: Mapping[str, Any]) -> Runnable[LanguageModelInput, AIMessage]:
+def _bind_offered(brain: BaseChatModel, body: Mapping[str, Any]) -> Runnable[LanguageModelInput, AIMessage]:
     if not body.get("tools"):
         return cast("Runnable[LanguageModelInput, AIMessage]", brain)
     choice = {"tool_choice": body["tool_choice"]} if body.get("tool_choice") else {}
     return brain.bind_tools(body["tools"], **choice)
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 
@@ -217,18 +217,20 @@ class WireServer:
     def __init__(self, script: Replies | BaseChatModel, *, api_key: str | None = None, model: str = "scripted") -> None:
         brain = script if isinstance(script, BaseChatModel) else ScriptedModel(script)
         self._own = brain if brain is not script and isinstance(brain, ScriptedModel) else None
-        self.brain, self.model, self.api_key = brain, model, api_key
+        self.brain: BaseChatModel = brain
+        self.model: str = model
+        self.api_key: str | None = api_key
         self.requests: list[WireRequest] = []
         """Every request so far, refused ones too; keys are not kept."""
         self.errors: list[BaseException] = []
         """What went wrong in the server; the first is raised at exit."""
-        self.stopping = threading.Event()
+        self.stopping: threading.Event = threading.Event()
         self._server: LoopbackServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def base_url(self) -> str:
-        """What a client takes as `base_url`; RuntimeError while nothing is served."""
+        """Return the `base_url` for a client. Raises RuntimeError while nothing is served."""
         if self._server is None:
             raise RuntimeError("the server runs inside `with WireServer(…) as server:` only")
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"

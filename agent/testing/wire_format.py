@@ -1,4 +1,4 @@
-"""What a WireServer sends: OpenAI's chat completions, made from LangChain's messages, and the faults in their place."""
+"""The format of a WireServer: OpenAI's chat completions, made from LangChain's messages, and faults."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ fault = Fault
 
 
 def read_messages(body: Mapping[str, Any]) -> list[BaseMessage]:
-    """The request's messages; raises ValueError where OpenAI's server answers 400."""
+    """Return the request's messages; raises ValueError where OpenAI's server answers 400."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise ValueError("messages: expected a list with at least one message")
@@ -73,7 +73,7 @@ def _read_message(message: Mapping[str, Any]) -> BaseMessage:
 
 
 def _read_call(name: str, arguments: str, id: str) -> Call:
-    """The tool call, or the broken one if its arguments are no JSON object: servers keep those."""
+    """Return the tool call, or the broken one if its arguments are no JSON object: servers keep those."""
     try:
         parsed = json.loads(arguments, strict=False)
     except ValueError:
@@ -99,7 +99,7 @@ def _check_pairs(messages: list[dict[str, Any]]) -> None:
 
 
 def completion(message: AIMessage, model: str) -> dict[str, Any]:
-    """The `chat.completion` object of a whole reply."""
+    """Return the `chat.completion` object of a whole reply."""
     written = written_calls(message)
     said: dict[str, Any] = {"role": "assistant", "content": str(message.text) or None}
     if thinking := message.additional_kwargs.get("reasoning_content"):
@@ -115,7 +115,7 @@ def completion(message: AIMessage, model: str) -> dict[str, Any]:
 
 
 def completion_chunks(chunks: Iterable[AIMessage], model: str, include_usage: bool) -> Iterator[dict[str, Any]]:
-    """The `chat.completion.chunk` objects of a streamed reply, tokens last if the client asked for them."""
+    """Yield the `chat.completion.chunk` objects of a streamed reply, tokens last if the client asked for them."""
     usage: UsageMetadata | None = None
     role: dict[str, Any] = {"role": "assistant"}
     called = False
@@ -135,7 +135,7 @@ def completion_chunks(chunks: Iterable[AIMessage], model: str, include_usage: bo
 
 
 def error_body(status: int, message: str, code: str | None = None) -> dict[str, Any]:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's shape."""
     kind = "server_error" if status >= 500 else "requests" if status == 429 else "invalid_request_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 

@@ -1,1 +1,1 @@
-"""Work that nobody waits for at a terminal: what is known of threads, submitted runs, schedules, and workers."""
+"""Work in the background: the rows of threads, submitted runs, schedules, and workers."""

@@ -1,4 +1,4 @@
-"""Schedules that people confirmed: each with its plan and what was approved; and the run of each of its moments.
+"""Schedules that people confirmed, each with its plan and what was approved, and the runs of their moments.
 
 A run's thread is named after schedule and moment, so no moment is run twice, however many workers look.
 """
@@ -13,16 +13,16 @@ from typing import Any, Literal
 
 from langchain_core.messages import HumanMessage
 
+from donewhen.agent.request import Request
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
 from donewhen.agent.storage.thread_store import ThreadStore
-from donewhen.agent.work.engine import OPEN, QUEUE, Start, queue_up
-from donewhen.agent.work.threads import read_row
+from donewhen.agent.work.queue import OPEN, QUEUE, enqueue
 from donewhen.state.errors import ScheduleError, ThreadBusy
-from donewhen.state.graph_state import Json
-from donewhen.state.plan.plan import revision
+from donewhen.state.plan.plan import revision_of
 from donewhen.state.plan.schedule import occurrences
 from donewhen.state.plan.text import moments_text, schedule_text
+from donewhen.state.run import Json
 from donewhen.state.settings.merging import stored_settings
 
 SPACE = ("donewhen_schedules",)
@@ -62,12 +62,12 @@ class ScheduleInfo:
     """The last moments at which nothing was run: `at`, `why`."""
 
     def to_dict(self) -> Json:
-        """All fields by name, in plain JSON."""
+        """Return all fields by name, in plain JSON."""
         return {**vars(self)}
 
 
 async def keep_schedule(store: ThreadStore, run: Run) -> None:
-    """Keep the schedule that a run ended with, if it did, as it was approved; again and again the same."""
+    """Keep the schedule that a run ended with, if it did, as it was approved; any number of times."""
     receipt, plan = run.receipt, run.plan
     if run.outcome is None or run.outcome["code"] != "scheduled" or not receipt or not plan or not plan["schedule"]:
         return
@@ -75,13 +75,13 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
     id = hashlib.sha256(f"{run.thread_id} {confirmed}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
     if await store.aget(SPACE, id) is not None:
         return
-    row, once = await read_row(store, run.thread_id) or {}, {**plan, "schedule": None}
+    row, once = await store.threads.get(run.thread_id) or {}, {**plan, "schedule": None}
     kept: Json = {
         "id": id,
         "title": plan["title"],
         "goal": run.goal,
         "schedule": plan["schedule"],
-        "plan": {**once, "revision": revision(once)},
+        "plan": {**once, "revision": revision_of(once)},
         "thread_id": run.thread_id,
         "confirmed": confirmed,
         "owner": row.get("owner", ""),
@@ -97,7 +97,7 @@ async def keep_schedule(store: ThreadStore, run: Run) -> None:
 
 
 def due_moment(row: Mapping[str, Any], now: datetime, *, busy: bool) -> tuple[datetime | None, Json]:
-    """The moment to run now, if any, and what of the row changes; `busy`: the run before has not ended. Pure."""
+    """Return the moment to run now, if any, and what of the row changes; `busy`: the run before has not ended. Pure."""
     seen, start = datetime.fromisoformat(row["seen"]), datetime.fromisoformat(row["confirmed"])
     past = takewhile(lambda moment: moment <= now, occurrences(row["schedule"], seen, start))
     due, policy = [*islice(past, AT_ONCE)], row["schedule"].get("missed") or "once"
@@ -129,17 +129,17 @@ class Schedules:
         self._storage = storage
 
     async def show(self, id: str) -> ScheduleInfo:
-        """One schedule, by its id."""
+        """Return one schedule, by its id."""
         async with self._storage.reader() as (_, store):
             return _info(await _row(store, id))
 
     async def pause(self, id: str) -> ScheduleInfo:
         """Run nothing of it until it is resumed; what has begun goes on."""
-        return await self._changed(id, paused=True)
+        return await self._change(id, paused=True)
 
     async def resume(self, id: str) -> ScheduleInfo:
         """Go on from now; moments that passed meanwhile are not made up for."""
-        return await self._changed(id, paused=False, seen=_iso(datetime.now(UTC)))
+        return await self._change(id, paused=False, seen=_iso(datetime.now(UTC)))
 
     async def delete(self, id: str) -> None:
         """Forget it; threads of its runs stay."""
@@ -148,7 +148,7 @@ class Schedules:
             await store.adelete(SPACE, id)
 
     async def run(self, id: str) -> str:
-        """Have it run once now, beside its times, and give the thread's id. Refused while a run of it is open."""
+        """Run it once now, beside its times, and return the thread's id. Refused while a run of it is open."""
         async with self._alone(id) as store:
             row = await _row(store, id)
             if await _busy(store, row):
@@ -158,7 +158,7 @@ class Schedules:
     async def start_due(
         self, queue: str, now: datetime | None = None, *, store: ThreadStore | None = None
     ) -> list[str]:
-        """Hand what is due in a queue to its workers; gives the threads. Any number of workers may call it at once.
+        """Hand what is due in a queue to its workers; return the threads. Any number of workers may call it at once.
 
         `store` is one to read by, if there is one open.
         """
@@ -193,21 +193,21 @@ class Schedules:
         plan = {"plan": row["plan"], "approved": row["plan"]["revision"]}
         metadata = {**row["metadata"], "schedule": row["id"]}
         settings = stored_settings(row["settings"])
-        work = Start([HumanMessage(said, id=thread_id)], settings, metadata, row["owner"], plan)
+        request = Request([HumanMessage(said, id=thread_id)], settings, metadata, row["owner"], plan)
         async with self._storage.session(thread_id) as (_, own):
-            if await read_row(own, thread_id) is None:
-                await queue_up(own, thread_id, row["queue"], work)
+            if await own.threads.get(thread_id) is None:
+                await enqueue(own, thread_id, row["queue"], request)
         await _write(store, {**row, **change, "last": {"at": at, "thread_id": thread_id}})
         return thread_id
 
-    async def _changed(self, id: str, **change: Any) -> ScheduleInfo:
+    async def _change(self, id: str, **change: Any) -> ScheduleInfo:
         async with self._alone(id) as store:
             row = {**await _row(store, id), **change}
             await _write(store, row)
             return _info(row)
 
     async def list(self, *, owner: str | None = None) -> list[ScheduleInfo]:
-        """All schedules, or those of one owner, the first confirmed first."""
+        """Return all schedules, or those of one owner, the first confirmed first."""
         async with self._storage.reader() as (_, store):
             rows = await _rows(store)
         return [_info(row) for row in rows if owner is None or row["owner"] == owner]

@@ -1,4 +1,4 @@
-"""A worker: takes up what was submitted, what was cut off and what is due, on one storage, in one queue.
+"""Workers: take up what was submitted, what was cut off and what is due, on one storage, in one queue.
 
 Who holds a thread's lock works on it, so any number of workers may look at the same rows. A worker that dies loses its
 locks; the next look of another one finds the run and goes on with it.
@@ -11,8 +11,8 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import random
@@ -21,24 +21,23 @@ from uuid import uuid4
 
 from donewhen.agent.run import Run
 from donewhen.agent.storage import Storage
-from donewhen.agent.storage.storage import Hear, deaf
+from donewhen.agent.storage.storage import Hear, wait_unnotified
 from donewhen.agent.storage.thread_store import ThreadStore
 from donewhen.agent.storage.thread_table import NEVER
-from donewhen.agent.work.engine import OPEN
-from donewhen.agent.work.schedules import Schedules
-from donewhen.agent.work.threads import (
+from donewhen.agent.work.queue import (
     BEGUN,
     ENDED,
+    OPEN,
     TRIES,
     ThreadInfo,
-    info_of,
-    note_cut_off,
-    note_thread,
     now_text,
-    read_row,
+    read_info,
+    update_row,
+    write_crash,
 )
+from donewhen.agent.work.schedules import Schedules
 from donewhen.state.errors import DoneWhenError, StorageError, ThreadBusy, UnknownThread
-from donewhen.state.graph_state import Json
+from donewhen.state.run import Json
 
 POLL = 0.5
 """Seconds between two looks at the queue."""
@@ -61,15 +60,15 @@ _log = logging.getLogger("donewhen.work")
 
 
 class Carrier(Protocol):
-    """What carries a thread on; an `Agent` does."""
+    """An object that carries a thread on; an `Agent` is one."""
 
     async def carry(self, thread_id: str) -> Run: ...
 
     def drain(self) -> None: ...
 
 
-OpenAgent = Callable[[ThreadInfo], Awaitable[Carrier]]
-"""The agent for a thread. A DoneWhenError leaves the thread to a person, with the reason."""
+OpenAgent = Callable[[ThreadInfo], AbstractAsyncContextManager[Carrier]]
+"""Opens the agent that carries a thread on. A DoneWhenError leaves the thread to a person, with the reason."""
 
 
 class Worker:
@@ -92,9 +91,9 @@ class Worker:
         poll: float = POLL,
         tell: Callable[[str, str], None] = lambda thread_id, said: None,
     ) -> None:
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
-        self.concurrency = min(concurrency, storage.at_once)  # more would only keep others from taking them up
-        self.schedules = Schedules(storage)
+        self.id: str = f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:4]}"
+        self.concurrency: int = min(concurrency, storage.at_once)  # more would only keep others from taking them up
+        self.schedules: Schedules = Schedules(storage)
         self.storage = storage
         self._queue, self._open, self._poll = queue, open_agent, poll
         self.tell = tell
@@ -117,13 +116,13 @@ class Worker:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stopped()
+        await self.stop()
 
     def start(self) -> None:
         """Work in the background."""
         self._task = self._task or asyncio.create_task(self._work(), name=f"donewhen worker {self.id}")
 
-    async def stopped(self) -> None:
+    async def stop(self) -> None:
         """Drain, and wait for it."""
         self.drain()
         if self._task is not None:
@@ -145,12 +144,12 @@ class Worker:
 
         A database that cannot be reached is waited for.
         """
-        with self._drained_by_sigterm():
+        with self._drain_on_sigterm():
             await self._work()
 
     @contextmanager
-    def _drained_by_sigterm(self) -> Iterator[None]:
-        """Where nobody else listens to that signal."""
+    def _drain_on_sigterm(self) -> Iterator[None]:
+        """Drain by SIGTERM, if nobody else listens to that signal."""
         loop, main = asyncio.get_running_loop(), threading.current_thread() is threading.main_thread()
 
         def once() -> None:
@@ -170,7 +169,7 @@ class Worker:
         try:
             while not self._draining:
                 try:
-                    async with self.storage.listening() as (store, hear):
+                    async with self.storage.listen() as (store, hear):
                         if said:
                             _log.warning("The storage is there again.")
                         pause, said = self._poll, ""
@@ -182,7 +181,7 @@ class Worker:
                     pause = min(2 * pause, 10.0)
                     if not self._draining:
                         self._wake.clear()
-                        await deaf(self._wake, pause)
+                        await wait_unnotified(self._wake, pause)
         finally:
             self.drain()
             if at_work := list(self._active.values()):
@@ -191,7 +190,7 @@ class Worker:
                     task.cancel()
                 await asyncio.gather(*late, return_exceptions=True)
             with suppress(StorageError):
-                async with self.storage.unlocked() as (_, store):
+                async with self.storage.writer() as (_, store):
                     await store.adelete(SPACE, self.id)
 
     async def _listen(self, store: ThreadStore, hear: Hear) -> None:
@@ -213,7 +212,7 @@ class Worker:
             await self.schedules.start_due(self._queue, store=store)
         if len(self._active) >= self.concurrency:
             return
-        line = await store.threads.line(self._queue, now_text(), LINE + len(self._active))
+        line = await store.threads.find_due(self._queue, now_text(), LINE + len(self._active))
         self._elsewhere = {thread_id: until for thread_id, until in self._elsewhere.items() if until > now}
         known = self._active.keys() | self._elsewhere.keys()
         # Whoever looks now sees the same line, so each worker has an order of its own within a few.
@@ -229,52 +228,54 @@ class Worker:
             *_, thread_id, owner = first
             self._served[owner] = next(self._turns)
             self._owners[thread_id] = owner
-            row = await read_row(store, thread_id) or {}
+            row = await store.threads.get(thread_id) or {}
             self._active[thread_id] = asyncio.create_task(self._take(thread_id, row), name=f"donewhen {thread_id}")
 
     async def _beat(self) -> None:
         """Say that we are alive."""
         said: Json = {"id": self.id, "queue": self._queue, "started": self._started, "seen": now_text()}
         said |= {"active": len(self._active), "concurrency": self.concurrency}
-        async with self.storage.unlocked() as (_, store):
+        async with self.storage.writer() as (_, store):
             await store.aput(SPACE, self.id, said, index=False)
 
     async def _sweep(self, store: ThreadStore) -> None:
         """Put back into the queue what is said to run and nobody works on: who did has died."""
         said = await store.threads.find(SWEPT, queue=self._queue, status=["running"], due=now_text())
-        for thread_id in await self.storage.unheld([id for id, _ in said if id not in self._active]):
+        for thread_id in await self.storage.find_free([id for id, _ in said if id not in self._active]):
             with suppress(ThreadBusy):
                 async with self.storage.session(thread_id) as (_, store):
-                    row = await read_row(store, thread_id) or {}
+                    row = await store.threads.get(thread_id) or {}
                     if row.get("status") == "running" and row.get("queue") == self._queue:
-                        await note_cut_off(store, thread_id, row)
+                        await write_crash(store, thread_id, row)
 
     async def _take(self, thread_id: str, row: Json) -> None:
         try:
             if row.get("queue") != self._queue or self._draining:
                 return
-            carrier = await self._open(info_of(thread_id, row))
-            if carrier not in self._carriers:
+            async with self._open(read_info(thread_id, row)) as carrier:
                 self._carriers.append(carrier)
-            if not self._draining:
-                self.tell(thread_id, "taken up")
-                self.tell(thread_id, (await carrier.carry(thread_id)).status)
+                try:
+                    if not self._draining:
+                        self.tell(thread_id, "taken up")
+                        self.tell(thread_id, (await carrier.carry(thread_id)).status)
+                finally:
+                    self._carriers.remove(carrier)
         except (ThreadBusy, UnknownThread):  # another worker is at it, or it was deleted
             self._elsewhere[thread_id] = asyncio.get_running_loop().time() + ELSEWHERE
             self.tell(thread_id, "let go")
         except Exception as error:
             _log.warning("%s: %s: %s", thread_id, type(error).__name__, error)
             with suppress(DoneWhenError):  # then it is as cut off, and taken up again
-                await self._failed(thread_id, error)
+                await self._postpone(thread_id, error)
         finally:
             self._active.pop(thread_id, None)
             self._owners.pop(thread_id, None)
             self._wake.set()
 
-    async def _failed(self, thread_id: str, error: Exception) -> None:
+    async def _postpone(self, thread_id: str, error: Exception) -> None:
         """Try it again later; after five times, or where it can never work, leave it to a person."""
         async with self.storage.session(thread_id) as (_, store):
-            row = await read_row(store, thread_id) or {}
+            row = await store.threads.get(thread_id) or {}
             status = row.get("status")
             if status in ENDED or (status == "waiting" and row["due"] > now_text()):
                 return  # another worker has carried it on since, as where this one was frozen
@@ -284,13 +285,13 @@ class Worker:
             follows: Json = {"status": "queued", "due": due}
             if known or tries >= TRIES:
                 follows = {"queue": "", "due": NEVER}
-            await note_thread(
-                store, thread_id, tries=tries, problem=f"{type(error).__name__}: {error}"[:500], **follows
-            )
+            await update_row(store, thread_id, tries=tries, problem=f"{type(error).__name__}: {error}"[:500], **follows)
 
 
 async def status_of(storage: Storage) -> Json:
-    """Threads by status, queues with what waits in them, workers alive lately, and the oldest of each open status."""
+    """Return threads by status, queues with what waits in them, workers alive lately, and the oldest of each open
+    status.
+    """
     lately = (datetime.now(UTC) - timedelta(seconds=ALIVE)).isoformat(timespec="milliseconds")
     async with storage.reader() as (_, store):
         counts: Counter[str] = Counter()

@@ -15,7 +15,7 @@ WORKSPACE_TOOLS = (
 
 
 def __getattr__(name: str) -> Any:
-    """What reads data in a process of its own needs this room, but not what the tools need."""
+    """Import `workspace_tools` when it is used: the process that reads data needs this room, but not the tools."""
     if name == "workspace_tools":
         from donewhen.agent.workspace.toolset import workspace_tools
 

@@ -13,7 +13,7 @@ from referencing.exceptions import Unresolvable
 
 from donewhen.agent.workspace.files import FilePath, open_text
 from donewhen.agent.workspace.root import Root
-from donewhen.graph.tools.arguments import checker, within
+from donewhen.graph.tools.arguments import time_limit, validator_class
 from donewhen.state.proof.patterns import pattern_problem
 
 CHUNK_CHARS = 65_536
@@ -22,7 +22,7 @@ MAX_PROBLEMS = 5
 PATTERN_GROUPS = 50
 SCHEMA_SECONDS = 10.0
 MAX_NESTING = 60
-SCHEMA_ARGUMENTS = {
+SCHEMA_ARGUMENTS: dict[str, Any] = {
     "type": "object",
     "properties": {
         "path": {"type": "string", "description": "JSON file, relative to the workspace"},
@@ -65,8 +65,8 @@ def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
     _refuse_hostile(schema)
     try:
         jsonschema.Draft202012Validator.check_schema(schema)
-        validator = checker(jsonschema.Draft202012Validator)(schema, registry=Registry())
-        with within(SCHEMA_SECONDS):
+        validator = validator_class(jsonschema.Draft202012Validator)(schema, registry=Registry())
+        with time_limit(SCHEMA_SECONDS):
             problems = sorted(validator.iter_errors(_json(root, path)), key=lambda error: error.json_path)
     except jsonschema.SchemaError as error:
         raise ToolException(f"The schema is not valid: {error.json_path}: {error.message[:300]}") from None
@@ -84,7 +84,7 @@ def matches_schema(root: Root, path: str, schema: dict[str, Any]) -> str:
 
 
 def _windows(content: Any, overlap: int) -> Iterator[str]:
-    """The text in overlapping pieces, so that nothing is cut in two and little is in memory."""
+    """Yield the text in overlapping pieces, so that nothing is cut in two and little is in memory."""
     tail = ""
     while chunk := content.read(CHUNK_CHARS):
         yield tail + chunk

@@ -1,4 +1,4 @@
-"""Running an allowed program. The allow-list says what may start, and it ends in time, with all that it started.
+"""Runs an allowed program: the allow-list says which, and it ends in time, with all that it started.
 
 What a program does while it runs is not confined: it may read and write what the user of this process may, and many
 programs start others that an argument names. So a person is asked about each call, with its arguments, unless these
@@ -63,7 +63,7 @@ Seconds = Annotated[float, Field(gt=0, le=600, description="seconds after which 
 
 @dataclass(frozen=True)
 class AllowList:
-    """What may be run, as it was allowed: `git`, `make test`, `python3 -m pytest *`."""
+    """The programs that may be run, as they were allowed: `git`, `make test`, `python3 -m pytest *`."""
 
     programs: Mapping[str, str]
     """Name → absolute path of what may start."""
@@ -123,7 +123,7 @@ class Output:
         self.tail = (self.tail + data[room:])[-(self.keep // 2) :]
 
     def text(self) -> str:
-        """What is kept, with a note where something is left out."""
+        """Return what is kept, with a note if something is left out."""
         cut = self.size - len(self.head) - len(self.tail)
         between = f"\n[… {cut} bytes left out …]\n".encode() if cut else b""
         return (self.head + between + self.tail).decode(errors="replace")
@@ -131,7 +131,7 @@ class Output:
 
 @dataclass
 class ProgramEnd:
-    """How a program ended, and what it wrote."""
+    """The end of a program, and what it wrote."""
 
     stdout: Output
     stderr: Output
@@ -168,7 +168,7 @@ def run_command(
 
 
 def environment_of(path: str, home: str) -> dict[str, str]:
-    """All that a program gets to know: no variable of ours but the language, the terminal and the time zone.
+    """Return all that a program gets to know: no variable of ours but the language, the terminal and the time zone.
 
     HOME is thrown away, and git reads no settings but the repository's, without those that name programs to run.
     """

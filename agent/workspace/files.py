@@ -60,7 +60,7 @@ def write_file(root: Root, path: FilePath, content: Content) -> Written:
 
 
 def text_replaced(root: Root, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The text in whose place `write_file` would put its content; {} for one too long to be shown."""
+    """Return the text in whose place `write_file` would put its content; {} for one too long to be shown."""
     with root.open(arguments["path"]) as file, open_text(file, arguments["path"]) as text:
         before = text.read(MAX_SHOWN + 1)
     return {"content": before} if len(before) <= MAX_SHOWN else {}
@@ -141,7 +141,7 @@ def delete_file(root: Root, path: FilePath) -> str:
 
 
 def _free_names(parts: Parts) -> Iterator[Parts]:
-    """The name, and then the name with a number: `a.txt`, `a (2).txt`, …"""
+    """Yield the name, and then the name with a number: `a.txt`, `a (2).txt`, …"""
     yield parts
     stem, ending = os.path.splitext(parts[-1])
     for number in itertools.count(2):
@@ -149,7 +149,7 @@ def _free_names(parts: Parts) -> Iterator[Parts]:
 
 
 def _keep_secrets(root: Root, path: str, content: str) -> None:
-    """What is shown as `[redacted]` must not be written over what it stands for."""
+    """Refuse to write `[redacted]` over what it stands for."""
     if REDACTED not in content:
         return
     try:
@@ -200,7 +200,7 @@ def _as_crlf(text: str) -> str:
 
 
 def _without_mark(encoding: str, file: IO[bytes]) -> str:
-    """The codec that adds to a marked file without writing a second mark."""
+    """Return the codec that adds to a marked file without writing a second mark."""
     if encoding not in ("utf-16", "utf-32"):
         return encoding
     file.seek(0)
@@ -208,21 +208,21 @@ def _without_mark(encoding: str, file: IO[bytes]) -> str:
 
 
 def _artifact(parts: Parts, content: str) -> dict[str, Any]:
-    """What clients show of a written file; a longer one is cut and says so."""
+    """Return what clients show of a written file; a longer one is cut and marked as cut."""
     if len(content) > MAX_SHOWN:
         content = content[: MAX_SHOWN - 60] + "\n[cut here; the file on disk is longer]"
     return {"files": {shown(parts): content}}
 
 
 def open_text(file: IO[bytes], path: str, *, newline: str | None = "") -> io.TextIOWrapper:
-    """The file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
+    """Return the file as streamed text; bytes that do not fit become U+FFFD. Raises ToolException for a binary file."""
     encoding = detect(file.read(SAMPLE_BYTES), path)
     file.seek(0)
     return io.TextIOWrapper(file, encoding=encoding, errors="replace", newline=newline)
 
 
 def detect(sample: bytes, path: str) -> str:
-    """The codec of a file that begins with `sample`. Raises ToolException for a binary file."""
+    """Return the codec of a file that begins with `sample`. Raises ToolException for a binary file."""
     encoding = encoding_of(sample[:SAMPLE_BYTES])
     if encoding is None:
         raise ToolException(f"{path} is a binary file, not text; this tool reads text only.")

@@ -52,11 +52,11 @@ class Root:
     """A workspace folder. Holds no open files between calls; raises ConfigError when it cannot be read."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.writing = threading.Lock()
+        self.writing: threading.Lock = threading.Lock()
         if os.open not in os.supports_dir_fd or os.rename not in os.supports_dir_fd:
             raise ConfigError("workspace tools need a system that opens files relative to a folder (Linux, macOS)")
         try:
-            self.path = os.path.realpath(folder)
+            self.path: str = os.path.realpath(folder)
             with self.folder(()) as top:
                 os.scandir(top).close()
         except (OSError, ValueError) as error:
@@ -64,16 +64,16 @@ class Root:
             raise ConfigError(f"workspace root {str(folder)!r}: {reason}; create the folder or name another") from None
 
     def parts(self, path: str) -> Parts:
-        """The checked names of a path that may be the root itself."""
+        """Return the checked names of a path that may be the root itself."""
         return split_path(path, self.path)
 
     def file_parts(self, path: str) -> Parts:
-        """The checked names of a path that has to name a file."""
+        """Return the checked names of a path that has to name a file."""
         return split_file_path(path, self.path)
 
     @contextlib.contextmanager
     def folder(self, parts: Parts, *, create: bool = False) -> Iterator[int]:
-        """A descriptor of a folder; missing ones are made when `create` is set."""
+        """Yield a descriptor of a folder; missing ones are made when `create` is set."""
         current = os.open(self.path, FOLDER)
         try:
             for index, name in enumerate(parts):
@@ -91,7 +91,7 @@ class Root:
             os.close(current)
 
     def kind(self, parts: Parts) -> str | None:
-        """`a file`, `a folder`, `a symbolic link`, … or None when nothing has this name."""
+        """Return `a file`, `a folder`, `a symbolic link`, … or None if nothing has this name."""
         if not parts:
             return KINDS[stat.S_IFDIR]
         try:
@@ -103,7 +103,7 @@ class Root:
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[IO[bytes]]:
-        """A regular file for reading bytes. Raises ToolException for anything else, without touching it."""
+        """Yield a regular file for reading bytes. Raises ToolException for anything else, without touching it."""
         parts = self.file_parts(path)
         try:
             with self.folder(parts[:-1]) as parent:
@@ -153,7 +153,7 @@ class Root:
 
     @contextlib.contextmanager
     def append(self, parts: Parts) -> Iterator[IO[bytes]]:
-        """A regular file for adding bytes at its end; made when missing, with its folders."""
+        """Yield a regular file for adding bytes at its end; made when missing, with its folders."""
         refuse_history(parts)
         with self.folder(parts[:-1], create=True) as parent:
             try:
@@ -180,7 +180,7 @@ class Root:
             raise ToolException(f"{shown(source)} cannot become {shown(destination)}: that is itself, or inside of it.")
         with self.folder(source[:-1]) as before, self.folder(destination[:-1], create=True) as after:
             self._refuse_taken(source, destination)
-            if kind == FILE_KIND and _linked(before, source[-1], after, destination[-1]):
+            if kind == FILE_KIND and _link(before, source[-1], after, destination[-1]):
                 os.unlink(source[-1], dir_fd=before)
             else:
                 os.rename(source[-1], destination[-1], src_dir_fd=before, dst_dir_fd=after)
@@ -226,7 +226,7 @@ def open_regular(parent: int, name: str, access: int) -> int:
     return descriptor
 
 
-def _linked(before: int, old: str, after: int, new: str) -> bool:
+def _link(before: int, old: str, after: int, new: str) -> bool:
     """Give a file a second name, which cannot replace another file; False where the file system has none."""
     try:
         os.link(old, new, src_dir_fd=before, dst_dir_fd=after, follow_symlinks=False)
@@ -242,7 +242,7 @@ def _kind(mode: int) -> str:
 
 
 def split_path(path: str, root: str) -> Parts:
-    """The names of a relative path, none of them `.` or `..`; `()` is the root. Raises ToolException."""
+    """Return the names of a relative path, none of them `.` or `..`; `()` is the root. Raises ToolException."""
     if any(ord(char) < 32 or ord(char) == 127 for char in path):
         raise ToolException(f"The path {path[:80]!r} holds a control character; write it without.")
     try:
@@ -260,7 +260,7 @@ def split_path(path: str, root: str) -> Parts:
 
 
 def split_file_path(path: str, root: str) -> Parts:
-    """As `split_path`, for a path that has to name something inside the root."""
+    """Do as `split_path` does, for a path that has to name something inside the root."""
     parts = split_path(path, root)
     if not parts:
         raise ToolException(f"The path {path!r} names no file; give one such as 'notes.md'.")
@@ -275,7 +275,7 @@ def refuse_history(parts: Parts) -> None:
 
 
 def shown(parts: Parts) -> str:
-    """The path as results show it."""
+    """Return the path as results show it."""
     return "/".join(parts) or "."
 
 

@@ -90,7 +90,7 @@ def _matching(walk: Walk, pattern: str) -> Iterator[FileEntry]:
 
 
 def _search(query: str, is_regex: bool, ignore_case: bool) -> Search:
-    """Whether a line has the text, or fits the pattern; ToolException for one that takes too long."""
+    """Return a test for lines with the text or pattern. It raises ToolException for a line that takes too long."""
     if not is_regex:
         wanted = query.casefold() if ignore_case else query
         return lambda line: wanted in (line.casefold() if ignore_case else line)

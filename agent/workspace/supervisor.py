@@ -58,7 +58,7 @@ def sweep(program: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """The living processes below this one; those that have ended are taken off the system's table."""
+    """Return the living processes below this one; those that have ended are taken off the system's table."""
     parents: dict[int, int] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:

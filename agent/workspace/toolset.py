@@ -28,7 +28,7 @@ from donewhen.agent.workspace.files import (
 from donewhen.agent.workspace.root import Missing, Root
 from donewhen.agent.workspace.search import find_text, list_files
 from donewhen.agent.workspace.walk import near_names
-from donewhen.graph.sync import threaded
+from donewhen.graph.sync import run_in_thread
 from donewhen.graph.tools.toolbox import EffectKind
 
 GIVEN = ["root", "programs", "stop"]
@@ -76,12 +76,12 @@ def _tool(
     schema: dict[str, Any] | None = None,
     **metadata: Any,
 ) -> BaseTool:
-    """The function with its first argument given; one that takes `stop` ends when its caller is cancelled."""
+    """Return the function with its first argument given; one that takes `stop` ends when its caller is cancelled."""
     about = getattr(function, "func", function)
-    call = _told(functools.partial(function, root) if root else function, root)
+    call = _tell_errors(functools.partial(function, root) if root else function, root)
     return StructuredTool.from_function(
         call,
-        _stoppable(call) if "stop" in inspect.signature(about).parameters else None,
+        _make_stoppable(call) if "stop" in inspect.signature(about).parameters else None,
         name=about.__name__,
         description=" ".join((about.__doc__ or "").split()),
         args_schema=schema or create_schema_from_function(about.__name__, about, filter_args=GIVEN),
@@ -96,8 +96,8 @@ def _inside(effect: EffectKind, paths: Sequence[str]) -> dict[str, Any]:
     return {"targets": [*paths], "paths": [*paths], **free}
 
 
-def _told(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:
-    """What the system refuses is for the model to read, like every other error of these tools."""
+def _tell_errors(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:
+    """Make errors of the system readable for the model, like all other errors of these tools."""
 
     def run(**arguments: Any) -> Any:
         try:
@@ -113,12 +113,12 @@ def _told(call: Callable[..., Any], root: Root | None) -> Callable[..., Any]:
     return run
 
 
-def _stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
-    """In a thread, as the synchronous call; but what it runs ends when the caller is cancelled."""
+def _make_stoppable(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Run the synchronous call in a thread; what it runs ends when the caller is cancelled."""
 
     async def run(**arguments: Any) -> Any:
         stop = threading.Event()
-        work = asyncio.ensure_future(threaded(functools.partial(call, **arguments, stop=stop)))
+        work = asyncio.ensure_future(run_in_thread(functools.partial(call, **arguments, stop=stop)))
         try:
             return await asyncio.shield(work)
         except asyncio.CancelledError:

@@ -36,7 +36,7 @@ class FileEntry:
 
     @property
     def path(self) -> str:
-        """The path as tools take it; a name that is no valid text shows replacement characters."""
+        """Return the path as tools take it; a name that is no valid text shows replacement characters."""
         return os.fsencode(shown(self.parts)).decode(errors="replace")
 
 
@@ -94,7 +94,7 @@ class Walk:
 
 
 def walk_of(root: Root, path: str) -> Walk:
-    """The regular files below a folder, or the one file that `path` names."""
+    """Return the regular files below a folder, or the one file that `path` names."""
     parts = root.parts(path)
     kind = root.kind(parts)
     if kind is None:
@@ -106,7 +106,7 @@ def walk_of(root: Root, path: str) -> Walk:
 
 
 def hidden(name: str) -> bool:
-    """Whether a folder is passed over unless a path names it."""
+    """Return whether a folder is passed over unless a path names it."""
     return name.startswith(".") or name in SKIPPED_FOLDERS
 
 
@@ -128,7 +128,7 @@ def _entry(entry: os.DirEntry[str], parts: Parts) -> list[FileEntry]:
 
 
 def path_matcher(pattern: str) -> Callable[[Parts], bool]:
-    """A test for names relative to where the search starts; a pattern without `/` looks at the last name."""
+    """Return a test for names relative to where the search starts; a pattern without `/` looks at the last name."""
     if not pattern.strip("/") or len(pattern) > MAX_PATTERN:
         raise ToolException(f"A pattern has 1 to {MAX_PATTERN} characters, such as '*.csv' or 'data/**/*.csv'.")
     alternatives = [_split(one) for one in _expand(pattern)]
@@ -158,7 +158,7 @@ def _split(pattern: str) -> list[str]:
 
 
 def _match(wanted: list[str], parts: Parts) -> bool:
-    """Which prefixes of `wanted` fit the names so far: linear in names × pattern, whatever the pattern."""
+    """Return which prefixes of `wanted` fit the names so far: linear in names × pattern, whatever the pattern."""
     fits = {0}
     for name in parts:
         fits |= {at + 1 for at in fits if at < len(wanted) and wanted[at] == "**"}

@@ -16,7 +16,7 @@ from benchmarks.faults.replies import KINDS, Spoil, Spoiler, broken, placeholder
 from benchmarks.faults.world import TOOLS, World, agent_for, carry, perfect, shop, tau_worlds
 from benchmarks.report import table
 from donewhen.agent.tools import as_tools
-from donewhen.graph.models.reading import Decision, read
+from donewhen.graph.llm.reply import Decision, read_reply
 from donewhen.graph.tools.toolbox import Toolbox
 
 SHOPS = {0.0: 20, 0.1: 100, 0.3: 200, 0.5: 100}
@@ -84,7 +84,7 @@ def read_texts(seeds: Iterable[int]) -> tuple[int, int, list[str]]:
             for spoil in (broken, truncated, placeholders):
                 reply: Any = spoil(name, arguments, randoms)
                 message = AIMessage(reply) if isinstance(reply, str) else reply
-                found = read(message, LEGAL, toolbox)
+                found = read_reply(message, LEGAL, toolbox)
                 number += 1
                 if isinstance(found, Decision) and found.kind != "speak":
                     taken += 1
@@ -148,7 +148,7 @@ def seconds_for(text: str) -> float:
 
     def once() -> float:
         began = time.process_time()
-        read(AIMessage(text), LEGAL, toolbox)
+        read_reply(AIMessage(text), LEGAL, toolbox)
         return time.process_time() - began
 
     return min(once() for _ in range(3))

@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage
 from benchmarks.faults.figures import Measured, counted, of
 from benchmarks.report import table
 from benchmarks.retail_world import EVALS, ROOT
-from donewhen.graph.models.reading import Decision, Unusable, read
+from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
 from donewhen.graph.tools.toolbox import Toolbox
 
 RECORDED = EVALS / "data" / "model_outputs.jsonl"
@@ -42,7 +42,7 @@ def as_recorded(rows: Sequence[dict[str, Any]]) -> tuple[list[str], list[str]]:
     toolbox = Names(sorted(names - {"Final Answer"}))
     right, wrong = [], []
     for row in rows:
-        found = read(AIMessage(row["raw"]), ("answer", "ask_user"), toolbox)
+        found = read_reply(AIMessage(row["raw"]), ("answer", "ask_user"), toolbox)
         (right if _fits(row, accepted[row["id"]], found) else wrong).append(row["id"])
     return right, wrong
 
@@ -51,12 +51,12 @@ def _listed(accepted: Any) -> list[Any]:
     return accepted if isinstance(accepted, list) else [accepted]
 
 
-def _fits(row: dict[str, Any], accepted: list[list[Any]], found: Decision | Unusable) -> bool:
+def _fits(row: dict[str, Any], accepted: list[list[Any]], found: Decision | UnusableReply) -> bool:
     """Whether a reading is the recorded one. A text where arguments belong is read, and refused by name."""
     if row["expect"] == "reject":
-        return isinstance(found, Unusable) or found.kind == "speak"
+        return isinstance(found, UnusableReply) or found.kind == "speak"
     wanted = [[(action["action"], action["action_input"]) for action in actions] for actions in accepted]
-    if isinstance(found, Unusable):
+    if isinstance(found, UnusableReply):
         texts = [name for each in wanted for name, given in each if isinstance(given, str)]
         return any(f"the arguments of {name} are not a JSON object" in found.problems for name in texts)
     if found.kind == "answer":

@@ -17,7 +17,7 @@ from benchmarks.faults.figures import Figure, Measured, counted, none, of
 from benchmarks.report import table
 from donewhen import Agent, Run
 from donewhen.agent.config import Config
-from donewhen.graph.tools.guarding import LIMIT
+from donewhen.graph.tools.call import LIMIT
 from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
 
 Body = Callable[[], Any]

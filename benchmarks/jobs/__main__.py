@@ -1,8 +1,8 @@
 """`python -m benchmarks.jobs [NAME …]`: the jobs with the model of the environment, by the runtime and by a bare loop.
 
 OPENAI_BASE_URL, OPENAI_API_KEY and DONEWHEN_MODEL say which model. `--only ours` or `--only bare` plays one side;
-`--judged` proves at that level; `--seconds` is the longest silence of the model. Prints, per job: right or not, calls
-of the model, corrections, questions, characters sent.
+`--level` proves at another level than the default; `--seconds` is the longest silence of the model. Prints, per job:
+right or not, calls of the model, corrections, questions, characters sent.
 """
 
 import argparse
@@ -28,6 +28,8 @@ from donewhen.agent.tools import as_tools
 
 JOBS = FIRST | HELD_OUT | HARD | EVERYDAY
 MOST_CALLS = 60
+NOT_DONE = "it did not"
+"""Of a call whose outcome is unknown: the only one in these jobs does nothing."""
 
 
 class Counting:
@@ -79,7 +81,8 @@ async def ours(job: Job, folder: Path, settings: Settings, model: Any = None) ->
         if run.status != "waiting":
             break
         asked.append(f"{run.pending[0]['kind']}: {str(run.pending[0]['question'])[:100]}")
-        answer = "approve" if run.pending[0]["kind"] in ("plan", "tool") else job.reply
+        kind = run.pending[0]["kind"]
+        answer = {"plan": "approve", "tool": "approve", "effect": NOT_DONE}.get(kind, job.reply)
     assert run is not None
     steps = len((run.plan or {}).get("steps", ()))
     return {
@@ -123,11 +126,11 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.jobs", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(JOBS)}; all if none is named")
     parser.add_argument("--only", choices=("ours", "bare"))
-    parser.add_argument("--judged", action="store_true")
+    parser.add_argument("--level", choices=("claimed", "grounded", "audited", "judged"), default="audited")
     parser.add_argument("--seconds", type=float, default=120, help="the longest silence of the model")
     parser.add_argument("--json", type=Path, help="also write what came of it into this file")
     given = parser.parse_args()
-    settings = Settings(verification="judged" if given.judged else "grounded", model_seconds=given.seconds)
+    settings = Settings(verification=given.level, model_seconds=given.seconds)
     rows = []
     for name in given.names or JOBS:
         for side, play in (("ours", ours), ("bare", bare)):

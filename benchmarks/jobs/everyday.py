@@ -153,6 +153,31 @@ def _stall_right(folder: Path, answer: str) -> str:
     return "" if entered == _TOTALS and not unnamed else f"entered {entered}, should be {_TOTALS}; not named: {unnamed}"
 
 
+_OWED = {"Ann": 41.5, "Bo": 27.25, "Cleo": 0.0}
+
+
+def _tiny_tools(folder: Path) -> list[Any]:
+    def look_up(name: str) -> str:
+        """What somebody owes."""
+        return f"{name} owes {_OWED[name]:.2f} EUR"
+
+    def add(a: float, b: float) -> float:
+        """Add two numbers."""
+        return a + b
+
+    def send(to: str, text: str) -> str:
+        """Send a message."""
+        return f"message {add_row(folder / 'sent.json', [to, text])} sent to {to}"
+
+    return [look_up, add, send]
+
+
+def _tiny_right(folder: Path, answer: str) -> str:
+    sent = rows_of(folder / "sent.json")
+    good = len(sent) == 1 and sent[0][0] == "Cleo" and re.search(r"68[.,]75", sent[0][1])
+    return "" if good else f"sent {sent}, should be one message to Cleo with 68.75"
+
+
 EVERYDAY = {
     "party": Job(
         "Everything the Lindenhof sent us for the party is in this folder. We are 85 and want to dance: do we fit, "
@@ -175,5 +200,9 @@ EVERYDAY = {
         "Add up the hours that Mia, Jonas and Petra worked at our market stall in October 2026, enter each one's total "
         "in the payroll, and tell me the three totals.",
         files({}), _stall_right, _stall_tools, {"market_days": "read", "get_day": "read", "enter_hours": "write"},
+    ),
+    "tiny": Job(
+        "Add up what Ann and Bo owe, and send Cleo the total.",
+        files({}), _tiny_right, _tiny_tools, {"look_up": "read", "add": "read", "send": "write"},
     ),
 }  # fmt: skip

@@ -15,8 +15,7 @@ import psycopg
 from benchmarks.scale.world import agent_on, goal
 from donewhen import Agent
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.engine import QUEUE
-from donewhen.agent.work.threads import now_text
+from donewhen.agent.work.queue import QUEUE, now_text
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer
 
@@ -49,7 +48,7 @@ async def _old(url: str, ledger: Path) -> None:
     """A thread that has not changed for years."""
     async with agent_on(url, ledger) as agent:
         await agent.start(goal(1, 1), thread_id="old")
-    async with open_storage(url).unlocked() as (_, store):
+    async with open_storage(url).writer() as (_, store):
         row = await store.threads.get("old") or {}
         await store.threads.put("old", {**row, "updated": "2020-01-01T00:00:00.000+00:00"})
 
@@ -87,12 +86,12 @@ async def _verbs(url: str, ledger: Path) -> dict[str, float]:
 async def look_seconds(url: str, times: int = 20) -> float:
     """Seconds that a look of an idle worker takes, on average."""
 
-    async def never(_: Any) -> Any:
+    def never(_: Any) -> Any:
         raise AssertionError("there is nothing to do")
 
     storage = open_storage(url)
     worker = Worker(storage, QUEUE, never, poll=0.0)
-    async with storage.listening() as (store, _):
+    async with storage.listen() as (store, _):
         await worker._look(store)
         begun = perf_counter()
         for _ in range(times):
@@ -122,7 +121,7 @@ async def begun_seconds(url: str, times: int = 10) -> float:
 
 async def with_waiting(url: str, count: int) -> None:
     """So many threads that wait for a person, as rows of the table that workers look at."""
-    async with open_storage(url).unlocked() as (_, store):
+    async with open_storage(url).writer() as (_, store):
         row = {"goal": "wait", "status": "waiting", "queue": QUEUE, "due": "never", "updated": now_text()}
         for number in range(count):
             await store.threads.put(f"waits-{number}", row)

@@ -111,7 +111,7 @@ class Executors(MutableMapping[str, Executor]):
         elsewhere: Iterable[str] = (),
     ) -> None:
         self._common, self._connect = tuple(tools), connect
-        self.elsewhere = frozenset(elsewhere)
+        self.elsewhere: frozenset[str] = frozenset(elsewhere)
         """Names of tools that a profile may forbid, though there are none of them here."""
         self._effects: dict[str, EffectKind] = {**(effects or {})}
         self._all: dict[str, Executor] = {}
@@ -165,8 +165,8 @@ class Executors(MutableMapping[str, Executor]):
     def _take(self, given: dict[str, Executor], effects: Mapping[str, EffectKind]) -> None:
         own, common = _own(given), {tool.name for tool in self._common}
         tools = {id(tool): tool for tool in [*self._common, *own]}.values()
-        self.toolbox = Toolbox([*tools], effects=effects, reserved=NAMES)
-        self.private = frozenset(tool.name for tool in own) - common
+        self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES)
+        self.private: frozenset[str] = frozenset(tool.name for tool in own) - common
         """Names of tools that only executors were given."""
         self._all = given
 

@@ -9,9 +9,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
-from donewhen.state.graph_state import Json
 from donewhen.state.plan.order import ancestors
-from donewhen.state.plan.plan import step_of
+from donewhen.state.plan.plan import find_step
+from donewhen.state.run import Json
 
 ROWS, ROW_CHARS = 40, 500
 """Of a transcript: messages, the last ones, and characters of each."""
@@ -74,7 +74,7 @@ def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
 
     The first step for an executor goes on with the one of the thread, ""; a step beside others has one of its own.
     """
-    name = step_of(plan, step_id).get("executor")
+    name = find_step(plan, step_id).get("executor")
     if name is None:
         return ""
     heads: dict[str, str] = {}

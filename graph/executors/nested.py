@@ -24,8 +24,8 @@ from pydantic import ValidationError
 
 from donewhen.graph.executors.leg import Leg, Report, Unfinished
 from donewhen.graph.tools.call import NotTheTools
-from donewhen.graph.tools.place import WITHIN
-from donewhen.graph.tools.rendering import described
+from donewhen.graph.tools.effects import WITHIN
+from donewhen.graph.tools.rendering import describe_error
 
 LEG = "donewhen_leg"
 """In the metadata of a sub-agent's checkpoints: the leg that made them."""
@@ -86,7 +86,7 @@ async def _worked(apart: CompiledStateGraph[Any, Any, Any, Any], config: Runnabl
         raise
     except Exception as error:
         if leg.answers or begun or await _has_worked(apart, config, leg):
-            raise Unfinished(described(error)) from None
+            raise Unfinished(describe_error(error)) from None
         raise
     return _report(output, leg)
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from donewhen.state.graph_state import Json
 from donewhen.state.records import FrozenCall, Pause
+from donewhen.state.run import Json
 
 QUESTION_KEYS = ("question", "message", "query", "text", "prompt", "description")
 QUESTION_CHARS = 20_000

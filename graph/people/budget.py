@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from donewhen.graph.people.pauses import pause
-from donewhen.state.graph_state import Json
-from donewhen.state.language.texts import option_key, say, shown_options, translated
-from donewhen.state.ledger import Amounts, Limits, exhausted_keys, less, meter, remaining
-from donewhen.state.people.amounts import amount_of, figure
-from donewhen.state.plan.progress import RESERVE
+from donewhen.graph.people.pauses import make_pause
+from donewhen.state.language.texts import option_key, option_texts, say, translate_option
+from donewhen.state.ledger import Amounts, Limits, exhausted_keys, meter, remaining, subtract
+from donewhen.state.people.amounts import format_amount, format_number
+from donewhen.state.plan.next import RESERVE
 from donewhen.state.plan.steps import standstill
 from donewhen.state.records import Pause, StepRecord
+from donewhen.state.run import Json
 from donewhen.state.settings import Settings
 
 CONTENT_CHARS = 100
@@ -49,15 +49,15 @@ class Account:
     @property
     def keys(self) -> tuple[str, ...]:
         """Every limit that stands in the way, not only the first."""
-        return exhausted_keys(less(remaining(self.limits, self.granted, self.spent), self.reserve), self.needs)
+        return exhausted_keys(subtract(remaining(self.limits, self.granted, self.spent), self.reserve), self.needs)
 
     def total(self, key: str) -> float:
-        """The limit with what was granted."""
+        """Return the limit with what was granted."""
         return float(getattr(self.limits, key) or 0) + self.granted.get(key, 0)
 
 
 def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> Account:
-    """The account of the whole run."""
+    """Return the account of the whole run."""
     steps, records = (values.get("plan") or {}).get("steps", ()), values.get("steps") or {}
     rows = [(step, records.get(step["id"], {})) for step in steps]
     done = [_row(step, record) for step, record in rows if record.get("status") == "done"]
@@ -67,7 +67,7 @@ def run_account(values: Mapping[str, Any], settings: Settings, **more: Any) -> A
 
 
 def step_account(values: Mapping[str, Any], settings: Settings, id: str, needs: tuple[str, ...]) -> Account:
-    """The account of one step."""
+    """Return the account of one step."""
     run, record = run_account(values, settings), values["steps"][id]
     granted, spent = record.get("granted") or {}, record.get("spent") or {}
     return Account(settings.step_limits, granted, spent, id, run.done, run.left, language=run.language, needs=needs)
@@ -79,17 +79,17 @@ def _row(step: Mapping[str, Any], record: StepRecord) -> Json:
 
 
 def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Pause:
-    """The pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
+    """Return the pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
     keys = account.keys or (key,)
-    suggested = {each: _suggested(account, each) for each in (*keys, *_short_soon(account, keys))}
+    suggested = {each: _suggest(account, each) for each in (*keys, *_short_soon(account, keys))}
     free = {} if account.step or account.unplanned else suggested
     granted_with_replan = {**free, **({} if replans_left else {"replans": 1})}
-    return pause(
+    return make_pause(
         "budget",
         id,
-        _question(account, keys, granted_with_replan),
+        _write_question(account, keys, granted_with_replan),
         # While nothing is planned, there is nothing to plan anew.
-        options=[o for o in shown_options("en", "budget") if option_key(o) != "replan" or not account.unplanned],
+        options=[o for o in option_texts("en", "budget") if option_key(o) != "replan" or not account.unplanned],
         step=account.step,
         exhausted=keys[0] if len(keys) == 1 else list(keys),
         suggested=suggested,
@@ -102,22 +102,22 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
 
 
 def _short_soon(account: Account, keys: Sequence[str]) -> list[str]:
-    """Other limits that would not last for what is left, so that the next question is not about them."""
+    """Return other limits that would not last for what is left, so that the next question is not about them."""
     left = remaining(account.limits, account.granted, account.spent)
     others = {key: amount - account.reserve.get(key, 0) for key, amount in left.items() if key not in (*keys, *SELDOM)}
-    return [key for key, free in others.items() if (need := _needed(account, key)) is not None and free < need]
+    return [key for key, free in others.items() if (need := _estimate_need(account, key)) is not None and free < need]
 
 
-def _needed(account: Account, key: str) -> float | None:
-    """What the steps left will take, if each takes as much as those done did on average; None if none is done."""
+def _estimate_need(account: Account, key: str) -> float | None:
+    """Return what the steps left will take if they take as much as those done on average; None if none is done."""
     each = [row["spent"].get(key, 0) for row in account.done]
     steps = 1 if account.step or account.unplanned else max(len(account.left), 1)
     return steps * sum(each) / len(each) if any(each) else None
 
 
-def _suggested(account: Account, key: str) -> float:
-    """What it would take: to make up for what is overspent, and what the steps left need; else half the limit."""
-    limit, needed = account.total(key), _needed(account, key)
+def _suggest(account: Account, key: str) -> float:
+    """Return what it would take: what is overspent, and what the steps left need; else half the limit."""
+    limit, needed = account.total(key), _estimate_need(account, key)
     over = account.spent.get(key, 0) + account.reserve.get(key, 0) - limit
     need = limit / 2 if needed is None else needed
     if key == "cost_usd":
@@ -125,29 +125,29 @@ def _suggested(account: Account, key: str) -> float:
     return math.ceil(max(over + need, over + 1, 1))
 
 
-def _question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
+def _write_question(account: Account, keys: Sequence[str], with_replan: Amounts) -> str:
     speak = partial(say, account.language, "budget")
     whose = speak("step", step=account.step) if account.step else speak("run")
-    used = speak("both").join(_used(account, key) for key in keys)
+    used = speak("both").join(_describe_use(account, key) for key in keys)
     kept = speak("kept") if account.reserve and "model_calls" in keys else ""
-    parts = [speak("out", whose=whose, used=used, kept=kept), _listed(speak("done"), account.done)]
-    parts.append(_listed(speak("not_done"), account.left))
+    parts = [speak("out", whose=whose, used=used, kept=kept), _list_steps(speak("done"), account.done)]
+    parts.append(_list_steps(speak("not_done"), account.left))
     if account.unplanned:
         parts.append(speak("unplanned"))
     if with_replan:
-        added = ", ".join(amount_of(key, amount, account.language) for key, amount in with_replan.items())
-        option = translated("replan", "budget", account.language)
+        added = ", ".join(format_amount(key, amount, account.language) for key, amount in with_replan.items())
+        option = translate_option("replan", "budget", account.language)
         parts.append(speak("replan", option=option, added=added))
     return "\n\n".join(part for part in parts if part)
 
 
-def _used(account: Account, key: str) -> str:
-    total = amount_of(key, account.total(key), account.language)
+def _describe_use(account: Account, key: str) -> str:
+    total = format_amount(key, account.total(key), account.language)
     sign = "$" if key == "cost_usd" else ""
-    return say(account.language, "budget", "of", spent=f"{sign}{figure(account.spent.get(key, 0))}", total=total)
+    return say(account.language, "budget", "of", spent=f"{sign}{format_number(account.spent.get(key, 0))}", total=total)
 
 
-def _listed(title: str, rows: Sequence[Json]) -> str:
+def _list_steps(title: str, rows: Sequence[Json]) -> str:
     lines = [
         f"- {row['id']}: {' '.join(row['content'].split())[:CONTENT_CHARS]}"
         + (f" ({row['standstill']})" if row.get("standstill") else "")
@@ -157,18 +157,18 @@ def _listed(title: str, rows: Sequence[Json]) -> str:
 
 
 def one_left(values: Mapping[str, Any], settings: Settings, key: str) -> bool:
-    """Whether the run may take one more of this, such as `replans`, without anybody granting it."""
+    """Return whether the run may take one more of this, such as `replans`, without anybody granting it."""
     return remaining(settings.limits, values.get("granted"), values.get("spent")).get(key, 1) >= 1
 
 
 def own_left(values: Mapping[str, Any], settings: Settings, id: str) -> Amounts:
-    """What a step may still spend under its own limits."""
+    """Return what a step may still spend under its own limits."""
     record = values["steps"][id]
     return remaining(settings.step_limits, record.get("granted"), record.get("spent"))
 
 
 def questions_over(values: Mapping[str, Any], settings: Settings, asking: Sequence[str]) -> list[str]:
-    """Of the steps that newly ask, in plan order, those for whose question there is nothing left."""
+    """Return those of the steps that newly ask, in plan order, for whose question there is nothing left."""
     left = remaining(settings.limits, values.get("granted"), values.get("spent")).get("questions", len(asking))
     able = [id for id in asking if own_left(values, settings, id).get("questions", 1) >= 1]
     return [id for id in asking if id not in able[: int(left)]]

@@ -9,18 +9,18 @@ from uuid import uuid4
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 
-from donewhen.state.graph_state import Json
 from donewhen.state.language.texts import catalogue, say
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.records import StepRecord
+from donewhen.state.run import Json
 
 TASK = "task"
 TODO = {"done": "completed", "running": "in_progress", "waiting": "in_progress", "ready": "in_progress"}
 REASON_CHARS = 500
 
 
-def opened(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessage], Json]:
-    """A call for each of these steps, and what to remember of it in their records.
+def open_tasks(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessage], Json]:
+    """Return a call for each of these steps, and what to remember of it in their records.
 
     The result of a plan's only step is the answer of the run, so it does not stand there as well.
     """
@@ -34,8 +34,8 @@ def opened(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessa
     return messages, calls
 
 
-def closed(records: Mapping[str, StepRecord], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
-    """The results of the calls whose steps have ended, and what changes in their records; with `why`, of all calls."""
+def close_tasks(records: Mapping[str, StepRecord], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
+    """Return the results of calls whose steps have ended, with `why` of all calls, and the changes of records."""
     messages: list[AnyMessage] = []
     over = {id: row for id, row in records.items() if row.get("task") and (why or row.get("status") in FINAL)}
     for row in over.values():
@@ -44,7 +44,7 @@ def closed(records: Mapping[str, StepRecord], language: str, why: str = "") -> t
         text = str(row.get("result") or "") if whole else ""
         messages.append(
             ToolMessage(
-                text or why or _ended(row, language),
+                text or why or _describe_end(row, language),
                 tool_call_id=row["task"],
                 name=TASK,
                 id=row.get("said") if text else None,
@@ -54,7 +54,7 @@ def closed(records: Mapping[str, StepRecord], language: str, why: str = "") -> t
     return messages, {id: {"task": None} for id in over}
 
 
-def _ended(record: StepRecord, language: str) -> str:
+def _describe_end(record: StepRecord, language: str) -> str:
     status = str(record.get("status"))
     word = str(catalogue(language)["summary"].get(status, status)).capitalize()
     reason = str(record.get("reason") or "")[:REASON_CHARS]
@@ -64,7 +64,7 @@ def _ended(record: StepRecord, language: str) -> str:
 def checklist(
     plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]], language: str, *, answered: bool
 ) -> list[Json]:
-    """The steps and, as the last row, the answer; without that a client says “all done” while the last step works.
+    """Return the steps and, as the last row, the answer; without that a client says “all done” too early.
 
     A row is pending, in_progress or completed; other ends of a step are said in words.
     """

@@ -1,13 +1,19 @@
-"""Checks a call's arguments against the tool's JSON Schema and says what is wrong, for the model to mend."""
+"""Read a call's arguments as the tool's JSON Schema wants them, and say what is wrong, for the model to mend.
+
+What loses nothing is converted: "71" to the integer 71, one value to a list of one. What would need a guess ("7.5" for
+an integer, "yes" for a boolean) is refused.
+"""
 
 import functools
 import itertools
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from decimal import Decimal
 from typing import Any
 
 import regex
@@ -16,14 +22,21 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.protocols import Validator
 from referencing import Registry
 
-from donewhen.graph.tools.coercion import lossless
-from donewhen.graph.tools.schemas import MOST_PROBLEMS, Schema, strict
+from donewhen.graph.tools.schema import MOST_PROBLEMS, Schema, close_schema, resolve
 from donewhen.state.values import similar
 
 SECONDS = 2.0
 """Longest time one check may take; arguments that need longer are refused."""
 PATTERN_SECONDS = 0.2
 """Longest time one regular expression may take on one value."""
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})", re.ASCII)
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?", re.ASCII)
+_KINDS: dict[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "null": (type(None),),
+    "integer": (int,), "number": (int, float),
+}  # fmt: skip
+Fits = Callable[[Schema, Any], bool]
 
 _deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
@@ -36,19 +49,19 @@ class Arguments:
 
     def __init__(self, schema: Schema, *, closed: bool = True) -> None:
         base = validators.validator_for(schema, default=Draft202012Validator)
-        self._schema = strict(schema) if closed else schema
-        self._validator: Validator = checker(base)(self._schema, registry=Registry())
+        self._schema = close_schema(schema) if closed else schema
+        self._validator: Validator = validator_class(base)(self._schema, registry=Registry())
 
     def read(self, arguments: Any) -> tuple[Any, list[str]]:
-        """The arguments as the schema wants them, as far as nothing is lost by that, and what is still wrong."""
+        """Return the arguments as the schema wants them, as far as nothing is lost by that, and what is still wrong."""
         arguments = self.coerced(arguments)
         return arguments, self.problems(arguments)
 
     def coerced(self, arguments: Any) -> Any:
-        """The arguments as the schema wants them, as far as nothing is lost by that; what does not fit stays."""
+        """Return the arguments as the schema wants them, as far as nothing is lost by that; what does not fit stays."""
         try:
-            with within(SECONDS):
-                return lossless(arguments, self._schema, self._schema, self._fits)
+            with time_limit(SECONDS):
+                return coerce(arguments, self._schema, self._schema, self._fits)
         except Exception:  # a schema may be hostile; the check says what is wrong
             return arguments
 
@@ -56,11 +69,11 @@ class Arguments:
         return bool(self._validator.evolve(schema=schema).is_valid(value))
 
     def problems(self, arguments: Any) -> list[str]:
-        """What is wrong with the arguments, one line each, at most ten and a count; empty if nothing is."""
+        """Return what is wrong with the arguments, one line each, at most ten and a count."""
         if not isinstance(arguments, dict):
             return [f"the arguments must be a JSON object, not a {type(arguments).__name__}"]
         try:
-            with within(SECONDS):
+            with time_limit(SECONDS):
                 errors = itertools.islice(self._validator.iter_errors(arguments), 100)
                 lines = list(dict.fromkeys(itertools.chain.from_iterable(_lines(error) for error in errors)))
         except TimeoutError:
@@ -74,8 +87,8 @@ class Arguments:
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """TimeoutError for a `checker` that takes longer inside."""
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError from a `checker` that takes longer inside."""
     token = _deadline.set(time.monotonic() + seconds)
     try:
         yield
@@ -84,8 +97,8 @@ def within(seconds: float) -> Iterator[None]:
 
 
 @functools.lru_cache
-def checker(base: Any) -> Any:
-    """A validator class that keeps to the clock, compares in linear time, refuses NaN and slow patterns."""
+def validator_class(base: Any) -> Any:
+    """Return a validator class that keeps to the clock, compares in linear time, refuses NaN and slow patterns."""
     ours = {"pattern": _pattern, "patternProperties": _pattern_properties, "uniqueItems": _unique_items}
     ours["additionalProperties"] = _additional_properties
     checks = {keyword: _timed(check) for keyword, check in {**base.VALIDATORS, **ours}.items()}
@@ -145,7 +158,7 @@ def _unknown(instance: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str
 
 
 def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """The check of `uniqueItems` in linear time; that of jsonschema compares objects each with each."""
+    """Check `uniqueItems` in linear time; jsonschema's own check compares objects each with each."""
     if value and isinstance(instance, list):
         seen: set[str] = set()
         for place, item in enumerate(instance):
@@ -156,7 +169,7 @@ def _unique_items(validator: Any, value: Any, instance: Any, schema: Any) -> Ite
 
 
 def _lines(error: ValidationError) -> Iterator[str]:
-    """What is wrong, and where: unknown keys with what may have been meant, else in jsonschema's words."""
+    """Yield what is wrong, and where: unknown keys with a likely name, else jsonschema's words."""
     where = f"{at}: " if (at := error.json_path.removeprefix("$").removeprefix(".")[:200]) else ""
     given: Any = error.instance
     if error.validator == "additionalProperties" and isinstance(given, dict) and isinstance(error.schema, dict):
@@ -176,7 +189,7 @@ def _lines(error: ValidationError) -> Iterator[str]:
 
 
 def _meant(error: ValidationError) -> list[ValidationError]:
-    """The errors of the alternative that was clearly meant, of several the one with the fewest; [] if none was."""
+    """Return the errors of the alternative that was clearly meant, of several the one with the fewest; else []."""
     branches: dict[Any, list[ValidationError]] = {}
     for below in error.context or ():
         branches.setdefault(below.relative_schema_path[0], []).append(below)
@@ -191,5 +204,117 @@ def _is_other_kind(error: ValidationError, depth: int) -> bool:
 
 
 def _short(message: str) -> str:
-    """What was given stands at its beginning, what is expected at its end."""
+    """Return the beginning, which has the value given, and the end, which has what is expected."""
     return message if len(message) <= 300 else f"{message[:120]} … {message[-170:]}"
+
+
+def coerce(value: Any, schema: Any, root: Schema, fits: Fits) -> Any:
+    """Return the value in the form of the schema. `root` resolves references, `fits` says whether a value is valid.
+
+    Strings become numbers, booleans, lists and objects; 71.0 becomes 71; a whole number becomes a text; what belongs
+    into a list becomes a list of one; null for an optional argument that takes no null is left out. Nothing is
+    changed in place.
+    """
+    if not isinstance(schema, dict):
+        return value
+    for part in _all_of(schema, root):
+        value = coerce(value, part, root, fits)
+    for branches in (schema.get("anyOf"), schema.get("oneOf")):
+        value = _any_of(value, branches or (), root, fits)
+    value = _as_kind(value, schema, root)
+    if isinstance(value, dict):
+        return _object(value, schema, root, fits)
+    if isinstance(value, list) and (items := schema.get("items")):
+        return [coerce(item, items, root, fits) for item in value]
+    return value
+
+
+def _all_of(schema: Schema, root: Schema) -> Iterator[Any]:
+    if isinstance(reference := schema.get("$ref"), str):
+        yield resolve(reference, root)
+    yield from schema.get("allOf") or ()
+
+
+def _any_of(value: Any, branches: Any, root: Schema, fits: Fits) -> Any:
+    """Return the value in the form of the branch it fits, else of the first that it can be made to fit."""
+    if (found := next((branch for branch in branches if fits(branch, value)), None)) is not None:
+        return coerce(value, found, root, fits)
+    for branch in branches:
+        read = coerce(value, branch, root, fits)
+        if fits(branch, read):
+            return read
+    return value
+
+
+def _object(value: dict[str, Any], schema: Schema, root: Schema, fits: Fits) -> dict[str, Any]:
+    known, required = schema.get("properties") or {}, schema.get("required") or ()
+    read = {}
+    for name, item in value.items():
+        rule: Any = known.get(name, schema.get("additionalProperties"))
+        if item is None and name in known and name not in required and not fits(rule, None):
+            continue
+        read[name] = coerce(item, rule, root, fits)
+    return read
+
+
+def _as_kind(value: Any, schema: Schema, root: Schema) -> Any:
+    kinds = schema.get("type") or ()
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        if _is_of(value, kind):
+            return value
+    for kind in [kinds] if isinstance(kinds, str) else kinds:
+        read = _as_list(value, schema, root) if kind == "array" and not _is_json(value, list) else _as_type(value, kind)
+        if read is not value:
+            return read
+    return value
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    return isinstance(value, _KINDS.get(kind, ())) and (kind == "boolean" or not isinstance(value, bool))
+
+
+def _as_type(value: Any, kind: str) -> Any:
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if kind == "string" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if kind == "integer" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "number" and _NUMBER.fullmatch(text):
+        number = json.loads(text)
+        return number if Decimal(text) == Decimal(str(number)) else value
+    if kind == "boolean" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if kind in ("array", "object") and _is_json(text, *_KINDS[kind]):
+        return json.loads(text)
+    return value
+
+
+def _is_json(text: Any, kind: type) -> bool:
+    if not isinstance(text, str) or not text.strip().startswith(("[", "{")):
+        return False
+    try:
+        return isinstance(json.loads(text), kind)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _as_list(value: Any, schema: Schema, root: Schema) -> Any:
+    """Return a list of one, if a list may hold the value."""
+    items = schema.get("items")
+    read = _as_kind(value, items, root) if isinstance(items, dict) else value
+    kinds = set(_kinds(items, root))
+    return [read] if kinds and any(_is_of(read, kind) for kind in kinds) else value
+
+
+def _kinds(schema: Any, root: Schema, depth: int = 0) -> Iterator[str]:
+    """Yield the types that a value may have, as far as the schema names them."""
+    if not isinstance(schema, dict) or depth > 8:
+        return
+    kinds = schema.get("type") or ()
+    yield from [kinds] if isinstance(kinds, str) else kinds
+    for part in (*_all_of(schema, root), *(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())):
+        yield from _kinds(part, root, depth + 1)

@@ -1,41 +1,62 @@
-"""One call of one tool. Whatever the tool does, the run goes on and the model learns what happened (X07)."""
+"""One call of one tool. Whatever the tool does, the run goes on and the model learns what happened (X07).
+
+What a tool returns is made text before LangChain prints it, and what it raises cannot end the event loop.
+"""
 
 import asyncio
+import functools
+import inspect
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_type_hints
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.errors import GraphBubbleUp
 
-from donewhen.graph.sync import Ended, begun, read_aside
+from donewhen.graph.sync import Ended, run_aside, start_in_thread
 from donewhen.graph.tools.certain import nothing_happened
-from donewhen.graph.tools.guarding import (
-    LIMIT,
-    Body,
-    Raised,
-    at_work_now,
-    characters,
-    guarded,
-    is_synchronous,
-    is_watched,
-)
 from donewhen.graph.tools.injection import with_injected
-from donewhen.graph.tools.rendering import capped, described, rendered
+from donewhen.graph.tools.rendering import cap_text, describe_error, render_value
 from donewhen.state.secrets import conceal
 
+LIMIT = 1_000_000
+"""Characters of a result that are kept."""
 GRACE = 0.5
 """Seconds a tool has to end after it was told to."""
-
 ENDING = 5.0
 """Seconds beyond its own limit in which a tool may end what it started."""
 
 _running: set["asyncio.Future[Ended]"] = set()
+_limit: ContextVar[int] = ContextVar("limit", default=LIMIT)
+"""The limit of the call that is being made."""
+
+
+@dataclass
+class _Body:
+    """The fate of a tool's own code in a call: LangChain turns some of its errors into results."""
+
+    entered: bool = False
+    error: BaseException | None = None
+    """The exception that it raised."""
+
+
+_body: ContextVar[_Body | None] = ContextVar("body", default=None)
+"""The body of the tool whose call is being made."""
+
+
+class _Exit(Exception):
+    """Carries a SystemExit or KeyboardInterrupt out of a tool: inside a task of LangChain's it would end the loop."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
 
 
 class NotTheTools(Exception):
@@ -48,23 +69,23 @@ class NotTheTools(Exception):
 
 @dataclass(frozen=True)
 class CallResult:
-    """What a call came to."""
+    """The result of a call."""
 
     ok: bool
     """False if the tool raised, took too long, or said itself that it failed."""
     text: str
-    """What the model is to see, at most the limit long, with secrets removed."""
+    """The text for the model, at most the limit long, with secrets removed."""
     seconds: float
     artifact: Any = None
-    """What the tool returned beside the content, as it is; not fit for a checkpoint."""
+    """The tool's return value beside the content, as it is; not fit for a checkpoint."""
     error: str | None = None
     """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
     unknown: bool = False
-    """Whether the tool was at work, and nothing says for certain that it did nothing (X24)."""
+    """True if the tool was at work, and nothing says for certain that it did nothing (X24)."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:
-    """How long a call may take: as usual, or longer where the tool's metadata says so.
+    """Return how long a call may take: as usual, or longer where the tool's metadata says so.
 
     `metadata["seconds"]` is a number, or the name of the argument that holds it, after which the tool ends by itself.
     """
@@ -96,67 +117,61 @@ async def call_tool(
     Credentials in what it returns become `[redacted]`: `secrets` and what certainly is one (`state.secrets`);
     unless the tool's metadata says `"secrets": True`, because models have to work with them.
     """
-    result = await _called(tool, arguments, timeout, config, idempotency_key, call_id, limit)
+    started, id = time.perf_counter(), call_id or f"call_{uuid.uuid4().hex}"
+    try:
+        full = with_injected(tool, arguments, idempotency_key, id, config)
+    except Exception as error:
+        result = CallResult(False, cap_text(str(error), limit), 0.0, error="refused")
+    else:
+        call = {"type": "tool_call", "id": id, "name": tool.name, "args": full}
+        result = await _run(tool, call, timeout, config, limit)
+    result = replace(result, seconds=time.perf_counter() - started)
     if (tool.metadata or {}).get("secrets") is True:
         return result
-    files = _files_of(result)
+    shown = result.artifact.get("files") if isinstance(result.artifact, Mapping) else None
+    files: Mapping[str, Any] = shown if isinstance(shown, Mapping) else {}  # which clients are shown
     size = len(result.text) + sum(len(each) for each in files.values() if isinstance(each, str))
-    return await read_aside(size, partial(_concealed, result, files, secrets))
+    return await run_aside(size, partial(_conceal, result, files, secrets))
 
 
-async def _called(
+async def _run(
     tool: BaseTool,
-    arguments: Mapping[str, Any],
+    call: dict[str, Any],
     timeout: float | None,  # noqa: ASYNC109
     config: RunnableConfig | None,
-    idempotency_key: str | None,
-    call_id: str | None,
     limit: int,
 ) -> CallResult:
-    started = time.perf_counter()
-    call_id = call_id or f"call_{uuid.uuid4().hex}"
-    try:
-        full = with_injected(tool, arguments, idempotency_key, call_id, config)
-    except Exception as error:
-        return CallResult(False, capped(str(error), limit), time.perf_counter() - started, error="refused")
-    call = {"type": "tool_call", "id": call_id, "name": tool.name, "args": full}
-    in_thread, at_work = is_synchronous(tool), Body()
-    ended = await _within(timeout, _begun(guarded(tool), call, config, limit, at_work, in_thread=in_thread))
-    seconds = time.perf_counter() - started
+    body = _Body()
+    ended = await _within(timeout, _start(guard(tool), call, config, limit, body))
     if ended is None:
-        return CallResult(False, _late(timeout, in_thread), seconds, error="timeout", unknown=True)
-    raised = ended.error.error if isinstance(ended.error, Raised) else ended.error
+        late = f"no result after {timeout:g} seconds; the "
+        late += "tool runs in a thread that cannot be stopped" if is_synchronous(tool) else "call was cancelled"
+        return CallResult(False, late, 0.0, error="timeout", unknown=True)
+    raised = ended.error.error if isinstance(ended.error, _Exit) else ended.error
     if isinstance(raised, GraphBubbleUp):
         raise raised
     if isinstance(raised, NotTheTools):
         raise raised.error
     if raised is None:
-        return _read(ended.value, at_work, tool, seconds, limit)
-    unknown = _is_unknown(raised, at_work, tool)
+        return _read(ended.value, body, tool, limit)
+    unknown = _is_unknown(raised, body, tool)
     if isinstance(raised, asyncio.CancelledError):
         text = "the call was cancelled from within the tool"
-        return CallResult(False, text, seconds, error="cancelled", unknown=unknown)
-    return CallResult(False, capped(described(raised), limit), seconds, error=type(raised).__name__, unknown=unknown)
+        return CallResult(False, text, 0.0, error="cancelled", unknown=unknown)
+    return CallResult(False, cap_text(describe_error(raised), limit), 0.0, error=type(raised).__name__, unknown=unknown)
 
 
-def _is_unknown(raised: BaseException, at_work: Body, tool: BaseTool) -> bool:
+def _is_unknown(raised: BaseException, body: _Body, tool: BaseTool) -> bool:
     """Return whether the call may have had an effect although it raised.
 
     A body that was entered and raised nothing had ended well: what failed is what LangChain made of its result.
     """
-    if not is_watched(tool):
+    if not _is_watched(tool):
         return not nothing_happened(raised, tool)
-    return at_work.entered and (at_work.error is None or not nothing_happened(at_work.error, tool))
+    return body.entered and (body.error is None or not nothing_happened(body.error, tool))
 
 
-def _files_of(result: CallResult) -> Mapping[str, Any]:
-    """Return the files of the artifact, which clients are shown."""
-    artifact = result.artifact
-    files = artifact.get("files") if isinstance(artifact, Mapping) else None
-    return files if isinstance(files, Mapping) else {}
-
-
-def _concealed(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str]) -> CallResult:
+def _conceal(result: CallResult, files: Mapping[str, Any], secrets: Sequence[str]) -> CallResult:
     """Return the result without credentials, in its text and its files."""
     text, artifact = conceal(result.text, secrets), result.artifact
     if files:
@@ -165,54 +180,144 @@ def _concealed(result: CallResult, files: Mapping[str, Any], secrets: Sequence[s
     return replace(result, text=text, artifact=artifact)
 
 
-async def _within(seconds: float | None, body: asyncio.Future[Ended]) -> Ended | None:
-    """How the body ended, or None if it took too long."""
-    _running.add(body)
-    body.add_done_callback(_running.discard)
+async def _within(seconds: float | None, run: asyncio.Future[Ended]) -> Ended | None:
+    """Return how the call ended, or None if it took too long."""
+    _running.add(run)
+    run.add_done_callback(_running.discard)
     try:
-        await asyncio.wait({body}, timeout=seconds)
-        return body.result() if body.done() else None
+        await asyncio.wait({run}, timeout=seconds)
+        return run.result() if run.done() else None
     finally:
-        if not body.done():
-            body.cancel()
-            await asyncio.wait({body}, timeout=GRACE)
+        if not run.done():
+            run.cancel()
+            await asyncio.wait({run}, timeout=GRACE)
 
 
-def _begun(
-    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, at_work: Body, *, in_thread: bool
+def _start(
+    tool: BaseTool, call: dict[str, Any], config: RunnableConfig | None, limit: int, body: _Body
 ) -> asyncio.Future[Ended]:
-    """The call under way: in a thread, or in a task of its own, so that nothing in it can end ours."""
+    """Start the call in a thread, or in a task of its own, so that nothing in it can end ours."""
 
-    def invoked() -> Any:
-        characters.set(limit)
-        at_work_now.set(at_work)
+    def invoke() -> Any:
+        _limit.set(limit)
+        _body.set(body)
         return tool.invoke(call, config)
 
-    async def awaited() -> Ended:
-        characters.set(limit)
-        at_work_now.set(at_work)
+    async def ainvoke() -> Ended:
+        _limit.set(limit)
+        _body.set(body)
         try:
             return Ended(await tool.ainvoke(call, config))
         except BaseException as error:  # a SystemExit that leaves a task ends the event loop
             return Ended(error=error)
 
-    return begun(invoked) if in_thread else asyncio.create_task(awaited())
+    return start_in_thread(invoke) if is_synchronous(tool) else asyncio.create_task(ainvoke())
 
 
-def _read(value: Any, at_work: Body, tool: BaseTool, seconds: float, limit: int) -> CallResult:
-    """The result of a call that ended: a message, or anything a tool class returns; a command is data here."""
+def _read(value: Any, body: _Body, tool: BaseTool, limit: int) -> CallResult:
+    """Read what a call returned: a message, or anything a tool class returns; a command is data here."""
     try:
-        text = rendered(value, limit)
+        text = render_value(value, limit)
     except BaseException as error:  # a tool class that overrides `ainvoke` may return anything
-        return CallResult(False, described(error), seconds, error=type(error).__name__, unknown=True)
+        return CallResult(False, describe_error(error), 0.0, error=type(error).__name__, unknown=True)
     if not (isinstance(value, ToolMessage) and value.status == "error"):
-        return CallResult(True, text, seconds, getattr(value, "artifact", None))
+        return CallResult(True, text, 0.0, getattr(value, "artifact", None))
     # `handle_tool_error` makes a result of an error, which may have had any cause.
-    unknown = at_work.error is not None and not nothing_happened(at_work.error, tool)
-    return CallResult(False, text, seconds, value.artifact, "error", unknown)
+    unknown = body.error is not None and not nothing_happened(body.error, tool)
+    return CallResult(False, text, 0.0, value.artifact, "error", unknown)
 
 
-def _late(seconds: float | None, in_thread: bool) -> str:
-    if in_thread:
-        return f"no result after {seconds:g} seconds; the tool runs in a thread that cannot be stopped"
-    return f"no result after {seconds:g} seconds; the call was cancelled"
+def guard(tool: BaseTool) -> BaseTool:
+    """Return the same tool, its state included, with a guard around its body."""
+    try:
+        kind = _guarded_class(type(tool))
+    except Exception:
+        return tool  # a class that cannot be derived from: LangChain's own printing must do
+    return with_class(kind, tool)
+
+
+def with_class(kind: Any, tool: BaseTool) -> BaseTool:
+    """Return the same tool, its state included, of a class derived from its own."""
+    twin: BaseTool = kind.__new__(kind)
+    for slot in ("__dict__", "__pydantic_fields_set__", "__pydantic_extra__", "__pydantic_private__"):
+        object.__setattr__(twin, slot, getattr(tool, slot))
+    return twin
+
+
+def _is_watched(tool: BaseTool) -> bool:
+    """Return whether nothing happens in a call before the guarded body is entered: the way to it is LangChain's own."""
+    kind: Any = type(tool)
+    ways = (kind.invoke, kind.ainvoke, kind.run, kind.arun)
+    if not all(way.__module__.startswith("langchain_core.") for way in ways):
+        return False
+    return guard(tool) is not tool
+
+
+def is_synchronous(tool: BaseTool) -> bool:
+    """Return whether LangChain would run the tool in the loop's thread pool, where a few that hang block everything."""
+    kind: Any = type(tool)
+    wraps_function = "func" in kind.model_fields and "coroutine" in kind.model_fields
+    if kind.arun is not BaseTool.arun or (kind.ainvoke is not BaseTool.ainvoke and not wraps_function):
+        return False
+    return getattr(tool, "coroutine", None) is None if wraps_function else kind._arun is BaseTool._arun
+
+
+@functools.lru_cache(maxsize=256)
+def _guarded_class(kind: Any) -> Any:
+    return wrap_bodies(kind, _watch, lambda tool, value: _to_text(value, tool.response_format))
+
+
+@contextmanager
+def _watch(_: BaseTool) -> Iterator[None]:
+    body = _body.get() or _Body()
+    body.entered = True
+    try:
+        yield
+    except BaseException as error:
+        body.error = error
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise _Exit(error) from error
+        raise
+
+
+def wrap_bodies(
+    kind: Any,
+    around: Callable[[Any], AbstractContextManager[None]],
+    returned: Callable[[Any, Any], Any] = lambda tool, value: value,
+) -> Any:
+    """Return the class with `around` its bodies, `_run` and `_arun`, and `returned` applied to what they return."""
+
+    @functools.wraps(kind._run)
+    def run(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        with around(self):
+            return returned(self, kind._run(self, *args, **kwargs))
+
+    @functools.wraps(kind._arun)
+    async def arun(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        with around(self):
+            return returned(self, await kind._arun(self, *args, **kwargs))
+
+    for each in (run, arun):  # LangChain reads them at every call
+        with suppress(Exception):
+            each.__annotations__ = get_type_hints(each, include_extras=True)
+            each.__dict__["__signature__"] = inspect.signature(each)
+    bodies: dict[str, Any] = {"_run": run, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    if kind._arun is not BaseTool._arun:  # LangChain asks whether it is
+        bodies["_arun"] = arun
+    return type(kind)(kind.__name__, (kind,), bodies)
+
+
+def _to_text(value: Any, response_format: str) -> Any:
+    """Return a body's value as LangChain is to get it: text, a message of the tool's own, or text and artifact."""
+    if response_format == "content_and_artifact":
+        if not (isinstance(value, tuple) and len(value) == 2):
+            return value  # not what the tool promised: LangChain says so
+        return _to_text(value[0], "content"), value[1]
+    if inspect.iscoroutine(value):
+        value.close()
+        raise TypeError("the tool returned a coroutine; declare it with `async def`")
+    if inspect.isasyncgen(value):
+        raise TypeError("the tool returned an async generator; return its items as a list")
+    if isinstance(value, BaseException):
+        raise value
+    return value if isinstance(value, ToolMessage) else render_value(value, _limit.get())

@@ -1,4 +1,4 @@
-"""Which errors say for certain that nothing happened. Every other leaves the outcome of a call unknown (X24).
+"""The errors which say for certain that nothing happened. Every other leaves the outcome of a call unknown (X24).
 
 An error speaks by its class and by where it was raised, never by its text. Certain are the tool's own deliberate
 error, a refusal by whoever was asked, a connection that was never made, and wrong arguments or logic in the tool's own
@@ -29,7 +29,7 @@ OWN_MISTAKES = (ValueError, TypeError, LookupError, ArithmeticError, NotImplemen
 REPLY_ERRORS = (json.JSONDecodeError, UnicodeDecodeError, ValidationError)
 """Kinds of ValueError that come of reading a reply, whoever raises them."""
 NOT_THERE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError)
-"""What an operating system refuses to begin."""
+"""Errors with which an operating system refuses to begin."""
 NEVER_CONNECTED = (ConnectionRefusedError, socket.gaierror, ssl.SSLCertVerificationError)
 NEVER_SENT = {
     "httpx": {"ConnectError", "ConnectTimeout", "PoolTimeout", "UnsupportedProtocol", "InvalidURL"},
@@ -43,7 +43,7 @@ NEVER_SENT = {
 }
 """By library, its errors of requests that never left."""
 SQL_REFUSALS = {"IntegrityError", "DataError", "ProgrammingError", "NotSupportedError"}
-"""Of PEP 249: the database took nothing of the statement."""
+"""Errors of PEP 249 after which the database took nothing of the statement."""
 GRPC_REFUSALS = {
     "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "UNAUTHENTICATED", "FAILED_PRECONDITION",
     "OUT_OF_RANGE", "UNIMPLEMENTED",
@@ -51,7 +51,7 @@ GRPC_REFUSALS = {
 MCP_REFUSALS = (-32700, -32600, -32601, -32602, 32600)
 """Codes of JSON-RPC for a request that was not carried out; the last is how the SDK says that a session is over."""
 NO_REFUSALS = (408, 499)
-"""Of the 4xx, those that say that somebody did not wait for the answer."""
+"""HTTP statuses among the 4xx which say that somebody did not wait for the answer."""
 OF_VALUES = {
     "uuid", "enum", "_strptime", "ipaddress", "fractions", "_pydecimal", "zoneinfo", "pathlib", "os", "shutil", "re",
     "string", "typing", "dataclasses", "functools", "collections", "inspect", "statistics", "random", "calendar",
@@ -83,7 +83,7 @@ def is_certain(error: BaseException, declared: Iterable[type | str] = (), packag
 
 @dataclass(frozen=True)
 class _Tool:
-    """What its author says of a tool, and whose code it is."""
+    """A tool's own declarations about its errors, and the package that its code is from."""
 
     declared: tuple[type | str, ...]
     package: str

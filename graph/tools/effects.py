@@ -14,18 +14,21 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any, Literal
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore, GetOp, Item, PutOp
 
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.injection import takes_key
-from donewhen.graph.tools.place import Place
 from donewhen.graph.tools.probing import ask_probe
-from donewhen.state.graph_state import Json
 from donewhen.state.ledger import Amounts
-from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical, shortened
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY
+from donewhen.state.proof.journal import INLINE_CHARS, call_key, canonical_json, shorten_entry
+from donewhen.state.run import Json
 
 NAMESPACE = ("donewhen", "effects")
 PATIENCE = 5.0
@@ -33,19 +36,98 @@ PATIENCE = 5.0
 READS, FRESH = 4, 0.5
 """Times that the store is asked at most right before a write, and seconds in which its answer is one of now."""
 NAMED_CHARS = 300
-"""Of each argument, as a call is named whose outcome is unknown."""
+"""The most characters of each argument, in the name of a call whose outcome is unknown."""
 PAGE = 500
 """Items that a store is asked for at once."""
 IS_UNKNOWN = (
     "It is unknown whether this took effect: it began, and no result came. Find that out before you do it again; the "
     "same call once more asks the user."
 )
+WITHIN = "__donewhen_within"
+"""In the configuration of an executor's run on the thread of another run: which executor it is."""
+FURTHEST = 1000
+"""Checkpoints that are walked back through, to find one of a graph around."""
 CONFIRMED = "A person confirmed that this call took effect; its output was lost."
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a run stands on its thread: alone, as a node of a graph around it, or as another run's executor.
+
+    Each such run has requests and steps of its own: what one does is not what another does, even in the same words.
+    """
+
+    nodes: tuple[str, ...] = ()
+    """Nodes of graphs around, by LangGraph's names of their runs, the outermost first; () for a run that is alone."""
+    checkpoints: tuple[str, ...] = ()
+    """From which checkpoint of its graph each of these nodes was run."""
+    dispatch: str = ""
+    """From which checkpoint of ours the node at work was run: the same after a crash, another one in another branch."""
+    saver: BaseCheckpointSaver[Any] | None = None
+    thread_id: str = ""
+
+    @classmethod
+    def of(cls, config: RunnableConfig, *, depth: int) -> "Place":
+        """Return the place of a node that is `depth` levels inside of our graph, 1 for a node of the graph itself."""
+        configurable = config.get("configurable") or {}
+        path = str(configurable.get("checkpoint_ns", "")).split("|")[:-depth]
+        ids: Mapping[str, str] = configurable.get("checkpoint_map") or {}
+        *around, dispatch = (str(ids.get("|".join(path[:n]), "")) for n in range(len(path) + 1))
+        within = configurable.get(WITHIN)
+        saver = configurable.get(CHECKPOINTER_KEY)
+        return cls(
+            (within, *path) if within else tuple(path),
+            ("", *around) if within else tuple(around),
+            dispatch,
+            saver if isinstance(saver, BaseCheckpointSaver) else None,
+            str(configurable.get("thread_id", "")),
+        )
+
+    @property
+    def scope(self) -> str:
+        """A name of the run among those on the thread."""
+        return "|".join(self.nodes)
+
+    def is_beside(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> bool:
+        """Return whether a run there belongs to the same step of a graph around both."""
+        level = self._parting(nodes, checkpoints)
+        return level < len(checkpoints) and checkpoints[level] == self.checkpoints[level] != ""
+
+    async def follows(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> bool:
+        """Return whether a run there was before this one or beside it, and not in another branch of the history."""
+        level = self._parting(nodes, checkpoints)
+        if level == len(checkpoints) or level == len(self.checkpoints) or checkpoints[level] == self.checkpoints[level]:
+            return True
+        return await self._descends("|".join(self.nodes[:level]), self.checkpoints[level], checkpoints[level])
+
+    def _parting(self, nodes: Sequence[str], checkpoints: Sequence[str]) -> int:
+        """Return the first level at which the ways to both runs differ."""
+        ours, theirs = zip(self.nodes, self.checkpoints, strict=True), zip(nodes, checkpoints, strict=False)
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False))
+        return sum(1 for _ in same)
+
+    async def _descends(self, namespace: str, checkpoint: str, earlier: str) -> bool:
+        """Return whether what was run from the earlier checkpoint led to this one. Their ids are ordered by time."""
+        if self.saver is None or not earlier:
+            return True  # nothing is kept of it, so it has no other branches
+        current: RunnableConfig | None = _at(self.thread_id, namespace, checkpoint)
+        for _ in range(FURTHEST):
+            found = await self.saver.aget_tuple(current) if current else None
+            current = found.parent_config if found else None
+            id = str(current["configurable"]["checkpoint_id"]) if current else ""
+            if id <= earlier:
+                return found is not None and id == earlier and found.metadata.get("source") == "loop"
+        return True
+
+
+def _at(thread_id: str, namespace: str, checkpoint: str) -> RunnableConfig:
+    place = {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
+    return {"configurable": place}
+
+
+@dataclass(frozen=True)
 class CallOutcome:
-    """What a call came to, and what it cost apart from its time: the models it called in turn."""
+    """The result of a call, and its cost apart from its time: that of the models it called in turn."""
 
     result: CallResult
     spent: Amounts = field(default_factory=dict)
@@ -66,7 +148,7 @@ class UnknownEffect:
     step: str = ""
     """Which step made it."""
     arguments: Mapping[str, Any] | None = None
-    """Of a handoff in other words than this one."""
+    """The arguments of a handoff in other words than this one."""
 
 
 MakeCall = Callable[[str], Awaitable[CallOutcome]]
@@ -91,18 +173,18 @@ class EffectLog:
 
     @property
     def namespace(self) -> tuple[str, ...]:
-        """In the store."""
-        return (*NAMESPACE, label(self.thread_id))
+        """The namespace of the thread's entries."""
+        return (*NAMESPACE, store_label(self.thread_id))
 
     async def read(self, *keys: str) -> list[Json | None]:
-        """The entries of calls, of each that was ever intended."""
+        """Return the entries of calls; None for a call that was never intended."""
         if self.store is None or not keys:
             return [None for _ in keys]
         items = await self.store.abatch([GetOp(self.namespace, key) for key in keys])
         return [dict(item.value) if isinstance(item, Item) else None for item in items]
 
     async def write(self, entries: Mapping[str, Json]) -> None:
-        """Durable, all together, before this returns."""
+        """Write the entries, durably and all together."""
         if self.store:
             await self.store.abatch([PutOp(self.namespace, key, entry, index=False) for key, entry in entries.items()])
 
@@ -114,7 +196,7 @@ class EffectLog:
         """
         more = effect.kind == "write" and effect.key not in alike
         listed = {effect.like: {"keys": [*alike, effect.key]}} if more else {}
-        await self.write({**listed, effect.key: _entry(self, effect, "intent")})
+        await self.write({**listed, effect.key: _make_entry(self, effect, "intent")})
         for _ in range(READS if effect.kind == "write" and not effect.keyed else 0):
             asked = time.monotonic()
             await self.read(effect.key)
@@ -156,20 +238,20 @@ class Effect:
     arguments: Mapping[str, Any]
     kind: Literal["read", "idempotent", "write"]
     known: str | None = None
-    """What a person said of an unknown outcome: happened | not_happened | skip."""
+    """A person's answer about an unknown outcome: happened | not_happened | skip."""
     attempt: str = ""
-    """Of which attempt that was said."""
+    """The attempt that the answer is about."""
     handoff: bool = False
-    """Whether work is handed to an agent, in words that are other ones each time."""
+    """True if work is handed to an agent, in words that differ each time."""
 
     @property
     def keyed(self) -> bool:
-        """Whether who calls again with the same key gets the same effect, once: the tool takes the key, or says so."""
+        """True if a second call with the same key has no second effect: the tool takes the key, or says so."""
         return takes_key(self.tool) or bool((self.tool.metadata or {}).get("keyed"))
 
     @property
     def call(self) -> str:
-        """Names tool and arguments."""
+        """A name for tool and arguments."""
         return call_key(self.tool.name, self.arguments)
 
     @property
@@ -182,8 +264,8 @@ class Effect:
         return self.handoff and entry.get("call") != self.call
 
 
-def label(thread_id: str) -> str:
-    """A thread's id as a label of a store's namespace, which takes no dots and nothing empty."""
+def store_label(thread_id: str) -> str:
+    """Return a thread's id as a label of a store's namespace, which takes no dots and nothing empty."""
     return thread_id.replace("%", "%25").replace(".", "%2E") or "-"
 
 
@@ -193,7 +275,7 @@ def effect_key(scope: str, thread_id: str, *place: str | int, tool: str, argumen
     `place`: request, step, attempt and round, and the position among the calls of a round, as there may be equal ones.
     """
     within = [scope] if scope else []
-    parts = canonical([*within, thread_id, *place, tool, arguments])
+    parts = canonical_json([*within, thread_id, *place, tool, arguments])
     return hashlib.sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
@@ -202,7 +284,7 @@ def short_key(key: str) -> str:
     return key[:16]
 
 
-def _attempt(key: str, entry: Mapping[str, Any]) -> str:
+def _attempt_id(key: str, entry: Mapping[str, Any]) -> str:
     return f"{short_key(key)}@{entry['branch']}"
 
 
@@ -218,7 +300,7 @@ async def perform(log: EffectLog, effect: Effect, run: MakeCall) -> CallOutcome 
         earlier = replace(effect, key=key)
         if not effect.is_other(other):
             return await _perform(log, earlier, other, alike, run, again=True)
-        if (outcome := await _settle(log, earlier, other)) is not None:
+        if (outcome := await _resolve_handoff(log, earlier, other)) is not None:
             return outcome
     return await _perform(log, effect, None, alike, run)
 
@@ -230,66 +312,66 @@ async def _perform(
     if entry and entry["state"] != "intent" and log.is_here(entry) and not (again and _is_open(entry)):
         return _replay(effect, entry)
     if effect.known in ("happened", "skip"):
-        return await _as_said(log, effect, entry)
-    refuted = entry is not None and effect.known == "not_happened" and effect.attempt == _attempt(effect.key, entry)
+        return await _follow_answer(log, effect, entry)
+    refuted = entry is not None and effect.known == "not_happened" and effect.attempt == _attempt_id(effect.key, entry)
     if entry and effect.kind == "write" and not refuted and not effect.keyed:
         probed = None if entry.get("confirmed") else await ask_probe(effect.tool, effect.arguments, effect.key)
         if probed is None:
-            return UnknownEffect(_attempt(effect.key, entry), _why(entry), entry["step"])
+            return UnknownEffect(_attempt_id(effect.key, entry), _reason_to_ask(entry), entry["step"])
         if isinstance(probed, CallResult):
-            return await _end(log, effect, CallOutcome(probed))
+            return await _save_end(log, effect, CallOutcome(probed))
     await log.intend(effect, alike)
     once_more = entry is not None and effect.keyed and not refuted
-    return await _end(log, effect, await _make(log, effect, run, once_more=once_more))
+    return await _save_end(log, effect, await _make_call(log, effect, run, once_more=once_more))
 
 
-async def _settle(log: EffectLog, effect: Effect, entry: Json) -> CallOutcome | UnknownEffect | None:
+async def _resolve_handoff(log: EffectLog, effect: Effect, entry: Json) -> CallOutcome | UnknownEffect | None:
     """Find out about an earlier handoff in other words; None if it did not happen."""
-    attempt = _attempt(effect.key, entry)
+    attempt = _attempt_id(effect.key, entry)
     said = effect.known if effect.attempt == attempt else None
     if said == "skip":
-        return await _as_said(log, effect, entry)
+        return await _follow_answer(log, effect, entry)
     probed = None if said == "not_happened" else await ask_probe(effect.tool, entry.get("about") or {}, effect.key)
     if said == "happened":
         if isinstance(probed, CallResult):
-            return await _end(log, effect, CallOutcome(probed))
-        return await _as_said(log, effect, entry)
+            return await _save_end(log, effect, CallOutcome(probed))
+        return await _follow_answer(log, effect, entry)
     if said is None and probed is not False:
         why: Literal["made", "unsure"] = "made" if probed else "unsure"
         return UnknownEffect(attempt, why, entry["step"], entry["arguments"])
     gone = "A person said that this did not happen." if said else "The agent never got it, or ended it without success."
-    await _write_end(log, effect, CallOutcome(CallResult(False, gone, 0.0, error="refuted")), entry)
+    await _write_outcome(log, effect, CallOutcome(CallResult(False, gone, 0.0, error="refuted")), entry)
     return None
 
 
-async def _as_said(log: EffectLog, effect: Effect, entry: Json | None) -> CallOutcome:
+async def _follow_answer(log: EffectLog, effect: Effect, entry: Json | None) -> CallOutcome:
     """Return what a call comes to of which a person said that it happened, or that it is not to be made."""
     if effect.known == "skip":
         return CallOutcome(CallResult(False, "Skipped: a person decided not to make this call again.", 0.0))
     if entry and entry["state"] == "done":
         return _replay(effect, entry)
-    return await _end(log, effect, CallOutcome(CallResult(True, CONFIRMED, 0.0)), confirmed=True)
+    return await _save_end(log, effect, CallOutcome(CallResult(True, CONFIRMED, 0.0)), confirmed=True)
 
 
-async def _make(log: EffectLog, effect: Effect, run: MakeCall, *, once_more: bool) -> CallOutcome:
+async def _make_call(log: EffectLog, effect: Effect, run: MakeCall, *, once_more: bool) -> CallOutcome:
     """Make the call. Whoever cancels us waits a little for it, so that it is known whether it happened.
 
     `once_more`: it was made before, with the same key; where it fails now, that one is as unknown as it was.
     """
     call = asyncio.ensure_future(run(effect.key))
     try:
-        return await _known(effect, await asyncio.shield(call), once_more=once_more)
+        return await _resolve_unknown(effect, await asyncio.shield(call), once_more=once_more)
     except asyncio.CancelledError:
         await asyncio.wait({call}, timeout=PATIENCE)
         if call.done() and not call.cancelled() and call.exception() is None:
-            await _end(log, effect, await _known(effect, call.result(), once_more=once_more))
+            await _save_end(log, effect, await _resolve_unknown(effect, call.result(), once_more=once_more))
         elif not call.done():
             call.cancel()
             await asyncio.wait({call}, timeout=PATIENCE)
         raise
 
 
-async def _known(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
+async def _resolve_unknown(effect: Effect, outcome: CallOutcome, *, once_more: bool) -> CallOutcome:
     """Return the outcome with what the probe says of an unknown one; the model reads which stays unknown."""
     result = replace(outcome.result, unknown=not outcome.result.ok and (outcome.result.unknown or once_more))
     if not result.unknown or effect.kind != "write":
@@ -307,7 +389,7 @@ def _is_open(entry: Mapping[str, Any]) -> bool:
     return entry["state"] == "unsure" or bool(entry.get("confirmed"))
 
 
-def _why(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:
+def _reason_to_ask(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:
     if entry["state"] != "done":
         return "unsure"
     return "confirmed" if entry.get("confirmed") else "made"
@@ -316,30 +398,30 @@ def _why(entry: Mapping[str, Any]) -> Literal["unsure", "made", "confirmed"]:
 def _replay(effect: Effect, entry: Mapping[str, Any]) -> CallOutcome:
     stored = dict(entry["result"])
     whole = stored.pop("length") == len(stored["text"])
-    return _accounted(effect, CallOutcome(CallResult(**stored), dict(entry["spent"]), whole))
+    return _with_key(effect, CallOutcome(CallResult(**stored), dict(entry["spent"]), whole))
 
 
-def _accounted(effect: Effect, outcome: CallOutcome) -> CallOutcome:
+def _with_key(effect: Effect, outcome: CallOutcome) -> CallOutcome:
     """Return the outcome of a write with its short key, if it is known."""
     known = effect.kind == "write" and not outcome.result.unknown
     return replace(outcome, key=short_key(effect.key)) if known else outcome
 
 
-async def _end(log: EffectLog, effect: Effect, outcome: CallOutcome, *, confirmed: bool = False) -> CallOutcome:
+async def _save_end(log: EffectLog, effect: Effect, outcome: CallOutcome, *, confirmed: bool = False) -> CallOutcome:
     """Write down what the call came to. `confirmed`: a person said that it happened."""
-    entry = _entry(log, effect, "unsure" if outcome.result.unknown else "done")
-    await _write_end(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry)
-    return _accounted(effect, outcome)
+    entry = _make_entry(log, effect, "unsure" if outcome.result.unknown else "done")
+    await _write_outcome(log, effect, outcome, {**entry, "confirmed": True} if confirmed else entry)
+    return _with_key(effect, outcome)
 
 
-async def _write_end(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json) -> None:
+async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, entry: Json) -> None:
     result = outcome.result
     stored = {
         "ok": result.ok,
-        "text": short_of(result.text),
+        "text": shorten_text(result.text),
         "length": len(result.text),
         "seconds": result.seconds,
-        "artifact": kept_of(result),
+        "artifact": kept_artifact(result),
         "error": result.error,
         "unknown": result.unknown,
     }
@@ -347,12 +429,12 @@ async def _write_end(log: EffectLog, effect: Effect, outcome: CallOutcome, entry
     await log.write({effect.key: {**entry, "state": state, "result": stored, "spent": outcome.spent}})
 
 
-def short_of(text: str) -> str:
-    """Head and tail of a text, as an entry has it."""
-    return str(shortened({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
+def shorten_text(text: str) -> str:
+    """Return head and tail of a text, as an entry has it."""
+    return str(shorten_entry({"text": text, "length": len(text)}, INLINE_CHARS)["text"])
 
 
-def _entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
+def _make_entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "done"]) -> Json:
     entry: Json = {"state": state, "tool": effect.tool.name, "branch": log.place.dispatch, "step": log.step}
     if log.place.scope:
         entry |= {"scope": log.place.scope, "around": [*log.place.checkpoints]}
@@ -361,13 +443,13 @@ def _entry(log: EffectLog, effect: Effect, state: Literal["intent", "unsure", "d
     if effect.handoff or state != "done":
         entry["call"] = effect.call
     if state != "done":  # for whoever has to name it
-        arguments = {name: _brief(value) for name, value in effect.arguments.items()}
+        arguments = {name: _shorten_value(value) for name, value in effect.arguments.items()}
         entry |= {"turn": log.turn, "kind": effect.kind, "arguments": arguments}
     return entry
 
 
-def _brief(value: Any) -> Any:
-    text = value if isinstance(value, str) else canonical(value)
+def _shorten_value(value: Any) -> Any:
+    text = value if isinstance(value, str) else canonical_json(value)
     return value if len(text) <= NAMED_CHARS else f"{text[:NAMED_CHARS]} … ({len(text):,} characters)"
 
 
@@ -381,7 +463,7 @@ async def unknown_writes(
     """
     found: list[Json] = []
     for state in ("intent", "unsure"):
-        for item in await read_all(store, (*NAMESPACE, label(thread_id)), filter={"state": state}):
+        for item in await read_all(store, (*NAMESPACE, store_label(thread_id)), filter={"state": state}):
             entry = item.value
             known = state == "unsure" and (entry["step"], entry.get("call")) in observed
             if entry.get("turn") == turn and entry.get("scope", "") == scope and not known:
@@ -401,8 +483,8 @@ async def read_all(store: BaseStore, namespace: tuple[str, ...], **options: Any)
     return [*found.values()]
 
 
-def kept_of(result: CallResult) -> dict[str, Any] | None:
-    """What of an artifact is kept, as JSON: `files` (path → content), and an executor's `transcript` and `asks`."""
+def kept_artifact(result: CallResult) -> dict[str, Any] | None:
+    """Return what is kept of an artifact: `files` (path → content), and an executor's `transcript` and `asks`."""
     artifact = result.artifact if isinstance(result.artifact, Mapping) else {}
     kept = {key: artifact[key] for key in ("asks", "answers", "first", "position", "transcript") if key in artifact}
     if isinstance(files := artifact.get("files"), Mapping):

@@ -1,4 +1,4 @@
-"""Which tools fit a query best: by words, and where embeddings are given, by those too."""
+"""Find the tools that fit a query best: by words, and by embeddings if they are given."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.language.selection import scores
 
 FUSE = 60
-"""Of reciprocal rank fusion: how little the first places count above those after them."""
+"""The constant of reciprocal rank fusion: the higher, the less the first places count above those after them."""
 REMEMBERED = 256
 """Vectors of queries."""
 _log = logging.getLogger("donewhen.tools")
@@ -29,7 +29,7 @@ class ToolFinder:
         self._queries: dict[str, Sequence[float]] = {}
 
     async def best(self, query: str, toolbox: Toolbox) -> list[str]:
-        """The names of all tools of the toolbox, best first; ties go to the earlier."""
+        """Return the names of all tools of the toolbox, best first; ties go to the earlier."""
         fit = scores(query, {name: toolbox.terms(name) for name in toolbox.names})
         by_words = sorted(fit, key=lambda name: -fit[name])
         if self._embeddings is None or not query.strip():
@@ -57,7 +57,7 @@ class ToolFinder:
         return {name: _cosine(wanted, self._texts[text]) for name, text in texts.items()}
 
     async def chosen(self, query: str, toolbox: Toolbox, top: int, always: Collection[str] = ()) -> list[str]:
-        """The `top` best names, those in `always` before any other, in the toolbox's order; all if they are few."""
+        """Return the `top` best names, those in `always` first, in the toolbox's order; all if they are few."""
         if len(toolbox) <= top:
             return list(toolbox.names)
         order = await self.best(query, toolbox)

@@ -13,14 +13,14 @@ from langchain_core.tools.base import get_all_basemodel_annotations
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.runtime import Runtime, get_runtime
 
-from donewhen.graph.tools.schemas import RUNTIME_ARGUMENT
+from donewhen.graph.tools.schema import RUNTIME_ARGUMENT
 from donewhen.state.settings import Settings
 
 
 def with_injected(
     tool: BaseTool, arguments: Mapping[str, Any], key: str | None, call_id: str, config: RunnableConfig | None
 ) -> dict[str, Any]:
-    """The arguments of a call with everything the tool wants injected; what a caller set for those is dropped.
+    """Return the arguments with everything the tool wants injected; what a caller set for those is dropped.
 
     Raises ValueError for a store where there is none, and no default.
     """
@@ -41,8 +41,8 @@ def with_injected(
     return full
 
 
-def not_given(tool: BaseTool) -> None:
-    """Raises ValueError for a tool that no call could be made of: it wants what no run here has."""
+def check_injection(tool: BaseTool) -> None:
+    """Raise ValueError for a tool that cannot be called: it wants what no run here has."""
     for name, annotation in _annotations(tool).items():
         known = name == RUNTIME_ARGUMENT or _has(annotation, ToolRuntime, InjectedStore, InjectedToolCallId)
         if _has(annotation, InjectedToolArg) and not known and not _has_default(tool, name):
@@ -54,7 +54,7 @@ def not_given(tool: BaseTool) -> None:
 
 
 def takes_key(tool: BaseTool) -> bool:
-    """Whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
+    """Return whether the tool declares an `idempotency_key`, and so promises that one key has one effect."""
     return _takes_key(tool, _annotations(tool))
 
 
@@ -93,7 +93,7 @@ def _has(annotation: Any, *marks: type) -> bool:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """The annotation and everything it is made of: members of unions, metadata, generic origins."""
+    """Yield the annotation and everything it is made of: members of unions, metadata, generic origins."""
     yield annotation
     if (origin := typing.get_origin(annotation)) is not None:
         yield origin
@@ -118,8 +118,9 @@ def _runtime() -> Runtime[Any]:
 
 
 def _tool_runtime(call_id: str, config: RunnableConfig | None) -> ToolRuntime[Any, Any]:
-    """What LangGraph's ToolNode passes, with an empty state: tools see their call and the context of a graph around
-    the run, not the run.
+    """Return what LangGraph's ToolNode passes, with an empty state.
+
+    Tools see their call and the context of a graph around the run, not the run.
     """
     runtime = _runtime()
     return ToolRuntime(

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from langchain_core.tools import BaseTool
 
-from donewhen.graph.tools.schemas import for_model, parameters_of
+from donewhen.graph.tools.schema import parameters_of, schema_for_model
 from donewhen.state.pattern import pattern
 
 _FILE = ("path", "file", "filename", "filepath", "dir", "directory", "folder")
@@ -30,7 +30,7 @@ _MOST_NESTED = 30
 
 
 def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema: Any = None) -> Iterator[str]:
-    """The paths among a call's arguments, at any depth, as they were written; of `file:` URIs the path.
+    """Yield the paths among a call's arguments, at any depth, as they were written; of `file:` URIs the path.
 
     The tool declares them with `metadata["paths"]`: names of arguments, inner ones as `edits.path`; an empty list says
     that it has none. Otherwise the schema's `format` says so (`path`, `file-path`, `uri`), else the name (`out_dir`,
@@ -46,7 +46,7 @@ def paths_of(arguments: Mapping[str, Any], tool: BaseTool | None = None, schema:
 
 
 def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: BaseTool | None = None) -> str | None:
-    """Why a call with these arguments breaks `Profile.allowed_paths`; None if it does not, or all paths are allowed.
+    """Return why a call with these arguments breaks `Profile.allowed_paths`; None if it does not.
 
     Compares the written paths, `..` resolved; where a path really leads is for the tool to confine.
     """
@@ -58,7 +58,7 @@ def path_problem(arguments: Mapping[str, Any], allowed: Sequence[str], tool: Bas
 
 
 def _found(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[str]:
-    """Paths in the properties of an object, or of the objects of a list."""
+    """Yield the paths in the properties of an object, or of the objects of a list."""
     if depth > _MOST_NESTED:
         return
     if isinstance(value, list):
@@ -78,7 +78,7 @@ def _found(value: Any, schema: Any, about_files: bool, depth: int) -> Iterator[s
 
 
 def _kind(name: str, schema: Any, about_files: bool) -> Any:
-    """A test of whether a text under this name is a path."""
+    """Return a test of whether a text under this name is a path."""
     words = _words(name)
     last, before = (words or [""])[-1], (words or [""])[:-1][-1:]
     form = _part(schema, "format") or _part(_part(schema, "items"), "format")
@@ -102,7 +102,7 @@ def _words(name: str) -> list[str]:
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """The text, or those in a list, at any depth."""
+    """Yield the text, or those in a list, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list) and depth < _MOST_NESTED:
@@ -111,7 +111,7 @@ def _texts(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _under_name(value: Any, names: Sequence[str]) -> Any:
-    """What stands under the names, of every object of a list on the way."""
+    """Return what stands under the names, of every object of a list on the way."""
     if isinstance(value, list):
         found = [_under_name(each, names) for each in value]
         return [one for each in found for one in (each if isinstance(each, list) else [each])]
@@ -122,13 +122,13 @@ def _under_name(value: Any, names: Sequence[str]) -> Any:
 
 def _schema(tool: BaseTool | None) -> Any:
     try:
-        return for_model(parameters_of(tool)) if tool else None
+        return schema_for_model(parameters_of(tool)) if tool else None
     except ValueError:
         return None
 
 
 def _part(schema: Any, name: str) -> Any:
-    """A part of a schema, through the alternatives of an optional argument; None where there is none."""
+    """Return a part of a schema, through the alternatives of an optional argument, or None."""
     if not isinstance(schema, Mapping):
         return None
     if name in schema:
@@ -138,12 +138,12 @@ def _part(schema: Any, name: str) -> Any:
 
 
 def _plain(path: str) -> str:
-    """The path of a `file:` URI; any other text as it is."""
+    """Return the path of a `file:` URI; any other text as it is."""
     return unquote(urlsplit(path).path) if path.lower().startswith("file:") else path
 
 
 def _under(path: str, root: str) -> bool:
-    """Whether a path lies under the root, also if a tool takes `\\` for `/`."""
+    """Return whether a path lies under the root, also if a tool takes `\\` for `/`."""
     return "\0" not in path and all(_plainly_under(form, root) for form in {path, path.replace("\\", "/")})
 
 

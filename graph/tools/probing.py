@@ -1,4 +1,4 @@
-"""What functions of a tool say of a call: whether it took effect when it was cut off, and which text it replaces."""
+"""Ask a tool's own functions about a call: whether it took effect when it was cut off, and which text it replaces."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.sync import threaded
-from donewhen.graph.tools.call import CallResult, call_tool
-from donewhen.graph.tools.guarding import LIMIT
-from donewhen.graph.tools.rendering import rendered
-from donewhen.state.people.payloads import difference
+from donewhen.graph.sync import run_in_thread
+from donewhen.graph.tools.call import LIMIT, CallResult, call_tool
+from donewhen.graph.tools.rendering import render_value
+from donewhen.state.people.payload import text_difference
 from donewhen.state.secrets import redact_json
 
 PROBE_SECONDS = 30.0
@@ -22,7 +21,7 @@ HAPPENED = "The call took effect before an interruption."
 async def ask_probe(
     tool: BaseTool, arguments: Mapping[str, Any], key: str, seconds: float = PROBE_SECONDS
 ) -> CallResult | Literal[False] | None:
-    """What the tool's probe says of a call: its result if it took effect, False if not, None if that is unknown.
+    """Ask the tool's probe about a call; return its result if it took effect, False if not, None if that is unknown.
 
     A probe is `tool.metadata["probe"]`, a function, synchronous or not, of the arguments (and `idempotency_key`, if it
     takes one) that returns True or the call's output, False, or None. One that raises, takes too long or gives back
@@ -36,11 +35,11 @@ async def ask_probe(
         return CallResult(True, HAPPENED, 0.0)
     if found is False:
         return False
-    return CallResult(True, rendered(found, LIMIT), 0.0) if _says_something(found) else None
+    return CallResult(True, render_value(found, LIMIT), 0.0) if _says_something(found) else None
 
 
 async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """By argument, how its text differs from the one that the call takes away; {} where nothing tells.
+    """Return, by argument, how its text differs from the one that it replaces; {} if the tool does not say.
 
     `tool.metadata["replaces"]` is a function, synchronous or not, of the arguments that returns the texts in whose
     place those of the call would stand, by argument: `{"content": "what the file holds"}`.
@@ -48,7 +47,7 @@ async def differences(tool: BaseTool, arguments: Mapping[str, Any]) -> dict[str,
     replaces = (tool.metadata or {}).get("replaces")
     found = replaces and await _answer(replaces, arguments, "", PROBE_SECONDS)
     texts = found if isinstance(found, Mapping) else {}
-    diffs = {name: difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
+    diffs = {name: text_difference(str(old), str(arguments[name])) for name, old in texts.items() if name in arguments}
     return dict(redact_json({name: diff for name, diff in diffs.items() if diff}))
 
 
@@ -60,13 +59,13 @@ def _says_something(found: object) -> bool:
 
 
 async def _answer(probe: Callable[..., Any], arguments: Mapping[str, Any], key: str, seconds: float) -> object | None:
-    """What the probe returns; None if it does not."""
+    """Return what the probe returns; None if it raises or takes too long."""
     answers: list[object] = []
 
     async def ask() -> str:
         keyed = "idempotency_key" in inspect.signature(probe).parameters
         asked = partial(probe, dict(arguments), **({"idempotency_key": key} if keyed else {}))
-        found = asked() if inspect.iscoroutinefunction(probe) else await threaded(asked)
+        found = asked() if inspect.iscoroutinefunction(probe) else await run_in_thread(asked)
         answers.append(await found if inspect.isawaitable(found) else found)
         return ""
 

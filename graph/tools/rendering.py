@@ -11,10 +11,10 @@ from langchain_core.tools import ToolException
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from donewhen.state.values import whole
+from donewhen.state.values import clean_text
 
 MOST_ITEMS = 200_000
-"""Of an array or a table; a larger one is shown as it prints itself."""
+"""The most items of an array or a table; a larger one is shown as it prints itself."""
 
 _BYTES_AS: tuple[Literal["utf8", "base64"], ...] = ("utf8", "base64")
 _JOINED = ("Mn", "Me", "Mc")
@@ -22,23 +22,23 @@ _CARRIERS = ("base64", "data", "url", "image_url", "file_id", "source", "input_a
 _BINARY = ("image", "image_url", "audio", "input_audio", "video", "file", "document")
 
 
-def rendered(value: Any, limit: int) -> str:
-    """A tool's return value as text of at most `limit` characters; a longer one ends in a note saying so."""
+def render_value(value: Any, limit: int) -> str:
+    """Return a tool's value as text of at most `limit` characters; a longer one ends in a note saying so."""
     if isinstance(value, BaseMessage):
         value = value.content
     if isinstance(value, Iterator):
         value = list(itertools.islice(value, 1_000))
     if isinstance(value, str):
-        return capped(str.__str__(value), limit)
+        return cap_text(str.__str__(value), limit)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return capped(_of_bytes(value), limit)
+        return cap_text(_of_bytes(value), limit)
     if isinstance(value, list) and (blocks := _block_texts(value)) is not None:
-        return capped("\n".join(blocks), limit)
-    return capped(_of_data(value), limit)
+        return cap_text("\n".join(blocks), limit)
+    return cap_text(_of_data(value), limit)
 
 
 def _of_data(value: Any) -> str:
-    """As JSON, in pydantic's reading of Python's types; what goes in a circle or cannot be read as it prints itself."""
+    """Return a value as JSON, as pydantic reads Python's types, or as it prints itself if that fails."""
     for bytes_as in _BYTES_AS:
         try:
             plain = to_jsonable_python(value, bytes_mode=bytes_as, fallback=_as_data)
@@ -47,11 +47,11 @@ def _of_data(value: Any) -> str:
             continue
         except BaseException:  # iterating foreign objects is foreign code
             break
-    return printed(value)
+    return print_value(value)
 
 
 def _as_data(value: Any) -> Any:
-    """What pydantic does not know: other mappings and collections, tables, arrays, exceptions; else its text."""
+    """Convert what pydantic does not know: other mappings and collections, tables, arrays, exceptions."""
     if isinstance(value, Mapping):
         return dict(value)
     libraries = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
@@ -61,24 +61,24 @@ def _as_data(value: Any) -> Any:
             return written()
     if isinstance(value, (Sequence, Set, ValuesView)) and not isinstance(value, range):
         return list(value)
-    return described(value) if isinstance(value, BaseException) else printed(value)
+    return describe_error(value) if isinstance(value, BaseException) else print_value(value)
 
 
-def capped(text: str, limit: int) -> str:
-    """The text, fit for every database; if it is longer than `limit`, its head with a note of its length."""
+def cap_text(text: str, limit: int) -> str:
+    """Return the text, fit for every database; if it is longer than `limit`, its head with a note of its length."""
     if len(text) <= limit:
-        return cleaned(text)
+        return storable_text(text)
     note = f"\n… the result had {len(text):,} characters; the rest was not kept"
-    return cleaned(text[: cut_before(text, max(limit - len(note), 0))]) + note
+    return storable_text(text[: cut_before(text, max(limit - len(note), 0))]) + note
 
 
-def cleaned(text: str) -> str:
-    """The text without lone surrogates and NUL, which neither UTF-8 nor Postgres takes."""
-    return whole(text).replace("\0", "␀")
+def storable_text(text: str) -> str:
+    """Return the text without lone surrogates and NUL, which neither UTF-8 nor Postgres takes."""
+    return clean_text(text).replace("\0", "␀")
 
 
 def cut_before(text: str, position: int) -> int:
-    """The last place up to `position` where the text may be cut without tearing apart what is read as one."""
+    """Return the last place up to `position` where the text may be cut without splitting a visible character."""
     for at in range(min(position, len(text)), max(position - 32, 0), -1):
         if at == len(text) or not _belongs_together(text, at):
             return at
@@ -86,7 +86,7 @@ def cut_before(text: str, position: int) -> int:
 
 
 def cut_after(text: str, position: int) -> int:
-    """The first place from `position` on where the text may be cut without tearing apart what is read as one."""
+    """Return the first place from `position` on where the text may be cut without splitting a visible character."""
     for at in range(max(position, 0), min(position + 32, len(text))):
         if at == 0 or not _belongs_together(text, at):
             return at
@@ -94,7 +94,7 @@ def cut_after(text: str, position: int) -> int:
 
 
 def _belongs_together(text: str, at: int) -> bool:
-    """Whether the characters before and after the place make one sign: an accent, an emoji, a flag, a line end."""
+    """Return whether the characters around the place make one sign: an accent, an emoji, a flag, a line end."""
     left, right = text[at - 1], text[at]
     if unicodedata.category(right) in _JOINED or right in "\u200d\ufe0f" or left == "\u200d":
         return True
@@ -109,21 +109,21 @@ def _is_flag_letter(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
-def described(error: BaseException, limit: int = 4_000) -> str:
-    """An exception in words: its kind and what it says; of a group or a validation error, each part."""
+def describe_error(error: BaseException, limit: int = 4_000) -> str:
+    """Return an exception in words: its kind and message; of a group or a validation error, each part."""
     if isinstance(error, BaseExceptionGroup):
-        parts = [described(each, limit) for each in itertools.islice(error.exceptions, 5)]
-        return capped("; ".join(parts), limit)
+        parts = [describe_error(each, limit) for each in itertools.islice(error.exceptions, 5)]
+        return cap_text("; ".join(parts), limit)
     if isinstance(error, ValidationError):
-        return capped(_of_validation(error), limit)
-    name, said = type(error).__name__, printed(error)
+        return cap_text(_of_validation(error), limit)
+    name, said = type(error).__name__, print_value(error)
     if isinstance(error, ToolException) and said:
-        return capped(said, limit)
-    return capped(f"{name}: {said}" if said else name, limit)
+        return cap_text(said, limit)
+    return cap_text(f"{name}: {said}" if said else name, limit)
 
 
-def printed(value: Any) -> str:
-    """`str(value)`, or its type if even that fails."""
+def print_value(value: Any) -> str:
+    """Return `str(value)`, or its type if even that fails."""
     try:
         return str(value)
     except BaseException as error:  # `__str__` is foreign code and may raise anything
@@ -134,7 +134,7 @@ def _of_validation(error: ValidationError) -> str:
     try:
         found = error.errors(include_url=False, include_context=False, include_input=False)
     except Exception:
-        return printed(error)
+        return print_value(error)
     said = [f"{'.'.join(map(str, each['loc'])) or 'the arguments'}: {each['msg']}" for each in found[:10]]
     return "the tool refused its arguments: " + "; ".join(said)
 
@@ -149,7 +149,7 @@ def _of_bytes(value: bytes | bytearray | memoryview) -> str:
 
 
 def _block_texts(blocks: list[Any]) -> list[str] | None:
-    """The texts of LangChain content blocks, placeholders for other media; None if it is no such list."""
+    """Return the texts of LangChain content blocks, placeholders for other media; None if it is no such list."""
     if not any(isinstance(block, dict) for block in blocks[:1_000]):
         return None
     texts = [_block_text(block) for block in blocks]

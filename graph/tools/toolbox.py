@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from donewhen.graph.tools.injection import not_given
+from donewhen.graph.tools.injection import check_injection
 from donewhen.graph.tools.paths import paths_of
-from donewhen.graph.tools.schemas import Schema, for_model, parameters_of, strict
+from donewhen.graph.tools.schema import Schema, close_schema, parameters_of, schema_for_model
 from donewhen.state.consent import KnownTargets
 from donewhen.state.errors import ConfigError, ToolError
 from donewhen.state.language.selection import terms
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from donewhen.graph.tools.arguments import Arguments
 
 EffectKind = Literal["read", "idempotent", "write"]
-"""What a call does to the world: nothing, the same however often it is repeated, or something each time."""
+"""The effect of a call on the world: none, the same however often it is repeated, or another one each time."""
 
 FOUND_BY_CHARS = 600
-"""Of a description, that a tool is found by."""
+"""The most characters of a description by which a tool is found."""
 _NAME = pattern(r"[a-zA-Z0-9_-]{1,64}", re.ASCII)
 _LANGCHAINS = ("self", "config", "run_manager")
 """Parameters that no model could fill: LangChain gives what they are named after."""
@@ -72,17 +72,17 @@ class Toolbox:
         return tuple(self._entries)
 
     def get(self, name: str) -> BaseTool | None:
-        """The tool of this name, or None."""
+        """Return the tool of this name, or None."""
         entry = self._entries.get(name)
         return entry.tool if entry else None
 
     def effect(self, name: str) -> EffectKind:
-        """What the tool does to the world. Unknown means `write`."""
+        """Return what the tool does to the world; unknown means `write`."""
         entry = self._entries.get(name)
         return entry.effect if entry else "write"
 
     def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
-        """Whether such a call asks a person (True), or nobody once its plan is approved (False), as the tool says it.
+        """Return whether such a call asks a person (True) or, under an approved plan, nobody (False), as the tool says.
 
         `metadata["asks"]` is True, False, or a function of the arguments to one of them or None. One that raises asks.
         None: its targets decide. Without `arguments`: of every call.
@@ -100,46 +100,46 @@ class Toolbox:
         return None if answer is None else bool(answer)
 
     def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
-        """The targets of a call that a person does not know of."""
+        """Return the targets of a call that no person knows of."""
         entry = self._entries.get(name)
         return known.new(arguments, entry.parameters if entry else None)
 
     def checks(self, name: str) -> bool:
-        """Whether the tool is made for the checks of criteria (`metadata["check"]`) and is no work of its own."""
+        """Return whether the tool is made for the checks of criteria (`metadata["check"]`) and not for work."""
         entry = self._entries.get(name)
         return bool(entry and (entry.tool.metadata or {}).get("check"))
 
     def schema(self, name: str) -> Schema:
-        """The JSON Schema of the arguments a model may pass. KeyError for an unknown name."""
+        """Return the JSON Schema of the arguments a model may pass. Raises KeyError for an unknown name."""
         return copy.deepcopy(self._entries[name].schema)
 
     def openai(self, names: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """The named tools (default: all) as models bind them; the same objects each time, not to be changed."""
+        """Return the named tools (default: all) as models bind them; the same objects each time, not to be changed."""
         return [self._entries[name].definition for name in (self.names if names is None else names)]
 
     def described(self, name: str) -> str:
-        """Name, description and names of the arguments in one text."""
+        """Return name, description and names of the arguments in one text."""
         return self._entries[name].described
 
     def one_line(self, name: str) -> str:
-        """The first sentence of the tool's description, at most 120 characters."""
+        """Return the first sentence of the tool's description, at most 120 characters."""
         return self._entries[name].one_line
 
     def terms(self, name: str) -> Counter[str]:
-        """What the tool is found by: the words of its name, of its description, and of its arguments' names."""
+        """Return the words by which the tool is found: of its name, its description, and its arguments' names."""
         return self._entries[name].terms
 
     def read(self, name: str, arguments: Any) -> tuple[Any, list[str]]:
-        """The arguments as the tool wants them, where nothing is lost by that, and what is still wrong with them."""
+        """Return the arguments as the tool wants them, if nothing is lost by that, and what is still wrong."""
         return self._entries[name].arguments.read(arguments)
 
     def problems(self, name: str, arguments: Any) -> list[str]:
-        """What is wrong with a call's arguments, for the model to read; empty if they fit the JSON Schema."""
+        """Return what is wrong with a call's arguments, for the model to read; empty if they fit the JSON Schema."""
         return self._entries[name].arguments.problems(arguments)
 
     def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
-        """What the call is about. Paths are normalised, so `./a` and `a` are the same; an argument left out has its
-        default.
+        """Return what the call is about. Paths are normalised, so `./a` and `a` are the same; an argument left out has
+        its default.
 
         `metadata["targets"]` of the tool, a name or several, says which arguments hold them; without it those that
         are paths do. Two calls with one id may be about different things, so ids are never guessed.
@@ -153,7 +153,7 @@ class Toolbox:
         return set(_values(given[name] for name in entry.targets if name in given))
 
     def subset(self, names: Iterable[str]) -> Self:
-        """The toolbox with only these tools, in its own order. ToolError if one of them is not in it."""
+        """Return a toolbox with only these tools, in its own order. Raises ToolError if one of them is not in it."""
         wanted = set(names)
         if unknown := sorted(wanted - self._entries.keys()):
             raise ToolError(f"no such tool: {', '.join(unknown)}; there are {', '.join(self._entries) or 'none'}")
@@ -169,10 +169,10 @@ class _Entry:
 
     def __init__(self, tool: BaseTool, effect: EffectKind | None) -> None:
         try:
-            not_given(tool)
+            check_injection(tool)
             self.schema = parameters_of(tool)
-            self._closed = strict(self.schema)
-            self.parameters = for_model(self.schema)
+            self._closed = close_schema(self.schema)
+            self.parameters = schema_for_model(self.schema)
         except ValueError as error:
             raise ToolError(f"the tool {tool.name!r} cannot be used: {error}") from error
         metadata = tool.metadata or {}
@@ -194,7 +194,7 @@ class _Entry:
 
     @functools.cached_property
     def arguments(self) -> "Arguments":
-        """What a call's arguments are checked by. No request needs it, and jsonschema takes 30 ms to import."""
+        """The reader of a call's arguments. No request needs it, and jsonschema takes 30 ms to import."""
         from donewhen.graph.tools.arguments import Arguments
 
         return Arguments(self._closed, closed=False)
@@ -249,7 +249,7 @@ def _values(values: Iterable[Any]) -> Iterator[str]:
 
 
 def from_function(function: Callable[..., Any]) -> BaseTool:
-    """The tool, with its schema from signature and docstring; ToolError, with what to do, where it says too little."""
+    """Return the function as a tool, described by signature and docstring. Raises ToolError if they say too little."""
     name = getattr(function, "__name__", "<nameless>")
     if name.startswith("<"):
         raise ToolError(f"{function!r} has no name: define it with `def`, or use StructuredTool.from_function")
@@ -271,7 +271,7 @@ def from_function(function: Callable[..., Any]) -> BaseTool:
 
 
 def _listing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An async generator as a function that gives all its items at once."""
+    """Return an async generator as a function that gives all its items at once."""
 
     @functools.wraps(function)
     async def listed(*args: Any, **kwargs: Any) -> list[Any]:
@@ -281,7 +281,7 @@ def _listing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call of it must be awaited, also behind `functools.partial` or `__call__`."""
+    """Return whether a call of it must be awaited, also behind `functools.partial` or `__call__`."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

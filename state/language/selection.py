@@ -25,7 +25,7 @@ _UNSPACED = pattern(r"[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf90
 
 
 def terms(text: str) -> list[str]:
-    """Words and their first five letters, without case and accents; of unspaced scripts characters and pairs of them.
+    """Return words and their first five letters, without case and accents; of unspaced scripts characters and pairs.
 
     docs/tool_selection.md has this beside words, a dictionary's words, and other lengths.
     """
@@ -40,7 +40,7 @@ def terms(text: str) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Folded for comparing; `readFile` and `read_file` are two words each. Hangul and kana stay composed."""
+    """Fold for comparing; `readFile` and `read_file` are two words each. Hangul and kana stay composed."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", unicodedata.normalize("NFKC", text)).casefold()
     if split.isascii():
         return split

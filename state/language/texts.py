@@ -10,14 +10,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from donewhen.state.language.words import plain
+from donewhen.state.language.words import fold_words
 from donewhen.state.pattern import pattern
 
 LANGUAGES = ("en", "zh", "de", "fr", "es", "ja")
 _TAG = pattern(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]+)*")
 
 
-def primary(tag: str | None) -> str:
+def primary_language(tag: str | None) -> str:
     """Return the language that a BCP 47 tag begins with, in small letters; "" of what is no tag."""
     found = _TAG.fullmatch(str(tag or "").strip())
     return found[1].lower() if found else ""
@@ -25,12 +25,12 @@ def primary(tag: str | None) -> str:
 
 def known_language(*tags: str | None) -> str:
     """Return the first of these languages, BCP 47 tags, that there are texts of; English if there is none."""
-    return next((found for found in map(primary, tags) if found in LANGUAGES), "en")
+    return next((found for found in map(primary_language, tags) if found in LANGUAGES), "en")
 
 
 @cache
 def catalogue(language: str) -> Mapping[str, Any]:
-    """The texts of one language: sections of key → text; options may have several words, the first one is shown."""
+    """Return the texts of one language: sections of key → text; of several words for an option the first is shown."""
     import tomllib
 
     found = files("donewhen.state.language") / "catalogues" / f"{language}.toml"
@@ -38,7 +38,7 @@ def catalogue(language: str) -> Mapping[str, Any]:
 
 
 def say(language: str, section: str, key: str, **values: Any) -> str:
-    """A text in a language, with its places filled. Raises KeyError for a text or a value that is missing."""
+    """Return a text in a language, with its places filled. Raises KeyError for a missing text or value."""
     return str(catalogue(language)[section][key]).format_map(values)
 
 
@@ -51,49 +51,49 @@ class Unclear:
     """What the places are filled with."""
 
     def said(self, language: str) -> str:
-        """The reason in a language."""
+        """Return the reason in a language."""
         return say(language, "unclear", self.key, **self.values)
 
 
 def unclear(key: str, said: str = "", **values: Any) -> Unclear:
-    """A reason; `said`, the words that it is about, is cut to 80 characters."""
+    """Return a reason; `said`, the words that it is about, is cut to 80 characters."""
     return Unclear(key, {"said": said[:80], **values})
 
 
-def translated(option: str, about: str, language: str) -> str:
-    """An option of the runtime's own, in whatever language it is given, as it is shown in this one."""
-    key, rest = chosen(option, about)
+def translate_option(option: str, about: str, language: str) -> str:
+    """Return an option of the runtime's own, given in any language, as it is shown in this one."""
+    key, rest = match_option(option, about)
     return option if key is None or rest else _words(catalogue(language)["options"][about][key])[0]
 
 
-def shown_options(language: str, about: str) -> list[str]:
-    """The options of a pause as they are shown, in their order."""
+def option_texts(language: str, about: str) -> list[str]:
+    """Return the options of a pause as they are shown, in their order."""
     return [_words(said)[0] for said in catalogue(language)["options"][about].values()]
 
 
-def chosen(text: str, about: str) -> tuple[Any, str]:
-    """The key of the option that a text names, and what follows it after a colon; `(None, "")` if it names none."""
+def match_option(text: str, about: str) -> tuple[Any, str]:
+    """Return the key of the option that a text names, and what follows a colon; `(None, "")` if it names none."""
     head, *rest = re.split("[:：]", text, maxsplit=1)
-    whole, known = options_of(about).get(plain(text)), options_of(about).get(plain(head))
+    whole, known = options_of(about).get(fold_words(text)), options_of(about).get(fold_words(head))
     return (whole, "") if whole else (known, "".join(rest).strip()) if known else (None, "")
 
 
-def goes_on(text: str) -> bool:
-    """Whether a text says that the work should go on, and nothing else: “continue”."""
-    return chosen(text, "early") == ("go_on", "")
+def says_continue(text: str) -> bool:
+    """Return whether a text says that the work should go on, and nothing else: “continue”."""
+    return match_option(text, "early") == ("go_on", "")
 
 
 def option_key(text: str) -> str | None:
-    """The key of an option by its words, of whichever pause."""
-    found = (options_of(about).get(plain(text)) for about in catalogue("en")["options"])
+    """Return the key of an option by its words, of whichever pause."""
+    found = (options_of(about).get(fold_words(text)) for about in catalogue("en")["options"])
     return next((key for key in found if key), None)
 
 
 @cache
 def options_of(about: str) -> dict[str, str]:
-    """The words of a pause's options, in every language → key."""
+    """Return the words of a pause's options, in every language → key."""
     return {
-        plain(words): key
+        fold_words(words): key
         for language in LANGUAGES
         for key, said in catalogue(language)["options"][about].items()
         for words in _words(said)

@@ -32,20 +32,20 @@ _TOKEN = pattern(rf"(?:{_SPACELESS.pattern})+|(?:(?!{_SPACELESS.pattern})[\w'])+
 _UNSEEN = pattern("[\u200b-\u200f\u202a-\u202e\u2060\ufe0e\ufe0f\ufeff\U0001f3fb-\U0001f3ff]")
 
 
-def plain(text: str) -> str:
-    """Text folded for comparing with a word: width, case, outer blanks, quotes and full stops. Never "?"."""
+def fold_words(text: str) -> str:
+    """Fold a text for comparing with a word: width, case, outer blanks, quotes and full stops. Never "?"."""
     folded = " ".join(unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).replace("’", "'").casefold().split())
     return folded.strip(" .!,;:。、\"'`*_“”‘")
 
 
-def word(text: str) -> Word | None:
+def read_word(text: str) -> Word | None:
     """Return what a text says if it is one of the words and nothing else; a slash may stand before it."""
-    return _WORDS.get(plain(text).removeprefix("/"))
+    return _WORDS.get(fold_words(text).removeprefix("/"))
 
 
 def may_decide(text: str, few: int = FEW) -> bool:
     """Return whether a text might be meant as one of the words: it begins or ends with one, or has few words."""
-    tokens = _TOKEN.findall(plain(text))
+    tokens = _TOKEN.findall(fold_words(text))
     length = sum(len(token) / 2 if _SPACELESS.match(token) else 1 for token in tokens)
     first, last = "".join(tokens[:1]), "".join(tokens[-1:])
     return length <= few or any(_begins(first, each) or _ends(last, each) for each in _WORDS)

@@ -21,41 +21,41 @@ PAIR = pattern(
 )
 
 
-def counted(number: float, noun: str) -> str:
-    """A number of things in words: `1 round`, `2 unusable replies`."""
+def format_count(number: float, noun: str) -> str:
+    """Return a number of things in words: `1 round`, `2 unusable replies`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("ply") else f"{noun}s"
-    return f"{figure(number)} {noun if number == 1 else plural}"
+    return f"{format_number(number)} {noun if number == 1 else plural}"
 
 
-def amount_of(key: str, amount: float, language: str = "en") -> str:
-    """An amount of the ledger in words: `$0.5`, `1 model call`, `5 rounds`."""
+def format_amount(key: str, amount: float, language: str = "en") -> str:
+    """Return an amount of the ledger in words: `$0.5`, `1 model call`, `5 rounds`."""
     if key == "cost_usd":
-        return f"${figure(amount)}"
+        return f"${format_number(amount)}"
     if language == "en":
-        return counted(amount, key.removesuffix("s").replace("_", " "))
-    return f"{figure(amount)} {say(language, 'amounts', key)}"
+        return format_count(amount, key.removesuffix("s").replace("_", " "))
+    return f"{format_number(amount)} {say(language, 'amounts', key)}"
 
 
-def figure(amount: float) -> str:
-    """A number as people write it: no exponent, no more digits than it has to have."""
+def format_number(amount: float) -> str:
+    """Return a number as people write it: no exponent, no more digits than it has to have."""
     return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 
 def read_amounts(value: Any, pending: Pause) -> dict[str, float] | Unclear:
-    """Positive amounts by ledger key, or why there are none. A bare number is for the exhausted key."""
+    """Return positive amounts by ledger key, or why there are none. A bare number is for the exhausted key."""
     if value is True:
         return dict(pending.get("suggested") or {}) or unclear("how_much")
     if isinstance(value, Mapping):
-        return _checked(list(value.items()))
+        return _check_amounts(list(value.items()))
     exhausted = pending.get("exhausted") or []
     default = exhausted if isinstance(exhausted, str) else exhausted[0] if len(exhausted) == 1 else None
-    pairs = _pairs(str(value), default)
-    return pairs if isinstance(pairs, Unclear) else _checked(pairs)
+    pairs = _split_amounts(str(value), default)
+    return pairs if isinstance(pairs, Unclear) else _check_amounts(pairs)
 
 
-def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
-    """(name, number) of each part between commas, in either order; a number alone belongs to the exhausted key."""
-    said = _without_extend(unicodedata.normalize("NFKC", text).casefold().strip())
+def _split_amounts(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
+    """Return (name, number) of each part between commas, in either order; a number alone is for the exhausted key."""
+    said = _strip_extend(unicodedata.normalize("NFKC", text).casefold().strip())
     if NUMBER.fullmatch(said):
         return [(default, float(said))] if default else unclear("of_what", keys=", ".join(KEYS))
     pairs = []
@@ -69,23 +69,23 @@ def _pairs(text: str, default: str | None) -> list[tuple[str, Any]] | Unclear:
     return pairs
 
 
-def _without_extend(text: str) -> str:
-    """The text without the word of the option that it may begin with."""
+def _strip_extend(text: str) -> str:
+    """Return the text without the word of the option that it may begin with."""
     words = (word for word, key in options_of("budget").items() if key == "extend")
     found = next((word for word in words if text.startswith(f"{word} ")), "")
     return text.removeprefix(found).strip()
 
 
 @cache
-def _named() -> dict[str, str]:
-    """What amounts are called in every language → key of the ledger."""
+def _ledger_names() -> dict[str, str]:
+    """Return the names of amounts in every language → key of the ledger."""
     shown = [catalogue(language)["amounts"].items() for language in LANGUAGES]
     said = {name.casefold(): key for names in shown for key, name in names}
     one = {key.removesuffix("s").replace("_", " "): key for key in KEYS}
     return {**said, **one, **{key.replace("_", " "): key for key in KEYS}, **{key: key for key in KEYS}}
 
 
-def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:
+def _check_amounts(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, float] | Unclear:
     amounts: dict[str, float] = {}
     for name, amount in pairs:
         key = _key(name) if isinstance(name, str) else None
@@ -101,14 +101,14 @@ def _checked(pairs: list[tuple[Any, Any]], positive: bool = True) -> dict[str, f
 
 
 def _key(name: str) -> str:
-    return _named().get(name.casefold(), name)
+    return _ledger_names().get(name.casefold(), name)
 
 
 def read_limits(value: Any) -> dict[str, float] | Unclear:
-    """Limits by ledger key, from a mapping; or why there are none."""
+    """Return limits by ledger key, from a mapping; or why there are none."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
         return unclear("none_given")
     known = [(key, amount) for key, amount in value.items() if amount is not None]
-    return _checked(known, positive=False) if known else {}
+    return _check_amounts(known, positive=False) if known else {}

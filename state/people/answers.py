@@ -1,94 +1,173 @@
-"""What an answer means, whatever client it comes from: its shape, the pause it is for, then the grammar.
+"""What a person's answer means: the shape in which a client sends it, then what it says to the pause it is for.
 
-Fails closed: what is not understood is an error text that says what is accepted, and changes nothing.
+Shapes: strings, booleans and numbers; JSON in a string or a fenced block; `{"decisions": [one]}` and a bare decision
+(LangChain, agent-chat-ui, deep-agents-ui, ACP); `[{"type", "args"}]` (agent-inbox); `{"approved": bool}` and
+`{"__agui_cancelled__": true}` (AG-UI); `{"resume": any}` (A2A); content blocks; and
+`{"type" | "decision" | "action": word}`.
+
+Buttons, options and the few words that can mean only one thing decide. A sentence says what should be different where
+it cannot be meant as consent or refusal. Anything else changes nothing: it becomes a text that says what is accepted.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import json
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-from donewhen.state.language.texts import say, unclear
-from donewhen.state.people.grammar import Answer as Answer
-from donewhen.state.people.grammar import may_replan, meaning
-from donewhen.state.people.payloads import language_of
-from donewhen.state.people.shapes import Given, decode_json, read_shape
+from donewhen.state.language.texts import Unclear, match_option, option_key, say, unclear
+from donewhen.state.language.words import FEW, fold_words, may_decide, read_word
+from donewhen.state.people.amounts import read_amounts
+from donewhen.state.people.edit import edit_plan, is_plan_text, strip_fence
+from donewhen.state.people.payload import action_name, language_of, options
 from donewhen.state.records import Pause
+
+AnswerKind = Literal[
+    "approve", "edit", "reject", "respond", "cancel", "later", "answer", "declined",
+    "extend", "deliver", "replan", "retry", "stop", "happened", "not_happened", "skip", "go_on", "leave_out",
+]  # fmt: skip
+Verb = Literal["approve", "edit", "reject", "respond", "ignore", "cancel", "later", "text", "list", "other"]
+VERBS: dict[str, Verb] = {
+    "approve": "approve", "approved": "approve", "accept": "approve", "accepted": "approve",
+    "edit": "edit", "edited": "edit",
+    "reject": "reject", "rejected": "reject", "deny": "reject", "denied": "reject",
+    "respond": "respond", "response": "respond", "answer": "respond",
+    "ignore": "ignore",
+    "cancel": "cancel", "cancelled": "cancel", "canceled": "cancel", "abort": "cancel",
+    "later": "later", "postpone": "later",
+}  # fmt: skip
+TEXT_KEYS = ("message", "feedback", "reason", "text", "answer", "response")
+EDIT_KEYS = ("plan", "steps", "arguments")
+PLAN_KEYS = ("title", "complexity", "need_thinking", "steps", "schedule", "speak", "revision", "limits")
+OWN_KEYS = ("type", "decision", "action", "id", "revision")
+NESTING = 4
+JUDGEMENT = "Approved without further words: use your own judgement."
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Answers to several open questions: id → answer, each still to be read against its own pending."""
+class Answer:
+    """What a person decided. Which kinds are possible depends on what was asked; `cancel` and `later` always are."""
 
-    answers: dict[str, Any]
+    kind: AnswerKind
+    text: str = ""
+    """The answer to a question, the feedback or reason of a rejection ("" if none was given), the response in place
+    of a result."""
+    plan: dict[str, Any] | None = None
+    """kind `edit` of a plan: the whole edited plan, not yet validated, without a revision."""
+    arguments: dict[str, Any] | None = None
+    """kind `edit` of a tool call: the arguments to run it with."""
+    amounts: dict[str, float] = field(default_factory=dict)
+    """kind `extend`: how much more, by ledger key; all positive. kind `edit` of a plan: what each limit should be."""
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
+    """kind `edit` of a plan that was written as text: the line on which each of its parts begins."""
 
 
-def read_answer(value: Any, pending: Pause) -> Answer | Bundle | str:
-    """What `value` means as an answer to `pending`, or a text: what was not understood, what is accepted.
+@dataclass(frozen=True)
+class Given:
+    """An answer in one shape, whatever client sent it."""
 
-    Never raises. The text is in the language of the pause; what is wrong with a client's JSON is said in English.
-    A text that starts with "stale" means that the answer names another question or revision.
+    verb: Verb
+    """The button that was pressed; `text` for something typed, `list` for several values, `other` for unknown keys."""
+    text: str = ""
+    """The words that came with it, or the word of an unknown verb."""
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The edited arguments, or all keys of a dict that is none of the known shapes."""
+    action: str | None = None
+    """The action or tool name that an edit is for."""
+    items: list[Any] = field(default_factory=list)
+    ids: frozenset[str] = frozenset()
+    """The ids of questions that the answer names."""
+    revisions: frozenset[str] = frozenset()
+
+
+def answers_by_id(value: Any, open_ids: Collection[str]) -> dict[str, Any] | str:
+    """Return the answers in `value` by question id, {} if it names none, or a text that says which one is stale.
+
+    Answers by id are `{"answers": {…}}`, or a mapping all of whose keys are ids of open questions.
     """
-    bundle = _bundle(decode_json(value), pending)
-    if bundle is not None:
-        return bundle
-    given = read_shape(value)
-    if pending["kind"] == "question" and isinstance(value, str) and not _is_decision(given):
-        given = Given("text", value.strip())
+    given = decode_json(value)
+    if not isinstance(given, Mapping):
+        return {}
+    answers = given.get("answers") if set(given) == {"answers"} else given
+    if not isinstance(answers, Mapping):
+        return {}
+    if unknown := sorted(str(id) for id in answers if id not in open_ids):
+        seen = "stale: that is answered already, perhaps in another window"
+        said = f"{seen}: nothing waits under {', '.join(unknown)}; open: {', '.join(sorted(open_ids))}."
+        return {} if answers is given else said
+    return dict(answers)
+
+
+def read_answer(value: Any, pending: Pause) -> Answer | str:
+    """Return what `value` means as an answer to `pending`, or a text: what was not understood, what is accepted.
+
+    Never raises. The text is in the language of the pause; problems of a client's JSON are in English. A text that
+    starts with "stale" means that the answer names another question or revision.
+    """
+    given = _read_shape_for(value, pending)
     if isinstance(given, Given):
-        if stale := _stale(given, pending):
+        if stale := _find_stale(given, pending):
             return stale
-        read = meaning(given, pending)
+        about = pending.get("about") or pending["kind"]
+        read: Answer | Unclear | None
+        if given.verb == "cancel" or given.verb == "later":
+            read = Answer(given.verb)
+        elif given.verb in ("reject", "ignore") and not given.text and about in REFUSED:
+            read = Answer(REFUSED[about])
+        else:
+            read = READERS[about](given, pending)
         if isinstance(read, Answer):
             return read
         given = (read or unclear("no_answer")).said(language_of(pending))
-    return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted(pending))
+    return say(language_of(pending), "accepted", "instead", problem=given, accepted=accepted_answers(pending))
 
 
-def accepted(pending: Pause) -> str:
-    """What is accepted as an answer to this pause, in words of its language."""
+def stale_reason(value: Any, pending: Pause) -> str | None:
+    """Return why an answer is for another question, or another revision of the plan; None if it names neither."""
+    open_ids = [str(pending["id"]), *(str(other["id"]) for other in pending.get("others") or ())]
+    if by_id := answers_by_id(value, open_ids):
+        return by_id if isinstance(by_id, str) else None
+    given = _read_shape_for(value, pending)
+    return _find_stale(given, pending) if isinstance(given, Given) else None
+
+
+def accepted_answers(pending: Pause) -> str:
+    """Return what is accepted as an answer to this pause, in words of its language."""
     about, language = pending.get("about") or pending["kind"], language_of(pending)
     unplanned = about == "budget" and not may_replan(pending)
     said = say(language, "accepted", "unplanned" if unplanned else about)
     return said if about == "plan" else f"{said}{say(language, 'accepted', 'always')}"
 
 
-def draft_of(value: Any) -> str:
-    """The text of a plan or of arguments that a person edited, to be given back where it could not be taken; or ""."""
+def may_replan(pending: Pause) -> bool:
+    """Return whether a budget pause offers another plan: not while there is none yet."""
+    return any(option_key(option) == "replan" for option in options(pending))
+
+
+def edited_draft(value: Any) -> str:
+    """Return the text of an edit, to be given back where it could not be taken; "" of any other answer."""
     given = read_shape(value)
     fields = given.fields if isinstance(given, Given) else {}
     drafts = [fields.get(key) for key in ("plan", "arguments")]
     return next((draft for draft in drafts if isinstance(draft, str) and draft.strip()), "")
 
 
-def said_in(value: Any) -> str:
+def spoken_words(value: Any) -> str:
     """Return the words of an answer that is nothing but words; "" of any other."""
     given = read_shape(value)
     return given.text if isinstance(given, Given) and given.verb in ("text", "respond") else ""
 
 
-def _bundle(value: Any, pending: Pause) -> Bundle | str | None:
-    """Answers by id: `{"answers": {…}}`, or a dict whose keys are all ids of open questions."""
-    if not isinstance(value, Mapping) or not value:
-        return None
-    known = {str(pending.get("id"))} | {str(other.get("id")) for other in pending.get("others") or []}
-    answers = value.get("answers") if set(value) == {"answers"} else value
-    if not isinstance(answers, Mapping) or not answers:
-        return None
-    if set(answers) <= known:
-        return Bundle(dict(answers))
-    if answers is value:
-        return None
-    unknown = ", ".join(sorted(str(name) for name in set(answers) - known))
-    seen = "stale: that is answered already, perhaps in another window"
-    return f"{seen}: nothing waits under {unknown}; open: {', '.join(sorted(known))}."
+def _read_shape_for(value: Any, pending: Pause) -> Given | str:
+    """Read the shape of an answer; to a question, typed JSON that is no decision is a text like any other."""
+    given = read_shape(value)
+    if pending["kind"] != "question" or not isinstance(value, str):
+        return given
+    decides = isinstance(given, Given) and given.verb not in ("text", "list", "other")
+    return given if decides else Given("text", value.strip())
 
 
-def _is_decision(given: Given | str) -> bool:
-    """Whether a typed text is one of the shapes of a client, and not just words that hold JSON."""
-    return isinstance(given, Given) and given.verb not in ("text", "list", "other")
-
-
-def _stale(given: Given, pending: Pause) -> str | None:
+def _find_stale(given: Given, pending: Pause) -> str | None:
     ids = {str(pending[key]) for key in ("id", "tool_call_id") if pending.get(key)}
     if given.ids - ids:
         return f"stale: {', '.join(sorted(given.ids - ids))} does not wait; {pending.get('id')} does."
@@ -98,3 +177,348 @@ def _stale(given: Given, pending: Pause) -> str | None:
     if revision is not None and (given.revisions | named) - {str(revision)}:
         return f"stale: the answer is for another revision of the plan; revision {revision} waits."
     return None
+
+
+# --- shapes
+
+
+def decode_json(value: Any) -> Any:
+    """Return the value of a string that holds JSON, bare or in a fenced block; anything else unchanged."""
+    if not isinstance(value, str):
+        return value
+    text = strip_fence(value).strip()
+    if not text.startswith(("{", "[", '"')):
+        return value
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return value
+
+
+def read_shape(value: Any, nesting: int = 0) -> Given | str:
+    """Return the answer in `value` in one shape, or a sentence that says why there is none."""
+    if nesting > NESTING:
+        return "the answer is wrapped too often"
+    if value is None:
+        return "nothing was answered"
+    if isinstance(value, bool | int | float):
+        words = scalar_text(value)
+        return Given("text", words) if words else f"{value} is no answer"
+    if isinstance(value, str):
+        decoded = decode_json(value)
+        return Given("text", value.strip()) if decoded is value else read_shape(decoded, nesting + 1)
+    if isinstance(value, list | tuple):
+        return _read_list(list(value), nesting)
+    if isinstance(value, Mapping):
+        return _read_mapping({str(key): item for key, item in value.items()}, nesting)
+    return f"a {type(value).__name__} is no answer"
+
+
+def _read_list(items: list[Any], nesting: int) -> Given | str:
+    if not items:
+        return "the list is empty"
+    if all(isinstance(item, Mapping) for item in items):
+        if all("op" in item for item in items):
+            return "a JSON Patch is no answer; send the whole plan, or its edited text"
+        if all(item.get("type") == "text" and isinstance(item.get("text"), str) for item in items):
+            return read_shape("\n".join(item["text"] for item in items), nesting + 1)
+        if len(items) > 1:
+            return f"{len(items)} decisions came for one question"
+        return read_shape(items[0], nesting + 1)
+    if all(isinstance(item, str | int | float) for item in items):
+        return Given("list", items=items)
+    return "the list holds no decision"
+
+
+def _read_mapping(value: dict[str, Any], nesting: int) -> Given | str:
+    if value.get("__agui_cancelled__"):
+        return Given("cancel")
+    if set(value) == {"resume"}:
+        return read_shape(value["resume"], nesting + 1)
+    if "decisions" in value:
+        decisions = decode_json(value["decisions"])
+        given = _read_list(decisions, nesting + 1) if isinstance(decisions, list) else "`decisions` must be a list"
+        if isinstance(given, Given) and given.verb not in VERBS.values():
+            return "the decision has no known `type`"
+    else:
+        given = _read_decision(value)
+    if isinstance(given, str):
+        return given
+    ids, revisions = ({str(value[key])} if value.get(key) is not None else set() for key in ("id", "revision"))
+    return replace(given, ids=given.ids | ids, revisions=given.revisions | revisions)
+
+
+def _read_decision(value: dict[str, Any]) -> Given | str:
+    words = [fold_words(value[key]) for key in ("type", "decision", "action") if isinstance(value.get(key), str)]
+    verbs = {VERBS[word] for word in words if word in VERBS}
+    for key, verb in VERBS.items():  # `{"approved": true}` and its relatives; only real booleans count
+        if verb in ("approve", "reject", "cancel") and isinstance(value.get(key), bool):
+            verbs |= {verb} if value[key] else {"reject"} if verb == "approve" else set()
+    if len(verbs) > 1:
+        return f"the answer contradicts itself: {', '.join(sorted(verbs))}"
+    text = next((said for key in (*TEXT_KEYS, "args") if (said := scalar_text(value.get(key)))), "")
+    action, fields = _read_edit(value)
+    if verbs:
+        return Given(verbs.pop(), text, fields, action)
+    if words:
+        return Given("other", words[0], value)
+    if fields:
+        return Given("edit", text, fields, action)
+    if text and set(value) - {"id", "revision"} <= set(TEXT_KEYS):
+        return Given("reject" if "feedback" in value else "text", text)
+    return Given("other", "", value)
+
+
+def _read_edit(value: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Return the action or tool that an edit names, and its edited arguments."""
+    edited = decode_json(value.get("edited_action") or value.get("editedAction") or value.get("args"))
+    if isinstance(edited, Mapping):
+        name = edited.get("name") or edited.get("action")
+        arguments = decode_json(edited.get("args", edited.get("arguments")))
+        if isinstance(arguments, Mapping):
+            return (name if isinstance(name, str) else None), dict(arguments)
+        return None, dict(edited)
+    if isinstance(value.get("steps"), list) and "plan" not in value:
+        return None, {"plan": {key: value[key] for key in PLAN_KEYS if key in value}}
+    return None, {key: value[key] for key in EDIT_KEYS if key in value}
+
+
+def scalar_text(value: Any) -> str:
+    """Return a string, boolean or finite number as a person would have typed it; "" for anything else."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return repr(value)
+    return value.strip() if isinstance(value, str) else ""
+
+
+# --- meanings, one reader per kind of pause. A reader returns None where there is nothing to say about an answer.
+
+
+def _read_plan_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+    text = given.text
+    if decided := _read_button(given, pending, _read_edited_plan):
+        return decided
+    if given.verb not in ("text", "respond"):
+        return None
+    if is_plan_text(text):
+        return _read_edited_plan(Given("edit", fields={"plan": text}), pending)
+    if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
+        return decided
+    if not _is_sentence(text):
+        return _explain_undecided(text)
+    few = 0 if given.verb == "respond" else FEW  # who chose to respond did not choose to approve
+    return unclear("meant", text) if may_decide(text, few) else Answer("reject", text)
+
+
+def _read_edited_plan(given: Given, pending: Pause) -> Answer | Unclear:
+    if given.action not in (None, action_name("plan")):
+        return unclear("not_the_plan", action=given.action)
+    edit = edit_plan(given.fields, pending.get("plan") or {}, pending.get("limits"))
+    if isinstance(edit, Unclear):
+        return edit
+    changed = edit.changed or edit.limits
+    return Answer("edit", plan=edit.plan, amounts=edit.limits, lines=edit.lines) if changed else Answer("approve")
+
+
+def _read_tool_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+    text = given.text
+    if decided := _read_button(given, pending, _read_edited_call):
+        return decided
+    if given.verb == "respond":
+        return Answer("respond", text) if text else unclear("empty_response")
+    if given.verb != "text":
+        return None
+    if (decided := _read_decisive_word(text)) or (decided := _read_change(text, pending, "reject")):
+        return decided
+    return unclear("meant", text) if _is_sentence(text) else _explain_undecided(text)
+
+
+def _read_edited_call(given: Given, pending: Pause) -> Answer | Unclear:
+    """Return the call with the arguments that were given; those that are not named stay."""
+    tool, before = str(pending.get("tool") or pending.get("name")), pending.get("arguments") or {}
+    if given.action == tool and tool != action_name("tool"):
+        arguments: Any = given.fields
+    elif str(given.fields.get("tool", tool)) != tool:
+        return unclear("other_tool", tool=tool)
+    else:
+        arguments = decode_json(given.fields.get("arguments"))
+    if not isinstance(arguments, Mapping):
+        broken = _explain_undecided(arguments) if isinstance(arguments, str) and _looks_like_json(arguments) else None
+        return broken or unclear("no_arguments")
+    edited = {**before, **arguments}
+    return Answer("edit", arguments=edited) if edited != before else Answer("approve")
+
+
+def _read_question_answer(given: Given, pending: Pause) -> Answer | Unclear:
+    if given.verb == "ignore" or fold_words(given.text) == "/skip":
+        return Answer("declined")
+    choices = options(pending)
+    if given.verb == "list":
+        return Answer("answer", ", ".join(_match_choice(scalar_text(item), choices) for item in given.items))
+    text = _words_of(given)
+    if text and given.verb != "other":
+        choice, word = _match_choice(text, choices), read_word(text)
+        alike = [each for each in choices if word in ("yes", "no") and read_word(each) == word]
+        if choice not in choices and len(alike) == 1:
+            choice = alike[0]
+        return Answer("answer", choice) if choice in choices else _read_free_answer(text, pending)
+    if given.verb != "approve":
+        return unclear("empty_answer")
+    return Answer("answer", next((choice for choice in choices if read_word(choice) == "yes"), JUDGEMENT))
+
+
+def _read_free_answer(text: str, pending: Pause) -> Answer | Unclear:
+    """Take the words as the answer, unless they end the run or leave the question open; ask if they may do either."""
+    said, asked = read_word(text), fold_words(str(pending.get("question") or ""))
+    if said in ("cancel", "later") and not text.startswith("/") and fold_words(text) in asked:
+        return unclear(f"answer_or_{said}", text)
+    return _read_ending(text) or Answer("answer", text)
+
+
+def _read_budget_answer(given: Given, pending: Pause) -> Answer | Unclear:
+    text = _words_of(given)
+    more = {key: item for key, item in given.fields.items() if key not in OWN_KEYS}
+    if given.verb == "other" and fold_words(text) in ("", "extend") and more:
+        return _read_extension(more.get("extend", more.get("amounts", more)), pending)
+    key, rest = match_option(text, "budget")
+    if key == "replan" and not may_replan(pending):
+        return unclear("unplanned")
+    if key == "replan" and given.verb != "approve":
+        return Answer("replan", rest)
+    if key in ("deliver", "stop") and not rest:
+        return Answer(key)
+    said = read_word(text)
+    if said == "no":
+        return Answer("stop")
+    if ending := _read_ending(text):
+        return ending
+    agreed = (given.verb == "approve" and not text) or said == "yes" or (key == "extend" and not rest)
+    return _read_extension(True if agreed else rest if key == "extend" else text, pending)
+
+
+def _read_extension(value: Any, pending: Pause) -> Answer | Unclear:
+    amounts = read_amounts(value, pending)
+    return Answer("extend", amounts=amounts) if isinstance(amounts, dict) else amounts
+
+
+def _read_effect_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+    text, key, rest = _read_option(given, pending, "effect")
+    if key and not rest:
+        return Answer(key)
+    if read_word(text) == "yes":
+        return Answer("happened")
+    if read_word(text) == "no":
+        return unclear("which_no", text)
+    return _read_ending(text) or (unclear("happened", text) if text else None)
+
+
+def _read_failure_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+    """Read an option, or a sentence that says what to do: nothing else starts work."""
+    text, key, rest = _read_option(given, pending, "failure")
+    if key and (not rest or key == "replan"):
+        return Answer(key, rest or text)
+    if read_word(text) == "no":
+        return Answer("stop", text)
+    if (decided := _read_ending(text)) or (decided := _read_change(text, pending, "replan")):
+        return decided
+    if read_word(text) or not _is_sentence(text):
+        return _explain_undecided(text)
+    return unclear("meant", text) if may_decide(text) else Answer("replan", text)
+
+
+def _read_early_answer(given: Given, pending: Pause) -> Answer | Unclear | None:
+    text, key, rest = _read_option(given, pending, "early")
+    if key and not rest:
+        return Answer(key, text)
+    return _read_ending(text) or _explain_undecided(text)
+
+
+Reader = Callable[[Given, Pause], Answer | Unclear | None]
+READERS: dict[str, Reader] = {
+    "plan": _read_plan_answer,
+    "question": _read_question_answer,
+    "tool": _read_tool_answer,
+    "budget": _read_budget_answer,
+    "effect": _read_effect_answer,
+    "failure": _read_failure_answer,
+    "early": _read_early_answer,
+}
+REFUSED: dict[str, AnswerKind] = {"question": "declined", "budget": "stop", "effect": "skip", "failure": "stop"}
+"""What a button “reject” without words means."""
+
+
+def _words_of(given: Given) -> str:
+    return given.text or scalar_text(given.fields.get("answer"))
+
+
+def _read_button(given: Given, pending: Pause, read_edit: Reader) -> Answer | Unclear | None:
+    """Return what a button says of a plan or a call, with the words beside it; None where the words decide."""
+    text, said = given.text, read_word(given.text)
+    if given.verb == "approve" or (given.verb == "edit" and given.fields):
+        if text and said != "yes":
+            return unclear("yes_but", text)
+        return read_edit(given, pending) if given.fields else Answer("approve")
+    if given.verb in ("reject", "ignore"):
+        if said == "yes":
+            return unclear("no_but", text)
+        return Answer(said) if said in ("cancel", "later") else Answer("reject", "" if said == "no" else text)
+    return None
+
+
+def _read_option(given: Given, pending: Pause, about: str) -> tuple[str, Any, str]:
+    """Return the words, the option that they name, and what follows it; a button “approve” names none."""
+    text = "" if given.verb == "approve" else _words_of(given)
+    return (text, *match_option(_match_choice(text, options(pending)), about))
+
+
+def _read_decisive_word(text: str) -> Answer | None:
+    """Read a text that is an option of a plan or a call, or one of the few words, and nothing else."""
+    key, rest = match_option(text, "plan")
+    said = read_word(text) or (key if key != "edit" and not rest else None)
+    kinds: dict[str | None, AnswerKind] = {"yes": "approve", "no": "reject"}
+    return Answer(kinds.get(said) or said) if said else None  # type: ignore[arg-type]
+
+
+def _read_ending(text: str) -> Answer | None:
+    """Read the words that end the run or leave the pause open, which are the same at every pause."""
+    said = read_word(text)
+    return Answer(said) if said == "cancel" or said == "later" else None
+
+
+def _read_change(text: str, pending: Pause, kind: Literal["reject", "replan"]) -> Answer | None:
+    """Read “change: …”, or “change” of what was said before."""
+    key, rest = match_option(text, "meant")
+    change = (rest or str(pending.get("said") or "")) if key else ""
+    return Answer(kind, change) if change else None
+
+
+def _explain_undecided(text: str) -> Unclear | None:
+    """Return why a text that is no sentence decides nothing."""
+    if not _looks_like_json(text):
+        return unclear("undecided", text) if text else None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return unclear("broken_json", error=error)
+    return unclear("json")
+
+
+def _is_sentence(text: str) -> bool:
+    return any(map(str.isalpha, text)) and not _looks_like_json(text)
+
+
+def _looks_like_json(text: str) -> bool:
+    """Return whether a text was meant as JSON, though it may be broken: nobody's feedback begins so."""
+    return strip_fence(text).lstrip().startswith(("{", "["))
+
+
+def _match_choice(text: str, choices: list[str]) -> str:
+    """Return the option that `text` names by its words or its number; otherwise the text itself."""
+    for choice in choices:
+        if fold_words(choice) == fold_words(text):
+            return choice
+    number = fold_words(text).strip("()#")
+    if number.isdecimal() and len(number) < 4 and 1 <= int(number) <= len(choices):
+        return choices[int(number) - 1]
+    return text

@@ -1,20 +1,206 @@
-"""What a person changed in a plan, applied: the result is a whole plan, still to be validated.
+"""A plan as a person edits it: YAML with comments that explain, read back as data and compared with what was shown.
 
-A plan is edited as data, written as YAML or JSON or given as it is. Nothing of it is guessed, and nothing dropped.
+Plain data only: no anchors, no tags, no key twice, and no more than a plan can hold. A plain `08:30`, `no` or
+`2026-01-01` is a text. JSON, and the data of a program, are read as well. Nothing is guessed, and nothing is dropped.
 """
 
 import copy
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from donewhen.state.language.texts import Unclear, unclear
+import yaml
+
+from donewhen.state.language.texts import Unclear, catalogue, unclear
+from donewhen.state.pattern import pattern
 from donewhen.state.people.amounts import read_limits
-from donewhen.state.plan.document import read_document
-from donewhen.state.plan.plan import left_out
+from donewhen.state.plan.plan import ignored_keys
+from donewhen.state.plan.text import schedule_lines
+from donewhen.state.records import Pause
 
+MOST_CHARS = 200_000
+MOST_NODES = 10_000
+DEEPEST = 30
+WIDTH = 100
+FENCE = pattern(r"\A\s*(```+|~~~+)[\w-]*[ \t]*\n(?P<body>.*?)\n?[ \t]*\1\s*\Z", re.DOTALL)
+STEPS = pattern(r"^steps[ \t]*:", re.MULTILINE)
+OF_STEP = ("id", "content", "done_when", "executor", "tools", "depends_on")
+TEXTS = ("title", "content", "text", "id", "executor", "tool", "at", "cron", "timezone", "missed")
+"""Keys whose values are texts, however they are written."""
+LISTS = ("steps", "done_when", "tools", "depends_on", "weekdays", "replaces")
+"""Keys whose values are texts, or lists of them."""
+DATA = ("arguments", "expect")
+"""Keys below which everything is what it is written as."""
 STEP: dict[str, Any] = {"done_when": [], "depends_on": None, "executor": None, "tools": None}
 CRITERION: dict[str, Any] = {"check": None, "judge": False}
+
+
+@dataclass(frozen=True)
+class Document:
+    """The value of a text, and the lines of `title`, `steps[0].content`, and of each step under `step s1`."""
+
+    value: Any
+    lines: Mapping[str, int]
+
+
+# --- written
+
+
+def plan_document(pending: Pause) -> str:
+    """Return the plan that waits, whole, as YAML to be edited; what is only said stands in comments."""
+    plan, writes = pending.get("plan") or {}, sorted(pending.get("writes") or ())
+    say = catalogue(str(pending.get("language") or "en"))["plan"]
+    body: dict[str, Any] = {
+        "title": plan.get("title") or say["title"],
+        "done_when": [_short_criterion(each) for each in plan.get("done_when") or ()],
+        "steps": [_short_step(step) for step in plan.get("steps") or ()],
+        "schedule": {key: item for key, item in (plan.get("schedule") or {}).items() if item is not None},
+        "limits": {key: amount for key, amount in (pending.get("limits") or {}).items() if amount is not None},
+    }
+    body = {key: item for key, item in body.items() if item}
+    text = str(yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH))
+    comments = [say["edit_hint"], *(line.replace("**", "") for line in schedule_lines(pending))]
+    if writes and not plan.get("schedule"):
+        comments.append(f"{', '.join(writes)}: {say['any_arguments']}")
+    return "".join(f"# {line}\n" for line in comments) + text
+
+
+def _short_step(step: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {key: step[key] for key in OF_STEP if step.get(key) is not None}
+    shown["done_when"] = [_short_criterion(each) for each in step.get("done_when") or ()]
+    return {key: item for key, item in shown.items() if item or key in ("content", "depends_on")}
+
+
+def _short_criterion(criterion: Any) -> Any:
+    """Write a criterion that is only words as a text."""
+    if not isinstance(criterion, Mapping):
+        return criterion
+    given = {key: item for key, item in criterion.items() if item}
+    return given["text"] if given.keys() == {"text"} else given
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and no anchors."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+# --- read
+
+
+def is_plan_text(text: str) -> bool:
+    """Return whether a text is a plan and not words: it has `steps:` at the beginning of a line."""
+    return bool(STEPS.search(strip_fence(text)))
+
+
+def strip_fence(text: str) -> str:
+    """Return the text out of the one fence that it stands in, each line where it was."""
+    fenced = FENCE.match(text)
+    return f"\n{fenced['body']}" if fenced else text
+
+
+def read_document(text: str) -> Document | Unclear:
+    """Return what a text holds as YAML or JSON, or why it cannot be read, with the line."""
+    if len(text) > MOST_CHARS:
+        return unclear("plan_long", length=f"{len(text):,}", most=f"{MOST_CHARS:,}")
+    body = strip_fence(text)
+    try:
+        return Document(json.loads(body), {})
+    except (ValueError, RecursionError):
+        pass  # YAML says where it goes wrong
+    try:
+        node = _Loader(body).get_single_node()
+        lines: dict[str, int] = {}
+        return Document(_read_value(node, "", "", lines) if node else None, lines)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        return unclear("edit", reasons=f"{where}{error.problem or error.context}")
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        return unclear("edit", reasons=str(error)[:200])
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes plain data: scalars as JSON has them, no anchors, aliases or tags, and not more than a plan can be."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+    nodes = depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        self.nodes += 1
+        self.depth += 1
+        if isinstance(event, yaml.AliasEvent) or event.anchor or getattr(event, "tag", None):
+            _refuse(event, "anchors, aliases and tags are not read")
+        if self.nodes > MOST_NODES or self.depth > DEEPEST:
+            _refuse(event, "this is more than a plan can hold")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+for _tag, _regex, _first in (
+    ("bool", r"true|false", "tf"),
+    ("null", r"~|null|", ["~", "n", ""]),
+    ("int", r"-?(?:0|[1-9][0-9]*)", "-0123456789"),
+    ("float", r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", "-0123456789"),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", pattern(rf"^(?:{_regex})$"), list(_first))
+
+
+def _refuse(where: Any, problem: str) -> None:
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=where.start_mark)
+
+
+def _read_value(node: yaml.Node, path: str, key: str, lines: dict[str, int]) -> Any:
+    """Return the value of a node; `key` is the last one above it, below `arguments` and `expect` one of those."""
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        return dict(_read_pairs(node, path, key, lines))
+    if isinstance(node, yaml.SequenceNode):
+        return [_read_value(each, f"{path}[{number}]", key, lines) for number, each in enumerate(node.value)]
+    kind = node.tag.rpartition(":")[2]
+    if kind == "null":
+        return None
+    if kind == "str" or key in (*TEXTS, *LISTS):
+        return node.value
+    return json.loads(node.value)
+
+
+def _read_pairs(node: yaml.MappingNode, path: str, key: str, lines: dict[str, int]) -> Iterator[tuple[str, Any]]:
+    seen: set[str] = set()
+    for name, value in node.value:
+        if not isinstance(name, yaml.ScalarNode):
+            _refuse(name, "a key is a text")
+        if name.value in seen:
+            _refuse(name, f"the key {name.value!r} stands here twice")
+        seen.add(name.value)
+        below = f"{path}.{name.value}".lstrip(".")
+        lines[below] = name.start_mark.line + 1
+        found = _read_value(value, below, key if key in DATA else name.value, lines)
+        lines[below] = name.start_mark.line + 1
+        if name.value == "id" and isinstance(found, str):
+            lines[f"step {found}"] = lines[path]
+        yield name.value, found
+
+
+def add_line_number(problem: str, lines: Mapping[str, int]) -> str:
+    """Return a problem of the plan with the number of the line that it is about, where that is known."""
+    about = [where for where in lines if where and problem.startswith((f"{where} ", f"{where}:", f"{where},"))]
+    return f"line {lines[max(about, key=len)]}: {problem}" if about else problem
+
+
+# --- compared with what was shown
 
 
 @dataclass(frozen=True)
@@ -26,9 +212,9 @@ class PlanEdit:
     changed: bool
     """False where it equals the plan that was shown."""
     limits: dict[str, float] = field(default_factory=dict)
-    """What each limit that was changed should be."""
+    """The new value of each limit that was changed."""
     lines: Mapping[str, int] = field(default_factory=dict)
-    """Where the parts of a plan stand that was written as text."""
+    """The lines of the parts of a plan that was written as text."""
 
 
 def edit_plan(
@@ -36,64 +222,66 @@ def edit_plan(
 ) -> PlanEdit | Unclear:
     """Return the plan with the edit in `fields`, or the reason why it does not apply.
 
-    A key of the plan that the edit does not name stays as it is; a step is as the edit says. What a plan has no place
-    for is a problem of what a person wrote, and means nothing in the data of a program. `limits` are those shown.
+    A key of the plan that the edit does not name stays as it is; a step is as the edit says. A key that a plan does
+    not have is a problem in a text that a person wrote, and is ignored in the data of a program. `limits` are those
+    that were shown.
     """
-    edit, lines = fields.get("plan"), dict[str, int]()
-    if isinstance(edit, str):
+    edit, lines, typed = fields.get("plan", fields), dict[str, int](), isinstance(fields.get("plan"), str)
+    if edit is None:
+        edit = fields
+    if typed:
         document = read_document(edit)
         if isinstance(document, Unclear):
             return document
         edit, lines = document.value, dict(document.lines)
-    elif edit is None:
-        edit = fields
     if not isinstance(edit, Mapping):
         return unclear("plan_type", type="text" if isinstance(edit, str) else type(edit).__name__)
     if not isinstance(edit.get("steps"), list):
         return unclear("plan_steps")
     given = {key: item for key, item in edit.items() if key not in ("limits", "revision")}
-    if isinstance(fields.get("plan"), str) and (strange := left_out(given)):
-        said = (f"line {lines[where]}: {key}" if (where := _where(key, lines)) else key for key in strange)
-        return unclear("edit", reasons=f"a plan has no place for {', '.join(said)}")
+    if typed and (strange := ignored_keys(given)):
+        places = {key: next((at for at in lines if at.rpartition(".")[2] == key), "") for key in strange}
+        said = ", ".join(f"line {lines[at]}: {key}" if at else key for key, at in places.items())
+        return unclear("edit", reasons=f"a plan has no place for {said}")
     if plan.get("schedule") and "schedule" not in given:
         return unclear("schedule_left_out")
-    asked = _changed_limits(edit.get("limits"), limits)
-    if isinstance(asked, Unclear):
-        return asked
+    changed_limits = _read_changed_limits(edit.get("limits"), limits)
+    if isinstance(changed_limits, Unclear):
+        return changed_limits
     before = {key: item for key, item in plan.items() if key != "revision"}
-    after = _whole({**before, **given}, plan)
-    return PlanEdit(copy.deepcopy(after), after != _whole(before, plan), asked, lines)
+    after = _with_all_fields({**before, **given}, plan)
+    return PlanEdit(copy.deepcopy(after), after != _with_all_fields(before, plan), changed_limits, lines)
 
 
-def _whole(given: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan with every field of its steps and criteria."""
+def _with_all_fields(given: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan with every field of its steps and criteria, so that two of them can be compared."""
     old = {step.get("id"): step for step in plan.get("steps") or ()}
+    schedule, before = given.get("schedule"), plan.get("schedule")
+    if isinstance(schedule, Mapping) and isinstance(before, Mapping):
+        said, shown = ({key: item for key, item in each.items() if item is not None} for each in (schedule, before))
+        schedule = before if said == shown else schedule
     return {
         **given,
         "title": given.get("title") or plan.get("title"),
-        "done_when": _criteria(given.get("done_when")),
-        "steps": [_step(step, old) for step in given.get("steps") or ()],
-        "schedule": _schedule(given.get("schedule"), plan.get("schedule")),
+        "done_when": _all_criteria(given.get("done_when")),
+        "steps": [_whole_step(step, old) for step in given.get("steps") or ()],
+        "schedule": schedule,
     }
 
 
-def _where(key: str, lines: Mapping[str, int]) -> str:
-    return next((where for where in lines if where.rpartition(".")[2] == key), "")
-
-
-def _step(step: Any, old: Mapping[Any, Mapping[str, Any]]) -> Any:
-    """The step as it is written; the calls with which it began go where its words say something else now."""
+def _whole_step(step: Any, old: Mapping[Any, Mapping[str, Any]]) -> Any:
+    """Return the step as it is written; the calls with which it began go where its words say something else now."""
     if not isinstance(step, Mapping):
         return {"content": step} if isinstance(step, str) else step
     before = old.get(step.get("id"), {})
     calls = {"calls": before["calls"]} if "calls" in before else {}
-    written = {**STEP, **calls, **step, "done_when": _criteria(step.get("done_when"))}
+    written = {**STEP, **calls, **step, "done_when": _all_criteria(step.get("done_when"))}
     if calls and written["calls"] == before["calls"] and written.get("content") != before.get("content"):
         del written["calls"]
     return written
 
 
-def _criteria(given: Any) -> Any:
+def _all_criteria(given: Any) -> Any:
     items = [given] if isinstance(given, str | Mapping) else given
     if not isinstance(items, list):
         return items or []
@@ -101,16 +289,8 @@ def _criteria(given: Any) -> Any:
     return [{**CRITERION, **item} if isinstance(item, Mapping) else item for item in texts]
 
 
-def _schedule(given: Any, before: Any) -> Any:
-    """The schedule as it is written; the one that was shown, fields without a value aside, is itself."""
-    if not isinstance(given, Mapping) or not isinstance(before, Mapping):
-        return given
-    said, shown = ({key: item for key, item in each.items() if item is not None} for each in (given, before))
-    return before if said == shown else given
-
-
-def _changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
-    """Limits that are not as they were shown; one that is left out stays."""
+def _read_changed_limits(given: Any, shown: Mapping[str, Any] | None) -> dict[str, float] | Unclear:
+    """Return the limits that are not as they were shown; one that is left out stays."""
     asked = read_limits(given)
     if isinstance(asked, Unclear):
         return asked

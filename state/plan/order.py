@@ -6,7 +6,7 @@ from typing import Any
 
 
 def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Step id → ids it needs, in plan order."""
+    """Return step id → ids it needs, in plan order."""
     needs: dict[str, list[str]] = {}
     for step in plan.get("steps", ()):
         declared = step.get("depends_on")
@@ -14,8 +14,8 @@ def needs_of(plan: Mapping[str, Any]) -> dict[str, list[str]]:
     return needs
 
 
-def _reached(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
-    """All that the edges lead to from any of these, directly or not."""
+def _reach(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return all that the edges lead to from any of these, directly or not."""
     found, stack = set[str](), list(start)
     while stack:
         more = [id for id in edges.get(stack.pop(), ()) if id not in found]
@@ -25,24 +25,24 @@ def _reached(start: Iterable[str], edges: Mapping[str, Sequence[str]]) -> set[st
 
 
 def ancestors(plan: Mapping[str, Any], step_id: str) -> list[str]:
-    """All steps the step builds on, directly or not, in plan order."""
-    found = _reached([step_id], needs_of(plan))
+    """Return all steps the step builds on, directly or not, in plan order."""
+    found = _reach([step_id], needs_of(plan))
     return [step["id"] for step in plan["steps"] if step["id"] in found]
 
 
-def built_on(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
-    """The steps that build on any of these, directly or not, in plan order; not the steps themselves."""
+def dependants(plan: Mapping[str, Any], ids: Iterable[str]) -> list[str]:
+    """Return the steps that build on any of these, directly or not, in plan order; not the steps themselves."""
     given, needs = set(ids), needs_of(plan)
     users: dict[str, list[str]] = {}
     for id, needed in needs.items():
         for need in needed:
             users.setdefault(need, []).append(id)
-    found = _reached(given, users) - given
+    found = _reach(given, users) - given
     return [id for id in needs if id in found]
 
 
-def circle_of(steps: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ids of one circle of dependencies, first and last the same; [] if there is none."""
+def find_circle(steps: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the ids of one circle of dependencies, first and last the same; [] if there is none."""
     try:
         TopologicalSorter(needs_of({"steps": steps})).prepare()
     except CycleError as error:
@@ -50,7 +50,7 @@ def circle_of(steps: Sequence[Mapping[str, Any]]) -> list[str]:
     return []
 
 
-def in_order(steps: Sequence[dict[str, Any]]) -> None:
+def avoid_circles(steps: Sequence[dict[str, Any]]) -> None:
     """Let no step that declares nothing wait for an earlier one that waits for it (in place).
 
     Who declares nothing comes after all earlier steps. Where one of these names a later step, that would be a circle
@@ -63,6 +63,6 @@ def in_order(steps: Sequence[dict[str, Any]]) -> None:
     for number, step in enumerate(steps):
         if step["depends_on"] is None:
             earlier = [other["id"] for other in steps[:number]]
-            needs[step["id"]] = [id for id in earlier if step["id"] not in _reached([id], needs)]
+            needs[step["id"]] = [id for id in earlier if step["id"] not in _reach([id], needs)]
             if len(needs[step["id"]]) < len(earlier):
                 step["depends_on"] = needs[step["id"]]

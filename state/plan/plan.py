@@ -1,25 +1,48 @@
-"""A plan: its shape, its ids, its revision. Whatever proposes one — a model, a person — passes through `read_plan`."""
+"""A plan: its shape, its ids, its revision. Whatever proposes one, a model or a person, passes through `read_plan`.
+
+It is read as it was meant, in other words for its keys and with calls in place of steps. What a plan has no place for
+is a problem, or named by `ignored_keys`.
+"""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from string import ascii_lowercase
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from typing_extensions import TypedDict
 
 from donewhen.state.errors import validation_problems
-from donewhen.state.plan.order import in_order
+from donewhen.state.pattern import pattern
+from donewhen.state.plan.order import avoid_circles
 from donewhen.state.plan.revise import revise, with_old_fields
 from donewhen.state.plan.rules import Rules as Rules
-from donewhen.state.plan.rules import broken_rules, folded, only_executor, read_calls
+from donewhen.state.plan.rules import broken_rules, choose_executor, fold_text, read_calls
 from donewhen.state.plan.schedule import Schedule
-from donewhen.state.plan.written import ignored, plan_fields, unwrapped
 from donewhen.state.proof.expect import Check
 from donewhen.state.values import flaw
 
 Complexity = Literal["simple", "moderate", "complex"]
+TITLE_CHARS = 200
+CALLED = ("tool", "name", "tool_name", "function", "action")
+GIVEN = ("arguments", "args", "parameters", "input", "action_input")
+NESTED = ("steps", "substeps", "sub_steps", "subtasks", "children", "plan_steps")
+STEPS = ("steps", "plan_steps", "plan", "tasks")
+"""What the list of steps is called, the first that is one."""
+CALLS = ("calls", "tool_calls")
+MEANT: dict[str, tuple[str, ...]] = {
+    "content": ("description", "task", "instruction", "step"),
+    "done_when": ("criteria", "success_criteria", "acceptance_criteria"),
+}
+"""Other words for the keys of a step."""
+OF_THE_REPLY = frozenset(
+    {"action", "reason", "goal_check", "tool_call", "plan_steps", "plan", "tasks", "revision", "language"}
+)
+"""Keys of the decision that carried the plan."""
+# Escape sequences of terminals, control characters, and what makes text run in another direction than it shows.
+_UNSEEN = pattern(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def _not_blank(text: str) -> str:
@@ -34,7 +57,7 @@ NotBlank = Annotated[str, AfterValidator(_not_blank)]
 class Criterion(BaseModel):
     """One thing that must hold when the step is done, and optionally the check that decides it."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     text: NotBlank
     check: Check | None = Field(
@@ -50,18 +73,18 @@ def _criteria(value: Any) -> Any:
     return [{"text": item} if isinstance(item, str) else item for item in items]
 
 
-def _once(names: list[str] | None) -> list[str] | None:
+def _without_repeats(names: list[str] | None) -> list[str] | None:
     return None if names is None else list(dict.fromkeys(names))
 
 
 Criteria = Annotated[list[Criterion], BeforeValidator(_criteria)]
-Names = Annotated[list[str] | None, AfterValidator(_once)]
+Names = Annotated[list[str] | None, AfterValidator(_without_repeats)]
 
 
 class PlannedCall(BaseModel):
     """A call that a plan makes out already; the step begins with it."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     tool: str
     arguments: dict[str, Any]
@@ -70,7 +93,7 @@ class PlannedCall(BaseModel):
 class PlanStep(BaseModel):
     """One step of a plan, as a model or a person writes it."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     content: NotBlank = Field(description="what to do, in one sentence")
     done_when: Criteria = Field(
@@ -93,7 +116,7 @@ class PlanStep(BaseModel):
 class Dropped(BaseModel):
     """What a new plan takes out of the approved one."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     what: NotBlank = Field(description="the id of an open step, or a criterion of the goal in its words")
     why: NotBlank
@@ -106,7 +129,7 @@ def _complexity(value: Any) -> Any:
 class Plan(BaseModel):
     """A whole plan."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     title: NotBlank
     complexity: Annotated[Complexity, BeforeValidator(_complexity)] = "moderate"
@@ -166,7 +189,7 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
     """
     if not isinstance(value, Mapping | list):
         return ["a plan is an object with title and steps"]
-    whole = unwrapped(value)
+    whole = unwrap_plan(value)
     if isinstance(steps := whole.get("steps"), list) and len(steps) > rules.max_steps:
         said = f"the plan has {len(steps):,} steps; at most {rules.max_steps} are allowed"
         return [f"{said}. Merge steps, do not cut the end"]
@@ -176,7 +199,7 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
         kept = {key: rules.approved[key] for key in ("title", "complexity")}
         whole = {**kept, "steps": [], **{key: item for key, item in whole.items() if item is not None}}
     used = {*rules.finished, *rules.used}
-    fields, problems = plan_fields(whole, Plan.model_fields, PlanStep.model_fields, used)
+    fields, problems = _read_fields(whole, used)
     if problems:
         return problems
     if rules.approved:
@@ -191,11 +214,11 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
         return ["schedule: nothing here repeats this plan; leave `schedule` out and plan the work once"]
     data = plan.model_dump(mode="json")
     for step in data["steps"]:
-        step["executor"] = step["executor"] or only_executor(step, rules)
+        step["executor"] = step["executor"] or choose_executor(step, rules)
     if problems := [problem for step in data["steps"] for problem in read_calls(step, rules)]:
         return problems
-    renamed = _renamed(data["steps"], rules)
-    in_order(data["steps"])
+    renamed = _rename_changed_steps(data["steps"], rules)
+    avoid_circles(data["steps"])
     if problems := broken_rules(data["steps"], data["done_when"], rules):
         return problems
     change: dict[str, Any] = {}
@@ -204,17 +227,17 @@ def read_plan(value: Any, rules: Rules) -> dict[str, Any] | list[str]:
             return revised
         data, change = revised[0], {"change": revised[1]}
     elif len(data["steps"]) == 1:
-        _as_of_the_step(data)
+        _move_criteria_to_step(data)
     stored = {key: item for key, item in data.items() if key in PlanJson.__annotations__}
-    stored["steps"] = [_stored(step) for step in stored["steps"]]
-    return {**stored, "revision": revision(stored), **change}
+    stored["steps"] = [_stored_step(step) for step in stored["steps"]]
+    return {**stored, "revision": revision_of(stored), **change}
 
 
-def _stored(step: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_step(step: Mapping[str, Any]) -> dict[str, Any]:
     return {key: item for key, item in step.items() if key != "replaces" and (key != "calls" or item)}
 
 
-def _as_of_the_step(data: dict[str, Any]) -> None:
+def _move_criteria_to_step(data: dict[str, Any]) -> None:
     """Let the criteria of a plan of one step be those of its step (in place)."""
     (step,) = data["steps"]
     known = [criterion["text"] for criterion in step["done_when"]]
@@ -222,13 +245,13 @@ def _as_of_the_step(data: dict[str, Any]) -> None:
     data["done_when"] = []
 
 
-def _renamed(steps: list[dict[str, Any]], rules: Rules) -> dict[str, str]:
+def _rename_changed_steps(steps: list[dict[str, Any]], rules: Rules) -> dict[str, str]:
     """Give other work under the id of a step that was begun an id of its own (in place), and return old id → new id."""
     taken = {step["id"] for step in steps} | {*rules.finished, *rules.used, *rules.begun}
     names: dict[str, str] = {}
     for step in steps:
         old = step["id"]
-        if old in rules.begun and folded(rules.begun[old]) != folded(step["content"]):
+        if old in rules.begun and fold_text(rules.begun[old]) != fold_text(step["content"]):
             free = (f"{old[:36]}{suffix}" for suffix in (*ascii_lowercase[1:], *(f"_{n}" for n in range(2, 1000))))
             names[old] = step["id"] = next(name for name in free if name not in taken)
             taken.add(step["id"])
@@ -238,21 +261,29 @@ def _renamed(steps: list[dict[str, Any]], rules: Rules) -> dict[str, str]:
     return names
 
 
-def left_out(value: Any) -> list[str]:
-    """Keys in what was written as a plan that were left out of it, because a plan has no place for them."""
-    return ignored(value, Plan.model_fields, PlanStep.model_fields)
+def ignored_keys(value: Any) -> list[str]:
+    """Return keys of a plan and of its steps that were left out, because a plan has no place for them; at most ten."""
+    if not isinstance(value, Mapping):
+        return []
+    value = unwrap_plan(value)
+    steps = value.get("steps")
+    found = [str(key) for key in value if key not in Plan.model_fields and key not in OF_THE_REPLY]
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, Mapping) and not _is_call(step):
+            found += [str(key) for key in step if key not in PlanStep.model_fields and not _is_synonym(str(key), step)]
+    return [key[:40] for key in dict.fromkeys(found)][:10]
 
 
-def step_of(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
-    """The step with this id; KeyError if the plan has none."""
+def find_step(plan: Mapping[str, Any], step_id: str) -> dict[str, Any]:
+    """Return the step with this id. Raises KeyError if the plan has none."""
     for step in plan["steps"]:
         if step["id"] == step_id:
             return dict(step)
     raise KeyError(step_id)
 
 
-def revision(plan: Mapping[str, Any]) -> str:
-    """Content hash of everything that matters for consent: criteria, steps, tools, executors, schedule.
+def revision_of(plan: Mapping[str, Any]) -> str:
+    """Return a content hash of everything that matters for consent: criteria, steps, tools, executors, schedule.
 
     Title, speech and complexity are words about the plan, not the plan.
     """
@@ -261,3 +292,145 @@ def revision(plan: Mapping[str, Any]) -> str:
         content["done_when"] = plan["done_when"]
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+# --- as models and people write it
+
+
+def _read_fields(value: Any, used: Collection[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the fields of a plan as they were meant, and what in them cannot be meant.
+
+    `used` are ids of other steps. Ids come back as texts, assigned where there were none.
+    """
+    value = strip_invisible(unwrap_plan(value))
+    fields = {key: item for key, item in value.items() if key in Plan.model_fields and item is not None}
+    schedule = fields.get("schedule")
+    if isinstance(schedule, Mapping) and all(
+        item in (None, "", []) for key, item in schedule.items() if key != "missed"
+    ):
+        del fields["schedule"]  # models that must fill every field of a schema write a schedule of nulls
+    if not isinstance(steps := fields.get("steps"), list):
+        return fields, []
+    problems = [f"step {number}: {said}" for number, step in enumerate(steps, 1) for said in _find_misnamed(step)]
+    fields["steps"] = _assign_ids([_read_step(step) for step in steps], used)
+    fields["title"] = _choose_title(fields)
+    return fields, problems
+
+
+def unwrap_plan(value: Mapping[str, Any] | list[Any]) -> dict[str, Any]:
+    """Return the plan itself, its steps under `steps`, whatever they were called or wrapped in."""
+    if isinstance(value, list):
+        return {"steps": value}
+    whole = dict(value)
+    if isinstance(inner := whole.get("plan"), Mapping) and not isinstance(whole.get("steps"), list):
+        whole = {**{key: item for key, item in whole.items() if key != "plan"}, **inner}
+    listed = next((whole[key] for key in STEPS if isinstance(whole.get(key), list)), whole.get("steps"))
+    return {**whole, "steps": listed}
+
+
+def _is_synonym(key: str, step: Mapping[str, Any]) -> bool:
+    """Return whether a key is another word for one that the step lacks, or holds its first calls."""
+    return key in CALLS or any(key in words and right not in step for right, words in MEANT.items())
+
+
+def strip_invisible(value: Any) -> Any:
+    """Return the value, its texts without what people cannot see in them."""
+    if isinstance(value, str):
+        return _UNSEEN.sub("", value)
+    if isinstance(value, Mapping):
+        return {strip_invisible(key): strip_invisible(item) for key, item in value.items()}
+    return [strip_invisible(item) for item in value] if isinstance(value, list) else value
+
+
+def _find_misnamed(step: Any) -> Iterator[str]:
+    """Yield keys that were probably meant as others, and steps within a step. Other keys mean nothing."""
+    if not isinstance(step, Mapping) or _is_call(step):
+        return
+    strange = [str(key) for key in step if key not in PlanStep.model_fields and not _is_synonym(str(key), step)]
+    for key in strange[:10]:
+        close = get_close_matches(
+            key[:40].lower(), [name for name in PlanStep.model_fields if name not in step], n=1, cutoff=0.62
+        )
+        if key in NESTED and step[key]:
+            yield f"holds steps of its own under {key!r}; a plan is flat: write them as steps, joined by depends_on"
+        elif close:
+            yield f"there is no key {key[:40]!r}; did you mean {close[0]}?"
+
+
+def _is_call(step: Mapping[str, Any]) -> bool:
+    """Return whether a step is a concrete call."""
+    named = any(isinstance(step.get(key), str) for key in CALLED)
+    return named and any(isinstance(step.get(key), Mapping) for key in GIVEN) and "done_when" not in step
+
+
+def _read_step(step: Any) -> Any:
+    if isinstance(step, str):
+        return {"content": step}
+    if not isinstance(step, Mapping):
+        return step
+    fields = {key: item for key, item in step.items() if key in PlanStep.model_fields and key not in CALLS}
+    for right, words in MEANT.items():
+        if found := next((step[word] for word in words if step.get(word)), None):
+            fields.setdefault(right, found)
+    for key in ("tools", "replaces"):
+        if isinstance(fields.get(key), str):
+            fields[key] = [fields[key]]
+    calls = [_read_call(step)] if _is_call(step) else [_read_call(call) for call in _listed_calls(step)]
+    if not calls:
+        return fields
+    told = "; ".join(
+        f"{call['tool']} with {json.dumps(call['arguments'], ensure_ascii=False)}"
+        if call["arguments"]
+        else call["tool"]
+        for call in calls
+    )
+    said, names = fields.get("content"), [*(fields.get("tools") or ()), *(call["tool"] for call in calls)]
+    content = f"{said} ({told})" if said else f"Call {told}"
+    return {**fields, "content": content, "tools": list(dict.fromkeys(names)), "calls": calls}
+
+
+def _listed_calls(step: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the concrete calls that a step lists; [] unless all of them are."""
+    listed: list[Any] = next((step[key] for key in CALLS if isinstance(step.get(key), list)), [])
+    return listed if all(isinstance(call, Mapping) and _is_call(call) for call in listed) else []
+
+
+def _read_call(written: Mapping[str, Any]) -> dict[str, Any]:
+    name = next(written[key] for key in CALLED if isinstance(written.get(key), str))
+    return {"tool": name, "arguments": next(written[key] for key in GIVEN if isinstance(written.get(key), Mapping))}
+
+
+def _assign_ids(steps: list[Any], used: Collection[str]) -> list[Any]:
+    """Return the steps with ids, also in place of the numbers they depend on: numbers of steps, else their places."""
+    objects = [step for step in steps if isinstance(step, dict)]
+    by_place = not any(step.get("id") for step in objects)
+    for step in objects:
+        step["id"] = _as_id(step["id"]) if step.get("id") else None
+    taken, number = {step["id"] for step in objects if isinstance(step["id"], str)} | set(used), 0
+    for step in objects:
+        while not step["id"]:
+            number += 1
+            step["id"] = None if f"s{number}" in taken else f"s{number}"
+    places = {f"s{place}": step["id"] for place, step in enumerate(objects, 1)} if by_place else {}
+    for step in objects:
+        needs = step.get("depends_on")
+        needs = [needs] if isinstance(needs, str | int) and not isinstance(needs, bool) else needs
+        if isinstance(needs, list):
+            step["depends_on"] = [
+                places.get(_as_id(need), _as_id(need)) if _as_id(need) != need else need for need in needs
+            ]
+    return steps
+
+
+def _as_id(id: Any) -> Any:
+    """Return a number as an id."""
+    plain = isinstance(id, int) and not isinstance(id, bool)
+    return f"s{id}" if plain or (isinstance(id, str) and id.isascii() and id.isdecimal()) else id
+
+
+def _choose_title(fields: Mapping[str, Any]) -> Any:
+    """Return the title; a plan without one is called like its first step."""
+    title, first = fields.get("title"), next(iter(fields["steps"]), None)
+    if (title is None or title == "") and isinstance(first, Mapping) and isinstance(first.get("content"), str):
+        return first["content"].strip().partition("\n")[0][:80]
+    return title[:TITLE_CHARS] if isinstance(title, str) else title

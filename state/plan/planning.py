@@ -1,25 +1,64 @@
-"""What planning starts from: its record in state, and what it is given of the run. Pure."""
+"""What planning starts from: the mode of the request, the planner's record, and what it is given of the run. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from donewhen.state.graph_state import PLANNING, Json
-from donewhen.state.ledger import less, remaining
-from donewhen.state.plan.modes import FORCED, PROMOTION, mode_of
-from donewhen.state.plan.progress import RESERVE, failed_itself
-from donewhen.state.plan.revise import promised, work_of
-from donewhen.state.proof.journal import said_by_user
+from donewhen.state.ledger import remaining, subtract
+from donewhen.state.plan.next import RESERVE, failed_itself
+from donewhen.state.plan.revise import goal_criteria, hash_work
+from donewhen.state.proof.journal import user_statements
+from donewhen.state.records import Mode, ModeRow, PlanningRecord
+from donewhen.state.run import PLANNING, Json
 from donewhen.state.settings import Settings
 
 RESULT_CHARS = 2000
+REASON_CHARS = 300
+PROMOTED = "promoted:"
+"""How the codes begin with which a step leaves because it takes a plan: `promoted:rounds`, `promoted:write`."""
+FORCED = {
+    "answer": "The user wants an answer and no plan: look as far as it takes, then `answer`.",
+    "step": "The user wants this done in one step: submit a plan of exactly one step.",
+    "plan": "The user wants a plan, however small the request is.",
+}
+"""What the planner is told where `Settings.mode` leaves it no choice."""
+PROMOTION = (
+    "This was begun as one step, and that was not enough: make a plan of several steps, each with a proof of its own. "
+    "What was seen so far is under `<seen>` and can be cited."
+)
 
 
-def fresh_planning(number: int, **record: Any) -> Json:
-    """The planner's record at the start of a planning; `number` counts the plannings of a thread.
+def mode_row(mode: Mode, by: str, reason: str) -> ModeRow:
+    """Return a choice of the mode, with its reason on one bounded line."""
+    return {"mode": mode, "by": by, "reason": " ".join(reason.split())[:REASON_CHARS]}
+
+
+def mode_of(values: Mapping[str, Any]) -> str:
+    """Return the mode of a run; "" before one is chosen."""
+    rows = values.get("modes") or ()
+    return str(rows[-1]["mode"]) if rows else ""
+
+
+def promotion_reasons(values: Mapping[str, Any], id: str, settings: Settings) -> list[str]:
+    """Return for what this step leaves so that the run gets a plan: `rounds`, `write`; [] if it is part of a plan.
+
+    Where a person saw the plan, or wants nobody to see one, a write that it does not list is asked about as it is.
+    """
+    left = remaining(settings.limits, values.get("granted"), values.get("spent"))
+    chosen = [row for row in (values.get("modes") or ())[-1:] if row["by"] in ("triage", "plan")]
+    alone = bool(chosen) and mode_of(values) == "step" and len((values.get("plan") or {}).get("steps", ())) == 1
+    if settings.mode != "auto" or not alone or left.get("replans", 1) < 1:
+        return []
+    extended = bool(((values.get("steps") or {}).get(id) or {}).get("granted"))
+    unseen = (values.get("approval") or {}).get("by") == "policy" and settings.confirm in ("writes", "complex")
+    return [*([] if extended else ["rounds"]), *(["write"] if unseen else [])]
+
+
+def fresh_planning(number: int, **record: Any) -> PlanningRecord:
+    """Return the planner's record at the start of a planning; `number` counts the plannings of a thread.
 
     `transcript` is the key of its rounds, and what its questions (`plan.q1`) and observations (`plan.1`) are called.
     """
-    return {
+    fresh: PlanningRecord = {
         "number": number,
         "transcript": "plan" if number == 1 else f"plan@{number}",
         "phase": "triage",
@@ -27,17 +66,17 @@ def fresh_planning(number: int, **record: Any) -> Json:
         "corrections": 0,
         "questions": 0,
         "open": True,
-        **record,
     }
+    return cast(PlanningRecord, {**fresh, **record})
 
 
 def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
-    """What planning may know, what it may spend, and its rounds so far."""
+    """Return what planning may know, what it may spend, and its rounds so far."""
     planning = values["planning"]
     left = remaining(settings.limits, values.get("granted"), values.get("spent"))
-    done = _done(values)
+    done = _finished_steps(values)
     if done:  # a model will write the answer about them
-        left = less(left, RESERVE)
+        left = subtract(left, RESERVE)
     return {
         "brief": {
             "fence": values.get("fence", ""),
@@ -46,7 +85,7 @@ def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
             "conversation": values.get("conversation") or "",
             "background": values.get("background") or {},
             "language": values.get("language", "en"),
-            "said": said_by_user(values, planning["transcript"]),
+            "said": user_statements(values, planning["transcript"]),
             "feedback": planning.get("feedback"),
             "failure": planning.get("failure"),
             "approved_plan": standing_plan(values),
@@ -60,7 +99,7 @@ def planning_given(values: Mapping[str, Any], settings: Settings) -> Json:
         "known": [entry for entry in values.get("journal") or () if entry["step"] == PLANNING],
         "turn": values.get("turn", 1),
         "approval": values.get("approval"),
-        "begun": begun(values),
+        "begun": begun_steps(values),
         "allowance": left,
         "account": {key: values.get(key) or {} for key in ("granted", "spent")} | {"done": done},
         "earlier": (values.get("transcripts") or {}).get(planning["transcript"], []),
@@ -78,16 +117,16 @@ def standing_plan(values: Mapping[str, Any]) -> Json | None:
         else {**step, "status": records.get(step["id"], {}).get("status", "pending")}
         for step in approved["steps"]
     ]
-    return {"done_when": promised(approved), "steps": steps}
+    return {"done_when": goal_criteria(approved), "steps": steps}
 
 
 def _was_edited(values: Mapping[str, Any]) -> bool:
-    """Whether a person has edited a plan of this request."""
+    """Return whether a person has edited a plan of this request."""
     return any(row["kind"] == "plan" and row["decision"] == "edit" for row in values.get("approvals") or ())
 
 
-def begun(values: Mapping[str, Any]) -> dict[str, str]:
-    """Steps of this request that were begun and are not finished, id → content, of whichever plan."""
+def begun_steps(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return the steps of this request that were begun and are not finished, of whichever plan: id → content."""
     records, contents = values.get("steps") or {}, {}
     for id, record in records.items():
         if record.get("replaced"):
@@ -99,8 +138,8 @@ def begun(values: Mapping[str, Any]) -> dict[str, str]:
     return contents
 
 
-def _done(values: Mapping[str, Any]) -> list[Json]:
-    """What is finished and stays: `{id, content, spent}`."""
+def _finished_steps(values: Mapping[str, Any]) -> list[Json]:
+    """Return what is finished and stays: `{id, content, spent}`."""
     records = values.get("steps") or {}
     finished = values["planning"].get("finished") or {}
     return [
@@ -108,8 +147,10 @@ def _done(values: Mapping[str, Any]) -> list[Json]:
     ]
 
 
-def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = None, promoted: str = "") -> Json:
-    """The record of a planning after a failure: what failed, and what is finished and stays.
+def start_replanning(
+    values: Mapping[str, Any], failure: str, feedback: str | None = None, promoted: str = ""
+) -> PlanningRecord:
+    """Return the record of a planning after a failure: what failed, and what is finished and stays.
 
     `promoted`: the code with which a step left that was too little for the request.
     """
@@ -125,7 +166,7 @@ def replanning(values: Mapping[str, Any], failure: str, feedback: str | None = N
     phase = "draft" if failure else "triage"
     more: Json = {"promoted": promoted} if promoted else {}
     if failure and values.get("plan"):
-        more["tried"] = [*(values["planning"].get("tried") or ()), work_of(values["plan"], finished)]
+        more["tried"] = [*(values["planning"].get("tried") or ()), hash_work(values["plan"], finished)]
     return fresh_planning(
         number, phase=phase, failure=failure, feedback=feedback, finished=finished, failed=failed, **more
     )

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any
 
 from donewhen.state.language.texts import say
-from donewhen.state.plan.order import built_on, circle_of, in_order, needs_of
-from donewhen.state.plan.rules import Rules, folded
+from donewhen.state.plan.order import avoid_circles, dependants, find_circle, needs_of
+from donewhen.state.plan.rules import Rules, fold_text
 from donewhen.state.proof.goal_check import criteria_of
 from donewhen.state.values import Json, near
 
@@ -32,7 +32,7 @@ def with_old_fields(steps: Sequence[Any], rules: Rules) -> list[Any]:
         if not isinstance(step, Mapping) or step.get("id") not in old:
             return step
         before, given = old[step["id"]], {key: value for key, value in step.items() if value is not None}
-        same = folded(str(given.get("content") or before["content"])) == folded(before["content"])
+        same = fold_text(str(given.get("content") or before["content"])) == fold_text(before["content"])
         if step["id"] in rules.begun and not same:
             return step
         return {**{key: value for key, value in before.items() if key != "calls" or same}, **given}
@@ -51,8 +51,8 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
     approved, finished = rules.approved or {"steps": []}, rules.finished
     old = {step["id"]: step for step in approved["steps"]}
     written = {step["id"]: step for step in plan["steps"]}
-    instead = _instead(written, renamed)
-    steps, criteria, problems = _dropped(plan["drop"], approved, rules)
+    instead = _find_replacements(written, renamed)
+    steps, criteria, problems = _read_drop(plan["drop"], approved, rules)
     if lost := [id for id in rules.failed if id not in (*written, *instead, *steps)]:
         taken = {id for names in instead.values() for id in names}
         instead |= {id: [new for new in written if new not in old and new not in taken] for id in lost}
@@ -60,34 +60,34 @@ def revise(plan: Json, rules: Rules, renamed: Mapping[str, str]) -> tuple[Json, 
             said = f"say what becomes of {', '.join(lost)}, which failed"
             problems.append(f"{said}: change it by its id, give a step that `replaces` it, or name it in `drop`")
     again = [id for id in instead if id in finished]
-    stale = [*again, *(id for id in built_on(approved, again) if id in finished)]
+    stale = [*again, *(id for id in dependants(approved, again) if id in finished)]
     done = [id for id in old if id in finished and id not in stale]
     stays = [id for id in old if id not in (*done, *instead, *steps, *written)]
-    order = _in_place([id for id in written if id not in done], stays, list(old), instead)
-    whole = [*(old[id] for id in done), *(_upon(written.get(id) or old[id], instead) for id in order)]
+    order = _place_kept_steps([id for id in written if id not in done], stays, list(old), instead)
+    whole = [*(old[id] for id in done), *(_rebase_needs(written.get(id) or old[id], instead) for id in order)]
     whole = [dict(step) for step in whole]
-    in_order(whole)
+    avoid_circles(whole)
     problems += [
         f"step {step['id']} needs {id}, which `drop` names: say what it needs now"
         for step in whole
         for id in step["depends_on"] or ()
         if id in steps
     ]
-    if circle := circle_of(whole):
+    if circle := find_circle(whole):
         said = f"the steps {' → '.join(circle)} wait for each other"
         problems.append(f"{said}; what was built on a step that is replaced is done after it")
     if problems:
         return problems
-    goal = _goal(approved, plan["done_when"], whole, criteria)
+    goal = _revise_goal(approved, plan["done_when"], whole, criteria)
     change = {"stale": stale, "instead": instead, "dropped": {**steps, **criteria}, "let_go": bool(criteria)}
     if not approved.get("done_when"):
-        named = {folded(criterion["text"]) for criterion in plan["done_when"]}
-        change["came_back"] = [each["text"] for each in goal if folded(each["text"]) not in named]
+        named = {fold_text(criterion["text"]) for criterion in plan["done_when"]}
+        change["came_back"] = [each["text"] for each in goal if fold_text(each["text"]) not in named]
     return {**plan, "steps": whole, "done_when": goal}, change
 
 
-def _instead(written: Mapping[str, Json], renamed: Mapping[str, str]) -> dict[str, list[str]]:
-    """Old step → the new ones that take its place, as written."""
+def _find_replacements(written: Mapping[str, Json], renamed: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return old step → the new ones that take its place, as written."""
     found: dict[str, list[str]] = {}
     for id, step in written.items():
         for gone in (*(step["replaces"] or ()), *(name for name, new in renamed.items() if new == id)):
@@ -96,18 +96,18 @@ def _instead(written: Mapping[str, Json], renamed: Mapping[str, str]) -> dict[st
     return found
 
 
-def _upon(step: Json, instead: Mapping[str, Sequence[str]]) -> Json:
-    """The step, built on what takes the place of what it was built on."""
+def _rebase_needs(step: Json, instead: Mapping[str, Sequence[str]]) -> Json:
+    """Return the step, built on what takes the place of what it was built on."""
     if not (declared := step.get("depends_on")) or instead.keys().isdisjoint(declared):
         return step
     needs = [new for id in declared for new in instead.get(id, [id]) if new != step["id"]]
     return {**step, "depends_on": list(dict.fromkeys(needs))}
 
 
-def _in_place(
+def _place_kept_steps(
     written: Sequence[str], stays: Sequence[str], old: Sequence[str], instead: Mapping[str, Sequence[str]]
 ) -> list[str]:
-    """The ids as written, each step that stays after what stood before it, else before what came after it."""
+    """Return the ids as written, with each step that stays after what stood before it, else before what came next."""
     order = list(written)
     for id in stays:
         at = old.index(id)
@@ -124,12 +124,12 @@ def _places(id: str, order: Sequence[str], instead: Mapping[str, Sequence[str]])
     return [order.index(new) for new in instead.get(id, [id]) if new in order]
 
 
-def _dropped(
+def _read_drop(
     drop: Sequence[Mapping[str, str]], approved: Mapping[str, Any], rules: Rules
 ) -> tuple[dict[str, str], dict[str, str], list[str]]:
-    """Steps and criteria that are let go, each with its reason, and what cannot be let go."""
+    """Return the steps and criteria that are let go, each with its reason, and what cannot be let go."""
     open_ids = [step["id"] for step in approved["steps"] if step["id"] not in rules.finished]
-    texts = {folded(criterion["text"]): criterion["text"] for criterion in promised(approved)}
+    texts = {fold_text(criterion["text"]): criterion["text"] for criterion in goal_criteria(approved)}
     steps, criteria, problems = dict[str, str](), dict[str, str](), list[str]()
     for entry in drop:
         what, why = entry["what"], entry["why"]
@@ -137,7 +137,7 @@ def _dropped(
             steps[what] = why
         elif what in rules.finished:
             problems.append(f"drop: {what} is finished and stays; a step that does it again `replaces` it")
-        elif (text := texts.get(folded(what))) is None:
+        elif (text := texts.get(fold_text(what))) is None:
             known = near(what, [*open_ids, *texts.values()])
             problems.append(f"drop: {what[:80]!r} is no open step and no criterion of the goal{known}")
         elif rules.binding:
@@ -149,21 +149,21 @@ def _dropped(
     return steps, criteria, problems
 
 
-def promised(plan: Mapping[str, Any]) -> list[Json]:
+def goal_criteria(plan: Mapping[str, Any]) -> list[Json]:
     """Return the criteria of the goal; those of a plan's only step are."""
     only = plan["steps"][0]["done_when"] if len(plan["steps"]) == 1 else []
     return list(plan.get("done_when") or only)
 
 
-def _goal(
+def _revise_goal(
     approved: Mapping[str, Any], written: Sequence[Json], steps: Sequence[Json], let_go: Collection[str]
 ) -> list[Json]:
-    """The criteria of the goal: those that were approved, but for those let go; then the new ones."""
+    """Return the criteria of the goal: those that were approved, less those let go; then the new ones."""
     of_steps = [] if approved.get("done_when") else [each["text"] for step in steps for each in step["done_when"]]
-    new = {folded(criterion["text"]): criterion for criterion in written}
+    new = {fold_text(criterion["text"]): criterion for criterion in written}
     kept: dict[str, Json] = {}
-    for criterion in promised(approved):
-        text, plain = folded(criterion["text"]), not (criterion.get("check") or criterion.get("judge"))
+    for criterion in goal_criteria(approved):
+        text, plain = fold_text(criterion["text"]), not (criterion.get("check") or criterion.get("judge"))
         if criterion["text"] not in (*let_go, *of_steps):
             kept[text] = new[text] if plain and text in new else criterion
     return list((kept | {text: criterion for text, criterion in new.items() if text not in kept}).values())
@@ -184,48 +184,52 @@ def difference(
     old = {step["id"]: step for step in approved["steps"]}
     new = {step["id"]: step for step in plan["steps"]}
     said = {what: f" ({why})" for what, why in reasons.items()}
-    lines = [f"{line}{said.get(text, '')}" for text, line in _goal_unproven(approved, plan, speak)]
+    lines = [f"{line}{said.get(text, '')}" for text, line in _weaker_goal(approved, plan, speak)]
     for id, step in new.items():
-        lines += _changed(old[id], step, partial(speak, id=id)) if id in old else [_added(step, speak)]
+        lines += (
+            _describe_changed(old[id], step, partial(speak, id=id)) if id in old else [_describe_added(step, speak)]
+        )
     gone = {id: speak("dropped", id=id, content=step["content"]) for id, step in old.items() if id not in new}
     lines += [f"{line}{said.get(id, '')}" for id, line in gone.items()]
-    lines += _reordered(approved, plan, old.keys() & new.keys(), speak)
+    lines += _describe_reordered(approved, plan, old.keys() & new.keys(), speak)
     if plan.get("schedule") != approved.get("schedule"):
         none = speak("none")
         lines.append(speak("schedule", before=approved.get("schedule") or none, after=plan.get("schedule") or none))
     return lines
 
 
-def _goal_unproven(approved: Mapping[str, Any], plan: Mapping[str, Any], speak: Speak) -> Iterator[tuple[str, str]]:
-    """Criteria of the goal that are gone or weaker, each with its line."""
+def _weaker_goal(approved: Mapping[str, Any], plan: Mapping[str, Any], speak: Speak) -> Iterator[tuple[str, str]]:
+    """Yield the criteria of the goal that are gone or weaker, each with its line."""
     stays = any(step["id"] == approved["steps"][0]["id"] for step in plan["steps"])
     of_step = not approved.get("done_when")
     after = [*(plan.get("done_when") or ()), *(c for step in plan["steps"] if of_step for c in step["done_when"])]
-    for criterion in () if of_step and stays else promised(approved):
-        for line in _unproven([criterion], after, partial(speak, whose=speak("goal"))):
+    for criterion in () if of_step and stays else goal_criteria(approved):
+        for line in _describe_weaker([criterion], after, partial(speak, whose=speak("goal"))):
             yield criterion["text"], line
 
 
-def _added(step: Mapping[str, Any], speak: Speak) -> str:
+def _describe_added(step: Mapping[str, Any], speak: Speak) -> str:
     tools = speak("with", tools=", ".join(step["tools"])) if step.get("tools") else ""
     return speak("added", id=step["id"], content=step["content"]) + tools
 
 
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any], speak: Speak) -> Iterator[str]:
+def _describe_changed(before: Mapping[str, Any], after: Mapping[str, Any], speak: Speak) -> Iterator[str]:
     if before["content"] != after["content"]:
         yield speak("says", content=after["content"])
     if more := [tool for tool in after.get("tools") or () if tool not in (before.get("tools") or ())]:
         yield speak("needs", tools=", ".join(more))
     if before.get("executor") != after.get("executor"):
         yield speak("executor", name=after.get("executor") or speak("default"))
-    if _declared(before) != _declared(after):
+    if _declared_needs(before) != _declared_needs(after):
         needs = after.get("depends_on")
         yield speak("depends", steps=speak("all") if needs is None else ", ".join(needs) or speak("nothing"))
-    yield from _unproven(criteria_of(before), criteria_of(after), partial(speak, whose=speak("step")))
+    yield from _describe_weaker(criteria_of(before), criteria_of(after), partial(speak, whose=speak("step")))
 
 
-def _unproven(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], speak: Speak) -> Iterator[str]:
-    """What had to be proven and has not any more."""
+def _describe_weaker(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], speak: Speak
+) -> Iterator[str]:
+    """Yield a line for each criterion that had to be proven and has not any more."""
     kept = [(criterion["text"], criterion.get("check")) for criterion in after]
     judged = [criterion["text"] for criterion in after if criterion.get("judge")]
     for criterion in before:
@@ -235,12 +239,14 @@ def _unproven(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, 
             yield speak("unjudged", text=criterion["text"])
 
 
-def _declared(step: Mapping[str, Any]) -> set[str] | None:
+def _declared_needs(step: Mapping[str, Any]) -> set[str] | None:
     return None if step.get("depends_on") is None else set(step["depends_on"])
 
 
-def _reordered(approved: Mapping[str, Any], plan: Mapping[str, Any], both: set[str], speak: Speak) -> Iterator[str]:
-    """Steps that declare nothing wait for all before them: another order is another plan."""
+def _describe_reordered(
+    approved: Mapping[str, Any], plan: Mapping[str, Any], both: set[str], speak: Speak
+) -> Iterator[str]:
+    """Yield a line for each step without declared needs that no longer waits for the same steps."""
     needs, needed = needs_of(plan), needs_of(approved)
     for step in plan["steps"]:
         if step["id"] in both and step.get("depends_on") is None:
@@ -249,16 +255,16 @@ def _reordered(approved: Mapping[str, Any], plan: Mapping[str, Any], both: set[s
                 yield speak("order", id=step["id"], steps=", ".join(lost))
 
 
-def work_of(plan: Mapping[str, Any], finished: Collection[str]) -> str:
-    """Names what a plan does beside what is finished, whatever its steps are called: the same work, the same name."""
+def hash_work(plan: Mapping[str, Any], finished: Collection[str]) -> str:
+    """Return a name for what a plan does beside what is finished: the same for the same work under other ids."""
     steps = [step for step in plan["steps"] if step["id"] not in finished]
     place = {step["id"]: number for number, step in enumerate(steps)}
-    rows = [_named(step, place) for step in steps]
+    rows = [_without_ids(step, place) for step in steps]
     return hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _named(step: Mapping[str, Any], place: Mapping[str, int]) -> list[Any]:
-    """What a step does and after what, its own id and those of steps beside it left out."""
+def _without_ids(step: Mapping[str, Any], place: Mapping[str, int]) -> list[Any]:
+    """Return what a step does and after what, without its own id and those of steps beside it."""
     needs = step.get("depends_on")
     after = None if needs is None else sorted(str(place.get(need, need)) for need in needs)
-    return [folded(step["content"]), sorted(step.get("tools") or ()), step.get("executor"), after]
+    return [fold_text(step["content"]), sorted(step.get("tools") or ()), step.get("executor"), after]

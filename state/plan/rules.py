@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from donewhen.state.plan.order import circle_of
+from donewhen.state.plan.order import find_circle
 from donewhen.state.values import near
 
 MOST_PROBLEMS = 20
@@ -58,26 +58,26 @@ class Rules:
 
 
 def broken_rules(steps: Sequence[PlannedStep], goal: Sequence[Mapping[str, Any]], rules: Rules) -> list[str]:
-    """What is wrong with a plan's steps and the criteria of its goal, at most 20 sentences; [] if nothing is."""
-    problems = chain(_criteria("the goal", goal, rules), _each(steps, rules))
+    """Return what is wrong with a plan's steps and the goal's criteria, at most 20 sentences; [] if nothing is."""
+    problems = chain(_check_criteria("the goal", goal, rules), _check_steps(steps, rules))
     if found := list(islice(problems, MOST_PROBLEMS)):
         return found
-    return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := circle_of(steps)) else []
+    return [f"the steps {' → '.join(circle)} wait for each other"] if (circle := find_circle(steps)) else []
 
 
-def _each(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
+def _check_steps(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     ids = {step["id"] for step in steps}
-    yield from _identity(steps, rules)
+    yield from _check_ids(steps, rules)
     for step in steps:
         where = f"step {step['id']}"
         if (length := len(step["content"])) > rules.content_chars:
             yield f"{where} has a content of {length:,} characters; at most {rules.content_chars:,}"
-        yield from (f"{where} depends on {problem}" for problem in _needs(step, ids, rules))
-        yield from (f"{where} {problem}" for problem in _hands(step, rules))
-        yield from _criteria(where, step["done_when"], rules)
+        yield from (f"{where} depends on {problem}" for problem in _check_needs(step, ids, rules))
+        yield from (f"{where} {problem}" for problem in _check_executor(step, rules))
+        yield from _check_criteria(where, step["done_when"], rules)
 
 
-def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
+def _check_ids(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
     seen: set[str] = set()
     for step in steps:
         id = step["id"]
@@ -87,12 +87,12 @@ def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
             yield f"two steps have the id {id!r}; ids are unique"
         seen.add(id)
         done = rules.finished.get(id)
-        if done is not None and folded(done["content"]) != folded(step["content"]):
+        if done is not None and fold_text(done["content"]) != fold_text(step["content"]):
             yield (
                 f"{id!r} is the id of a finished step, which stays as it is; give the new step another id, and "
                 f"`replaces: [{id!r}]` if it does that work again"
             )
-        elif id not in rules.known and not step.get("replaces") and (old := _like(id, rules)):
+        elif id not in rules.known and not step.get("replaces") and (old := _find_like(id, rules)):
             yield (
                 f"{id!r} looks like {old!r} done again: if it is, add `replaces: [{old!r}]`, so that what was built on "
                 "it is built on this one; if it is other work, give it another id"
@@ -102,28 +102,28 @@ def _identity(steps: Sequence[PlannedStep], rules: Rules) -> Iterator[str]:
                 yield f"step {id} replaces {old[:60]!r}, which is no step of the approved plan{near(old, rules.known)}"
 
 
-def _like(id: str, rules: Rules) -> str | None:
-    """The step that stays and after whose id this one is named: s1b, s1_2, s1-redo for s1."""
+def _find_like(id: str, rules: Rules) -> str | None:
+    """Return the step that stays and after whose id this one is named: s1b, s1_2, s1-redo for s1."""
     known = (old for old in rules.known if old not in rules.failed)
     return next((old for old in known if _SUFFIX.fullmatch(id.removeprefix(old)) and id.startswith(old)), None)
 
 
-def folded(text: str) -> str:
-    """The words of a text, whatever its case and spacing."""
+def fold_text(text: str) -> str:
+    """Return the words of a text, whatever its case and spacing."""
     return " ".join(text.casefold().split())
 
 
-def _criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[str]:
+def _check_criteria(where: str, criteria: Sequence[Mapping[str, Any]], rules: Rules) -> Iterator[str]:
     if len(criteria) > MOST_CRITERIA:
         yield f"{where} has {len(criteria):,} criteria; at most {MOST_CRITERIA}. Merge them or split the step"
     for number, criterion in enumerate(criteria, 1):
         if len(criterion["text"]) > CONTENT_CHARS:
             length = f"{len(criterion['text']):,} characters"
             yield f"{where} has a criterion {number} of {length}; at most {CONTENT_CHARS:,}"
-        yield from (f"{where}, criterion {number}: {problem}" for problem in _check(criterion["check"], rules))
+        yield from (f"{where}, criterion {number}: {problem}" for problem in _check_check(criterion["check"], rules))
 
 
-def _needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str]:
+def _check_needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str]:
     for other in step["depends_on"] or ():
         if other == step["id"]:
             yield "itself"
@@ -131,8 +131,8 @@ def _needs(step: PlannedStep, ids: set[str], rules: Rules) -> Iterator[str]:
             yield f"{other[:60]!r}, which is not a step{near(other, [*ids, *rules.known])}"
 
 
-def _hands(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    """Who works on the step, and with what."""
+def _check_executor(step: PlannedStep, rules: Rules) -> Iterator[str]:
+    """Yield what is wrong with the executor of a step and its tools."""
     executor = step["executor"]
     if executor is not None and executor not in rules.executors:
         yield f"names the executor {executor[:60]!r}, which does not exist{near(executor, rules.executors)}"
@@ -147,15 +147,15 @@ def _hands(step: PlannedStep, rules: Rules) -> Iterator[str]:
 
 
 def read_calls(step: PlannedStep, rules: Rules) -> Iterator[str]:
-    """What is wrong with the calls that a step begins with; their arguments come to be as the tools want them."""
+    """Yield what is wrong with the calls that a step begins with, and read their arguments as the tools want them."""
     for call in step["calls"] or ():
         if rules.read_call is not None and call["tool"] in rules.tools and call["tool"] not in rules.forbidden:
             call["arguments"], problems = rules.read_call(call["tool"], call["arguments"])
             yield from (f"step {step['id']}, its call of {call['tool']}: {problem}" for problem in problems)
 
 
-def only_executor(step: PlannedStep, rules: Rules) -> str | None:
-    """Who works on a step that names nobody: the default, or the only one that has the tools which it lacks.
+def choose_executor(step: PlannedStep, rules: Rules) -> str | None:
+    """Return who works on a step that names nobody: the default, or the only one with tools that it lacks.
 
     Where the default one has no tools at all and there is one other, that one is meant.
     """
@@ -173,12 +173,12 @@ def _who(executor: str | None) -> str:
 
 
 def _who_has(tool: str, own: Collection[str], rules: Rules) -> str:
-    """Who to give the step to, else what may have been meant."""
+    """Return a hint at who has a tool, else at what may have been meant."""
     having = [name for name, tools in rules.executor_tools.items() if name and tool in tools]
     return f"; give the step the executor {' or '.join(map(repr, having))}" if having else near(tool, own)
 
 
-def _check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:
+def _check_check(check: Mapping[str, Any] | None, rules: Rules) -> Iterator[str]:
     if check is None:
         return
     tool = check["tool"]

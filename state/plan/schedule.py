@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -41,7 +41,7 @@ def _clock(text: str) -> str:
 
 
 def _days(value: Any) -> Any:
-    """Days as people write them: names in English of any length, ranges such as mon-fri, `weekdays`."""
+    """Return days as people write them: names in English of any length, ranges such as mon-fri, `weekdays`."""
     if value in (None, "", []):
         return None
     given = re.split(r"[,\s]+", value.strip()) if isinstance(value, str) and value not in _NAMED else value
@@ -73,7 +73,7 @@ def _cron(text: str) -> str:
 class Schedule(BaseModel):
     """One of `every_minutes` ≥ 1, `at` HH:MM (on `weekdays`, else daily) and `cron`; the last two with `timezone`."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     every_minutes: Annotated[int, BeforeValidator(_minutes), Field(ge=1, le=LONGEST_MINUTES)] | None = None
     at: Annotated[str, AfterValidator(_clock)] | None = None
@@ -95,7 +95,7 @@ class Schedule(BaseModel):
 
 
 def occurrences(schedule: Mapping[str, Any], after: datetime, start: datetime) -> Iterator[datetime]:
-    """The moments after `after`, in order, none twice; whole seconds, as what was run is remembered by them.
+    """Yield the moments after `after`, in order, none twice; in whole seconds, by which runs are remembered.
 
     `start`: what an interval counts from. Aware, in the zone.
     """
@@ -120,6 +120,6 @@ def _as_cron(schedule: Mapping[str, Any]) -> str:
     return f"{int(minute)} {int(hour)} * * {','.join(schedule.get('weekdays') or ()) or '*'}"
 
 
-def upcoming(schedule: Mapping[str, Any], now: datetime, count: int = 3) -> list[str]:
-    """The next moments of a schedule that begins now, as ISO 8601 with their offset."""
+def next_moments(schedule: Mapping[str, Any], now: datetime, count: int = 3) -> list[str]:
+    """Return the next moments of a schedule that begins now, as ISO 8601 with their offset."""
     return [moment.isoformat(timespec="minutes") for moment in islice(occurrences(schedule, now, now), count)]

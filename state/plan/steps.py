@@ -15,7 +15,7 @@ SILENT_ROUNDS = 5
 
 
 def fresh_record(before: Mapping[str, Any] | None = None) -> StepRecord:
-    """A step not started. A step that takes the place of an older one of the same id counts on from it,
+    """Return the record of a step not started. A step that replaces an older one of the same id counts on from it,
     so that no observation id and no effect key is ever used twice, and what was rejected stays so."""
     earlier = before or {}
     return {
@@ -56,7 +56,7 @@ def fresh_records(
     before: Mapping[str, Any] | None,
     stale: Collection[str] = (),
 ) -> dict[str, StepRecord]:
-    """Records for a plan just approved: finished steps and steps that did not change keep theirs, but for `stale`."""
+    """Return records for a plan just approved; finished and unchanged steps keep theirs, but for `stale`."""
     old = {step["id"]: step for step in (before or {}).get("steps", ())}
 
     def stays(step: Mapping[str, Any]) -> bool:
@@ -64,14 +64,14 @@ def fresh_records(
         return status == "done" or (old.get(step["id"]) == step and status in ("waiting", "ready", "pending"))
 
     return {
-        step["id"]: _begun_with(step, records.get(step["id"]))
+        step["id"]: _record_with_calls(step, records.get(step["id"]))
         for step in plan["steps"]
         if step["id"] in stale or not stays(step)
     }
 
 
-def _begun_with(step: Mapping[str, Any], before: Mapping[str, Any] | None) -> StepRecord:
-    """The record of a step to be begun, with the calls that its plan made out already; not once it was begun."""
+def _record_with_calls(step: Mapping[str, Any], before: Mapping[str, Any] | None) -> StepRecord:
+    """Return the record of a step to be begun, with the calls that its plan made out; not once it was begun."""
     record = fresh_record(before)
     if not step.get("calls") or (before and (before["rounds"] or before["observed"])):
         return record
@@ -83,31 +83,31 @@ def _begun_with(step: Mapping[str, Any], before: Mapping[str, Any] | None) -> St
 
 
 def next_needs(record: StepRecord) -> tuple[str, ...]:
-    """Of what the next action of a step takes one: frozen calls, a claim whose proof was cut off, or a round."""
+    """Return what a step's next action takes one of: of frozen calls, of a claim to be proven, or of a round."""
     if calls := record.get("calls"):
-        return () if settled(calls[0]) else ("tool_calls",)
+        return () if needs_no_call(calls[0]) else ("tool_calls",)
     if claim := record.get("claim"):
         return (claim["needs"],)
     return ROUND
 
 
-def silent(record: StepRecord, new: bool) -> StepRecord:
-    """The record's change after a round: how many in a row brought nothing new, and how many that were at most."""
+def count_silence(record: StepRecord, new: bool) -> StepRecord:
+    """Return the record's change after a round: how many in a row brought nothing new, and the longest row."""
     rounds = 0 if new else record.get("silent", 0) + 1
     return {"silent": rounds, "silent_most": max(rounds, record.get("silent_most", 0))}
 
 
 def standstill(record: StepRecord) -> str:
-    """What is to be said of a step whose last rounds brought nothing new; "" while it gets on."""
+    """Return what to say of a step whose last rounds brought nothing new; "" while it gets on."""
     rounds = record.get("silent", 0)
     return f"nothing new in its last {rounds} rounds" if rounds >= SILENT_ROUNDS else ""
 
 
-def settled(call: FrozenCall) -> bool:
-    """Whether a frozen call comes to something without being made: a person refused it or answered in its place."""
+def needs_no_call(call: FrozenCall) -> bool:
+    """Return whether a frozen call is settled without being made: a person refused it or answered in its place."""
     return call["name"] in LOOKUPS or "refused" in call or "response" in call
 
 
 def transcript_key(id: str, record: StepRecord) -> str:
-    """Where the rounds of a step are kept while it waits; a new attempt starts a new transcript."""
+    """Return the key of a step's rounds while it waits; a new attempt starts a new transcript."""
     return id if record.get("attempt", 1) == 1 else f"{id}@{record['attempt']}"

@@ -1,29 +1,21 @@
-"""A plan as the markdown a person reads. `edit` reads that markdown, edited by hand, back as a plan."""
+"""A plan as the markdown that a person reads."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from donewhen.state.language.texts import catalogue
 from donewhen.state.plan.schedule import DAYS
+from donewhen.state.records import Pause
 
 
-def plan_text(
-    plan: Mapping[str, Any],
-    *,
-    limits: Mapping[str, Any] | None = None,
-    writes: Collection[str] = (),
-    writes_known: Collection[str] = (),
-    next_runs: Sequence[str] = (),
-    language: str = "en",
-) -> str:
-    """The plan whole: the goal's criteria, steps with theirs, executors, tools granted, dependencies, schedule, limits.
+def plan_text(pending: Pause) -> str:
+    """Return the plan that waits, whole: criteria, steps, executors, granted tools, dependencies, schedule, limits.
 
-    `writes`: tools that change something, of which is said that approving the plan approves them with any arguments;
-    `writes_known`: those that it approves for known targets.
-    `next_runs`: the moments at which a recurring plan runs next, ISO 8601.
+    Tools that change something are marked with what approving the plan approves of them.
     """
-    say = catalogue(language)["plan"]
+    plan, writes = pending.get("plan") or {}, pending.get("writes") or ()
+    say = catalogue(str(pending.get("language") or "en"))["plan"]
     steps = plan.get("steps") or []
     head = say["one_step"] if len(steps) == 1 else say["steps"].format(number=len(steps))
     if plan.get("complexity"):
@@ -33,8 +25,12 @@ def plan_text(
         lines += [*goal, ""]
     for number, step in enumerate(steps, 1):
         lines += _step_lines(number, step, say, writes)
-    lines += ["", *_footer(plan, limits, say), *schedule_lines(plan, (writes, writes_known), next_runs, say)]
-    return "\n".join(lines).rstrip() + "\n"
+    lines.append("")
+    if plan.get("schedule"):
+        lines.append(f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}")
+    if known := {key: amount for key, amount in (pending.get("limits") or {}).items() if amount is not None}:
+        lines.append(f"**{say['limits']}:** {', '.join(f'{key} {_one_line(amount)}' for key, amount in known.items())}")
+    return "\n".join([*lines, *schedule_lines(pending)]).rstrip() + "\n"
 
 
 def _step_lines(number: int, step: Mapping[str, Any], say: Mapping[str, str], writes: Collection[str]) -> Iterator[str]:
@@ -62,7 +58,7 @@ def _criteria_lines(criteria: Iterable[Any], lead: str, say: Mapping[str, str]) 
 
 
 def _block(lead: str, text: Any) -> Iterator[str]:
-    """Text of one or several lines; those after the first are indented, so that none is taken for a field."""
+    """Yield the lines of a text; those after the first are indented, so that none is taken for a field."""
     first, *rest = str(text if text is not None else "").strip().splitlines() or [""]
     yield f"{lead}{first}"
     for line in rest:
@@ -70,42 +66,27 @@ def _block(lead: str, text: Any) -> Iterator[str]:
 
 
 def check_text(check: Mapping[str, Any]) -> str:
-    """A check on one line: `tool {arguments} expects <what>`, arguments and expectation as JSON."""
+    """Return a check on one line: `tool {arguments} expects <what>`, arguments and expectation as JSON."""
     arguments = json.dumps(check.get("arguments") or {}, ensure_ascii=False, default=str)
     expect = json.dumps(check.get("expect", "ok"), ensure_ascii=False, default=str)
     return f"{check.get('tool', '?')} {arguments} expects {expect}"
 
 
-def _footer(plan: Mapping[str, Any], limits: Mapping[str, Any] | None, say: Mapping[str, str]) -> Iterator[str]:
-    if plan.get("schedule"):
-        yield f"**{say['schedule']}:** {schedule_text(plan['schedule'], say)}"
-    known = {k: v for k, v in (limits or {}).items() if v is not None}
-    if known:
-        yield f"**{say['limits']}:** {', '.join(f'{key} {_one_line(amount)}' for key, amount in known.items())}"
-
-
-def schedule_lines(
-    plan: Mapping[str, Any],
-    writes: tuple[Collection[str], Collection[str]],
-    next_runs: Sequence[str],
-    say: Mapping[str, str],
-) -> Iterator[str]:
-    """When a recurring plan runs next, and what approving it approves of every run; nothing for another plan.
-
-    `writes`: the tools that are approved with any arguments, and those that are for known targets.
-    """
-    if not (schedule := plan.get("schedule")):
+def schedule_lines(pending: Pause) -> Iterator[str]:
+    """Yield when the recurring plan that waits runs next, and what approving it approves; nothing for another plan."""
+    if not (schedule := (pending.get("plan") or {}).get("schedule")):
         return
-    if next_runs:
-        yield f"**{say['upcoming']}:** {moments_text(next_runs)}"
-    free, known = writes
-    tools = ", ".join([*free, *(f"{name} ({say['known_targets']})" for name in known)]) or say["no_tools"]
+    say = catalogue(str(pending.get("language") or "en"))["plan"]
+    if runs := pending.get("next_runs"):
+        yield f"**{say['upcoming']}:** {moments_text(runs)}"
+    known = (f"{name} ({say['known_targets']})" for name in pending.get("writes_known") or ())
+    tools = ", ".join([*sorted(pending.get("writes") or ()), *known]) or say["no_tools"]
     covers = say["covers_runs"].format(tools=tools, missed=say[schedule.get("missed") or "once"])
     yield f"**{say['covers']}:** {covers}"
 
 
 def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = None) -> str:
-    """When a recurring plan runs, in words."""
+    """Return in words when a recurring plan runs."""
     say, known = say or catalogue("en")["plan"], {key: item for key, item in schedule.items() if item is not None}
     if minutes := known.get("every_minutes"):
         return say["every_minutes"].format(minutes=minutes)
@@ -118,7 +99,7 @@ def schedule_text(schedule: Mapping[str, Any], say: Mapping[str, str] | None = N
 
 
 def moments_text(moments: Iterable[str]) -> str:
-    """Moments on one line: `2026-11-23 08:30 +01:00, …`."""
+    """Return moments on one line: `2026-11-23 08:30 +01:00, …`."""
     return ", ".join(f"{moment[:16].replace('T', ' ')} {moment[16:]}".strip() for moment in moments)
 
 

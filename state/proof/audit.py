@@ -12,12 +12,14 @@ from donewhen.state.proof.leaves import leaf_values
 from donewhen.state.proof.receipt import AuditRow, SentenceRow, Status
 
 MOST_CLAIMS = 150
-"""Of one delivery; a longer one has several sentences in a claim."""
+"""The most claims of one delivery; a longer one has several sentences in a claim."""
 SHORTEST = 12
 """Columns: what is shorter, such as “Done.”, is a claim together with what follows it on its line."""
 SHOWN = ("yes", "no", "contradicted")
 DOUBTFUL = ("no", "contradicted")
 MOST_MISSING = 20
+NO_DOUBT = "a judge found nothing to doubt"
+CANNOT_JUDGE = "the model of the role judge says that it cannot judge"
 WHY_CHARS = 500
 
 
@@ -122,16 +124,19 @@ def findings(audit: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def to_send_back(audit: Mapping[str, Any]) -> list[str]:
+def doubts_to_send_back(audit: Mapping[str, Any]) -> list[str]:
     """Return what goes back to whoever wrote it; nothing where they say openly that nothing of the goal came about."""
     open_about_it = audit["met"] == "no" and all(row["shown"] == "yes" for row in audit["sentences"])
     return [] if open_about_it else findings(audit)
 
 
 def reasons(audit: Mapping[str, Any]) -> str:
-    """Return why a run is not completed, in the words of the judge."""
+    """Return why an audit lets nothing count as shown, as its judge said; "" where none doubted."""
+    if audit.get("nobody"):
+        return CANNOT_JUDGE
     doubted = [f"“{row['text'][:200]}”: {row['why']}" for row in audit["sentences"] if row["shown"] in DOUBTFUL]
-    return str(audit["problem"]) or "; ".join([*audit["missing"], *doubted])[:1000]
+    not_met = {"no": "the goal is not met", "part": "part of the goal is not met"}.get(audit["met"], "")
+    return str(audit["problem"]) or "; ".join([*audit["missing"], *doubted])[:1000] or not_met
 
 
 def audited_status(status: Status, code: str, audit: Mapping[str, Any] | None) -> tuple[Status, str]:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from donewhen.state.proof.goal_check import read_references
-from donewhen.state.proof.journal import outdated_by, whole_was_read
+from donewhen.state.proof.journal import find_later_change, was_read_whole
 from donewhen.state.proof.quotes import SearchedText
 
 MOST_EVIDENCE = 50
 """Items of evidence for one criterion; each is looked up in a text of up to a megabyte."""
 QUOTE_CHARS = 1000
-"""Of a quote, kept in the verdict; the whole was looked up."""
+"""The most characters of a quote that a verdict keeps; the whole was looked up."""
 WRITES = ("write", "idempotent")
 
 Entry = Mapping[str, Any]
@@ -24,7 +24,7 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class EvidenceScope:
-    """What a step may cite: its own observations and those of planning and of the steps it depends on, oldest first.
+    """The observations that a step may cite: its own, those of planning and of steps it depends on, oldest first.
 
     Entries marked `outside` are changes made by other steps; they cannot be cited, but they make readings stale.
     """
@@ -40,7 +40,7 @@ class EvidenceScope:
     again: Mapping[str, str] = field(default_factory=dict)
     """Readings the runtime made again, because what they describe changed since: id → new id."""
     recalled: Mapping[str, Sequence[list[int]]] = field(default_factory=dict)
-    """What the step read on of observations that were shown in part: id → spans of characters."""
+    """The parts that the step read on of observations shown in part: id → spans of characters."""
     index: dict[str, int] = field(init=False)
     texts: dict[str, SearchedText] = field(init=False, default_factory=dict)
     """Texts that quotes were looked up in, read once."""
@@ -79,17 +79,17 @@ class EvidenceScope:
 
 @dataclass
 class Grounding:
-    """What the evidence cited for one criterion is worth."""
+    """The worth of the evidence cited for one criterion."""
 
     evidence: list[dict[str, Any]] = field(default_factory=list)
-    """What holds, `{observation, quote?, before?, part?}`; a quote that does not stand there is left out."""
+    """Evidence that holds, `{observation, quote?, before?, part?}`, without a quote that does not stand there."""
     problems: list[str] = field(default_factory=list)
-    """What is missing or wrong."""
+    """Evidence that is missing or wrong, in words."""
     imprecise: list[str] = field(default_factory=list)
-    """What is wrong with the form alone: the observation is there, its quote does not stand in it."""
+    """Faults of form alone: the observation is there, its quote does not stand in it."""
 
 
-def ground(claim: Mapping[str, Any], scope: EvidenceScope) -> Grounding:
+def ground_claim(claim: Mapping[str, Any], scope: EvidenceScope) -> Grounding:
     """Hold what is cited for a criterion against what was observed."""
     found, cited = Grounding(), list(read_references(claim))
     if len(cited) > MOST_EVIDENCE:
@@ -126,8 +126,8 @@ def _weigh(reference: Mapping[str, Any], scope: EvidenceScope, found: Grounding)
             found.problems.append(_failed(cited))
             return
     item: dict[str, Any] = {"observation": cited, **({"quote": quote[:QUOTE_CHARS]} if quote and says else {})}
-    stale = before and cited in scope.index and outdated_by(scope.entries, scope.index[cited])
-    part = cited in scope.index and not whole_was_read(scope.entry(cited), scope.recalled)
+    stale = before and cited in scope.index and find_later_change(scope.entries, scope.index[cited])
+    part = cited in scope.index and not was_read_whole(scope.entry(cited), scope.recalled)
     found.evidence.append({**item, **({"before": True} if stale else {}), **({"part": True} if part else {})})
     if not isinstance(quote, str):
         found.imprecise.append(f"the quote of {cited} is not a text")
@@ -146,7 +146,7 @@ def _flaw(cited: str, quote: Any, before: bool, scope: EvidenceScope) -> str | N
         return f"{cited} is a result in the words of a model; cite the observation behind it"
     if not entry["ok"] and not (quote and entry["effect"] is not None and entry["source"] in ("tool", "check")):
         return _failed(cited)
-    if not before and (later := outdated_by(scope.entries, scope.index[cited])):
+    if not before and (later := find_later_change(scope.entries, scope.index[cited])):
         return _outdated(cited, quote, later, scope)
     return None
 
@@ -163,7 +163,7 @@ def _succeeded_later(id: str, scope: EvidenceScope) -> str | None:
     return next((e["id"] for e in later if all(e[key] == failed[key] for key in ("source", "tool", "arguments"))), None)
 
 
-def changed_something(entry: Entry) -> bool:
+def is_change(entry: Entry) -> bool:
     """Return whether an observation is of a change that was made."""
     return entry["effect"] in WRITES and not entry.get("outside") and bool(entry["ok"])
 
@@ -181,7 +181,7 @@ def _outdated(cited: str, quote: Any, later: Entry, scope: EvidenceScope) -> str
     return f'{was}; read again, as {new}, it says something else; "before": true says that it is meant as it was'
 
 
-def stale_readings(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
+def stale_reads(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]:
     """Return the ids of cited readings of what changed since, but for those that are meant as they were."""
     ids = [
         str(reference.get("observation"))
@@ -190,7 +190,7 @@ def stale_readings(claims: Mapping[int, Any], scope: EvidenceScope) -> list[str]
         if reference.get("before") is not True
     ]
     known = [id for id in dict.fromkeys(ids) if id in scope.index]
-    return [id for id in known if scope.entry(id)["ok"] and outdated_by(scope.entries, scope.index[id])]
+    return [id for id in known if scope.entry(id)["ok"] and find_later_change(scope.entries, scope.index[id])]
 
 
 def _known(scope: EvidenceScope) -> str:

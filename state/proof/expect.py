@@ -1,9 +1,9 @@
-"""What a check expects of its tool's result, and whether a result meets it. Pure: running the tool is graph's job."""
+"""Hold a tool's result against the expectation of a check. Pure: running the tool is graph's job."""
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
@@ -27,7 +27,7 @@ PATTERN_SECONDS = 1.0
 class Expectation(BaseModel):
     """Exactly one of: contains, matches, equals, path (with op and value), number (with tolerance)."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     contains: str | None = Field(default=None, min_length=1)
     matches: str | None = Field(default=None, min_length=1, max_length=PATTERN_CHARS, description="regular expression")
@@ -60,7 +60,7 @@ class Expectation(BaseModel):
 class Check(BaseModel):
     """A read-only tool call that decides a criterion."""
 
-    model_config = ConfigDict(extra="forbid", defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", defer_build=True)
 
     tool: str
     arguments: dict[str, JsonValue] = Field(default_factory=dict)
@@ -68,7 +68,7 @@ class Check(BaseModel):
 
 
 def meets(expect: str | Mapping[str, Any], ok: bool, text: str) -> tuple[bool, str]:
-    """Whether a result meets the expectation, and why in words. A failed call meets nothing. Never raises."""
+    """Return whether a result meets the expectation, and why in words. A failed call meets nothing. Never raises."""
     if not ok:
         return False, f"the call failed: {text[:200]!r}"
     if expect == "ok":

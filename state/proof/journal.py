@@ -7,6 +7,7 @@ from itertools import dropwhile, groupby
 from typing import Any, Literal
 
 from donewhen.state.proof.questions import same_question
+from donewhen.state.records import JournalEntry
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -31,8 +32,8 @@ def observation(
     seconds: float = 0.0,
     at: str = "",
     targets: Iterable[str] = (),
-) -> dict[str, Any]:
-    """One entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal.
+) -> JournalEntry:
+    """Return an entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal.
 
     `effect` is None for what was no call of a tool, and for a call that was not made.
     """
@@ -56,19 +57,19 @@ def observation(
 
 
 def digest(text: str) -> str:
-    """Names a text by its content, for entries of which only head and tail are at hand."""
+    """Return a name of a text by its content, for entries of which only head and tail are at hand."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def round_seconds(seconds: float) -> float:
-    """Milliseconds are as exact as a duration needs to be."""
+    """Return the seconds rounded to milliseconds."""
     return float(f"{seconds:.3f}")
 
 
-def shortened(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """The entry with head and tail of its text, marked as stored, if the text is longer than `limit`."""
+def shorten_entry(entry: JournalEntry, limit: int) -> JournalEntry:
+    """Return the entry with head and tail of its text, marked as stored, if the text is longer than `limit`."""
     if len(entry["text"]) <= limit:
-        return dict(entry)
+        return {**entry}
     half = limit // 2
     text = f"{entry['text'][:half]}\n… {entry['length'] - 2 * half} characters left out …\n{entry['text'][-half:]}"
     return {**entry, "text": text, "stored": True}
@@ -77,17 +78,17 @@ def shortened(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
 _canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
-def canonical(arguments: Any) -> str:
-    """Arguments as one text: the same content gives the same text, whatever the order of keys."""
+def canonical_json(arguments: Any) -> str:
+    """Return arguments as one text: the same content gives the same text, whatever the order of keys."""
     return _canonical(arguments)
 
 
 def call_key(tool: str, arguments: Any) -> str:
-    """Names a call by its content."""
-    return hashlib.sha256(f"{tool}\n{canonical(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
+    """Return a name of a call by its content."""
+    return hashlib.sha256(f"{tool}\n{canonical_json(arguments)}".encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-class Made:
+class CallHistory:
     """Which calls steps made, and when they changed something. Observations only grow: each is read once (K8)."""
 
     def __init__(self, journal: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -99,14 +100,14 @@ class Made:
     def read(self, journal: Sequence[Mapping[str, Any]]) -> None:
         """Read what is new in it."""
         for place in range(self._count, len(journal)):
-            if made(entry := journal[place]):
+            if is_tool_call(entry := journal[place]):
                 self._last[entry["step"], call_key(entry["tool"], entry["arguments"])] = (place, entry)
                 if entry["effect"] != "read" and entry["ok"]:
                     self._changed[entry["step"]] = place
         self._count = len(journal)
 
     def before(self, entry: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, bool]:
-        """The last time that this very call of the step was made, if it gave the very same result; and whether the
+        """Return the last time that the step made this very call, if it gave the very same result; and whether the
         step changed something since, so that looking again is work."""
         key = (entry["step"], call_key(entry["tool"], entry["arguments"]))
         place, earlier = self._last.get(key, (-1, None))
@@ -115,10 +116,10 @@ class Made:
 
 
 def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict[str, Any]]:
-    """The calls of a step that gave the very same result again, `{tool, arguments, times}`, as often as they did."""
+    """Return the calls of a step that gave the very same result again: `{tool, arguments, times}`."""
     seen: dict[str, list[Mapping[str, Any]]] = {}
     for entry in journal:
-        if entry["step"] == step and made(entry):
+        if entry["step"] == step and is_tool_call(entry):
             seen.setdefault(call_key(entry["tool"], entry["arguments"]), []).append(entry)
     rows = []
     for same in seen.values():
@@ -128,13 +129,13 @@ def repeated_calls(journal: Sequence[Mapping[str, Any]], step: str) -> list[dict
     return rows
 
 
-def made(entry: Mapping[str, Any]) -> bool:
-    """Whether an observation is of a call that a tool was really asked to make."""
+def is_tool_call(entry: Mapping[str, Any]) -> bool:
+    """Return whether an observation is of a call that was really made."""
     return entry["source"] == "tool" and entry.get("effect") is not None
 
 
-def outdated_by(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
-    """The later change of what the reading `index` describes, or of something in that folder; None if there is none.
+def find_later_change(journal: Sequence[Mapping[str, Any]], index: int) -> Mapping[str, Any] | None:
+    """Return the later change of what the reading `index` describes, or of something in that folder, or None.
 
     Only a reading of an object can go stale: what was done was done.
     """
@@ -156,8 +157,8 @@ def _overlap(changed: str, target: str) -> bool:
     return changed == target or changed.startswith(f"{target}/") or target.startswith(f"{changed}/")
 
 
-def whole_was_read(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[list[int]]]) -> bool:
-    """Whether the model saw all of an observation: nothing was left out (`unread`), or it recalled what was."""
+def was_read_whole(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[list[int]]]) -> bool:
+    """Return whether the model saw all of an observation: nothing was left out (`unread`), or it recalled what was."""
     if not (unread := entry.get("unread")):
         return True
     at, end = unread
@@ -167,8 +168,8 @@ def whole_was_read(entry: Mapping[str, Any], recalled: Mapping[str, Sequence[lis
     return bool(at >= end)
 
 
-def visible_to(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
-    """What a step may cite: the observations of `steps`; and, marked `outside`, what others changed."""
+def citable_by(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[dict[str, Any]]:
+    """Return what a step may cite: the observations of `steps`; and, marked `outside`, what others changed."""
     scope, found = set(steps), []
     for entry in journal:
         if entry["step"] in scope:
@@ -179,7 +180,7 @@ def visible_to(journal: Sequence[dict[str, Any]], steps: Iterable[str]) -> list[
 
 
 def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What this request and those before it on the thread observed, for the next one: the latest, in short form.
+    """Return what this request and earlier ones on the thread observed, for the next: the latest, in short form.
 
     Ids name the request: `1:s2.3`; as such the whole of a long text stands in the store.
     """
@@ -188,7 +189,7 @@ def earlier_requests(values: Mapping[str, Any]) -> list[dict[str, Any]]:
     fresh = [{**entry, "id": f"{turn}:{entry['id']}"} for entry in seen[-MOST_BEFORE:]]
     kept: list[dict[str, Any]] = []
     for entry in reversed([*(values.get("before") or ()), *fresh][-MOST_BEFORE:]):
-        short = shortened(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
+        short = shorten_entry(entry, BEFORE_CHARS) if len(entry["text"]) > room else entry
         kept.insert(0, {**short, "stored": entry.get("stored", False)})
         room = max(0, room - len(short["text"]))
     return kept
@@ -219,11 +220,11 @@ def answered_before(
 
 def _changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
     later = list(dropwhile(lambda entry: entry["id"] != id, seen))
-    return any(made(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
+    return any(is_tool_call(entry) and entry["effect"] != "read" and entry["ok"] for entry in later)
 
 
-def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
-    """What the user said to the planner, to steps and at confirm, in order: `{text, question?}`.
+def user_statements(values: Mapping[str, Any], besides: str = "") -> list[dict[str, str]]:
+    """Return what the user said to the planner, to steps and at confirm, in order: `{text, question?}`.
 
     `besides`: the step or planning whose own answers are left out, because its rounds hold them.
     """
@@ -244,10 +245,10 @@ def said_by_user(values: Mapping[str, Any], besides: str = "") -> list[dict[str,
 
 
 def _asker(arguments: Mapping[str, Any]) -> str:
-    """Who asked, as the id of the question says: `plan` for `2:plan.q1`."""
+    """Return who asked, as the id of the question says: `plan` for `2:plan.q1`."""
     return str(arguments.get("asked") or "").rpartition(":")[2].rpartition(".")[0]
 
 
 def _asked(arguments: Mapping[str, Any]) -> str:
-    """A question with its options, as “the second one” may be the answer."""
+    """Return a question with its options, as “the second one” may be the answer."""
     return " | ".join(map(str, (arguments.get("question") or "", *(arguments.get("options") or ()))))

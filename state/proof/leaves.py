@@ -1,4 +1,4 @@
-"""Where the values of delivered data come from: for each, the observation that says it."""
+"""Trace the values of delivered data: for each, the observation that says it."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ class SourceText:
 
     @cached_property
     def _readings(self) -> tuple[str, ...]:
-        """Its words and numbers in a row, in both ways in which a comma between digits can be read."""
+        """Return its words and numbers in a row, in both ways in which a comma between digits can be read."""
         return tuple({token_line(tokens(self.text)), token_line(tokens(self.text, commas_part=True))})
 
     def says(self, leaf: "_Leaf") -> bool:
@@ -42,9 +42,9 @@ class _Leaf:
         self.path = path
         said = value if isinstance(value, str) else json.dumps(value)
         small = isinstance(value, int) and abs(value) <= SMALL
-        self.quote = "" if isinstance(value, bool) else f"{key} {said}" if small else said
+        self.quote: str = "" if isinstance(value, bool) else f"{key} {said}" if small else said
         forms = {token_line(tokens(f" {self.quote} ", commas_part=part)) for part in (False, True)}
-        self.forms = tuple(form for form in forms if form)
+        self.forms: tuple[str, ...] = tuple(form for form in forms if form)
 
 
 def trace_values(data: Any, sources: Sequence[SourceText]) -> tuple[list[FieldRow], int]:

@@ -1,4 +1,4 @@
-"""How a run can end, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
+"""The ends of a run, and the receipt that says why. The closed set of terminal reasons lives here and nowhere else."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,7 +8,7 @@ from donewhen.state.language.texts import catalogue, say
 from donewhen.state.ledger import meter
 from donewhen.state.proof.audit import DOUBTFUL
 from donewhen.state.proof.goal_check import criteria_of, enough
-from donewhen.state.proof.journal import call_key, canonical, made, repeated_calls
+from donewhen.state.proof.journal import call_key, canonical_json, is_tool_call, repeated_calls
 from donewhen.state.proof.receipt import CriterionRow, EffectRow, QuestionRow, Receipt, ReplacedRow, Status, StepRow
 from donewhen.state.records import StepRecord
 from donewhen.state.secrets import redact_json
@@ -36,12 +36,12 @@ CODES: dict[str, Status | None] = {
 """Terminal code → status; None: what the steps came to decides."""
 
 ASSUMPTION_CHARS = 300
-"""Of what was assumed, in the answer; the receipt has it whole."""
+"""The most characters of an assumption in the answer; the receipt has it whole."""
 FINAL = ("done", "failed", "blocked", "skipped", "exhausted")
 
 
-def proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
-    """Whether a step is done and every criterion is as good as the level demands."""
+def is_step_proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
+    """Return whether a step is done and every criterion is as good as the level demands."""
     verdicts = {verdict["criterion"]: verdict["verdict"] for verdict in record.get("verdicts") or ()}
     return record.get("status") == "done" and all(
         enough(verdicts.get(number, "failed"), criterion, level)
@@ -50,9 +50,9 @@ def proven(step: Mapping[str, Any], record: StepRecord, level: str) -> bool:
 
 
 def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any], settings: Settings) -> Status:
-    """The one status of a run; never better than its steps, and never worse than what is proven of them."""
+    """Return the status of a run; never better than its steps, and never worse than what is proven of them."""
     rows = [(step, steps.get(step["id"], {})) for step in (plan or {}).get("steps", ())]
-    good = [proven(step, record, settings.verification) for step, record in rows]
+    good = [is_step_proven(step, record, settings.verification) for step, record in rows]
     if (fixed := CODES[code]) not in (None, "failed"):
         return "partial" if fixed == "completed" and not all(good) else fixed
     if rows and all(good) and code == "worked":
@@ -65,7 +65,7 @@ def status_of(code: str, plan: Mapping[str, Any] | None, steps: Mapping[str, Any
 
 
 def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code: str) -> Receipt:
-    """Planned, executed, claimed, verified: everything a person needs to check the result. JSON."""
+    """Return what was planned, executed, claimed and verified: all that a person needs to check the result. JSON."""
     plan, records = values.get("plan") or {}, values.get("steps") or {}
     journal = values.get("journal") or []
     effects = [e for e in journal if e["source"] == "tool" and e.get("effect") in ("write", "idempotent")]
@@ -85,7 +85,7 @@ def receipt(values: Mapping[str, Any], settings: Settings, status: Status, code:
         "effects": [*_effects(effects), *map(_unknown, values.get("unknown") or ())],
         "output": values.get("output_row"),
         "audit": values.get("audit"),
-        "looked": any(made(e) and e["effect"] == "read" for e in journal),
+        "looked": any(is_tool_call(e) and e["effect"] == "read" for e in journal),
         "changed": any(e["ok"] or e.get("unknown") for e in effects) or bool(values.get("unknown")),
         "spent": dict(values.get("spent") or {}),
         "meter": meter(values.get("spent"), settings.limits, values.get("granted")),
@@ -124,7 +124,7 @@ def _unknown(call: Mapping[str, Any]) -> EffectRow:
 
 
 def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[ReplacedRow]:
-    """Steps of earlier plans of this request that were not done and are not in the last one."""
+    """Return the steps of earlier plans of this request that were not done and are not in the last one."""
     ids = {step["id"] for step in plan.get("steps", ())}
     return [
         {
@@ -141,7 +141,7 @@ def _replaced(plan: Mapping[str, Any], records: Mapping[str, Any]) -> list[Repla
 
 
 def schedule_of(values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """When the work is to be repeated: only what a person saw and approved; else None."""
+    """Return the schedule of the work, if a person saw and approved one."""
     approved = (values.get("approval") or {}).get("plan") or {}
     return dict(approved["schedule"]) if approved.get("schedule") else None
 
@@ -161,7 +161,7 @@ def _said(entry: Mapping[str, Any], plan: Mapping[str, Any], records: Mapping[st
 
 
 def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]]) -> list[CriterionRow]:
-    """Criteria with what was found of each; unverified where nothing was."""
+    """Return the criteria with what was found of each; unverified where nothing was."""
     found = {verdict["criterion"]: verdict for verdict in verdicts}
     return [
         {
@@ -177,8 +177,8 @@ def criteria_rows(criteria: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapp
     ]
 
 
-def reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
-    """Whether every criterion that the goal has of its own is proven as the level demands (D06)."""
+def is_goal_reached(goal: Sequence[Mapping[str, Any]], verdicts: Sequence[Mapping[str, Any]], level: str) -> bool:
+    """Return whether every criterion that the goal has of its own is proven as the level demands (D06)."""
     rows = zip(goal, criteria_rows(goal, verdicts), strict=True)
     return all(enough(row["verdict"], criterion, level) for criterion, row in rows)
 
@@ -208,7 +208,7 @@ def _step_row(step: Mapping[str, Any], record: StepRecord, journal: Sequence[Map
 
 
 def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") -> str:
-    """What happened, in words made by code: counts only finished steps as finished."""
+    """Return what happened, in words made by code: counts only finished steps as finished."""
     rows = receipt["steps"]
     done = [row for row in rows if row["status"] == "done"]
     lines = [reason] if reason else []
@@ -217,13 +217,13 @@ def summary(receipt: Mapping[str, Any], reason: str = "", language: str = "en") 
     for row in done:
         result = f" — {row['result']}" if row["result"] else ""
         lines.append(f"- {say(language, 'summary', 'done')}: {row['content']}{result}")
-    lines += [*unproven(receipt, language), *not_asked(receipt, language)]
-    lines += [*left_over(receipt, language), *what_next(receipt, language)]
-    return laid_out(lines) or say(language, "summary", "nothing")
+    lines += [*unproven_lines(receipt, language), *unasked_lines(receipt, language)]
+    lines += [*unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
+    return to_markdown(lines) or say(language, "summary", "nothing")
 
 
-def laid_out(lines: Sequence[str]) -> str:
-    """Lines as Markdown: items of a list under each other, every other line a paragraph of its own."""
+def to_markdown(lines: Sequence[str]) -> str:
+    """Return lines as Markdown: items of a list under each other, every other line a paragraph of its own."""
     pairs = zip(("", *lines), lines, strict=False)
     gaps = ("\n" if before[:2] == line[:2] == "- " else "\n\n" for before, line in pairs)
     return "".join(gap + line for gap, line in zip(gaps, lines, strict=True)).strip()
@@ -231,8 +231,8 @@ def laid_out(lines: Sequence[str]) -> str:
 
 def notes(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return what an answer must not leave out: what was not shown, assumed, not done, and what would come next."""
-    before = [*unproven(receipt, language), *not_asked(receipt, language)]
-    return [*before, *left_over(receipt, language), *what_next(receipt, language)]
+    before = [*unproven_lines(receipt, language), *unasked_lines(receipt, language)]
+    return [*before, *unfinished_lines(receipt, language), *next_step_lines(receipt, language)]
 
 
 def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
@@ -244,10 +244,10 @@ def without_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -
 def with_notes(text: str, receipt: Mapping[str, Any], language: str = "en") -> str:
     """Return an answer with the lines that must stand below it by this receipt."""
     lines = notes(receipt, language)
-    return "\n\n".join(part for part in (text, laid_out(lines)) if part)
+    return "\n\n".join(part for part in (text, to_markdown(lines)) if part)
 
 
-def unproven(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def unproven_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return what of the work that is done was not shown: criteria that stayed unverified, and what a judge doubted."""
     speak = partial(say, language, "summary")
     lines: list[str] = []
@@ -285,14 +285,14 @@ def _of_data(row: Mapping[str, Any] | None, language: str) -> list[str]:
     return [f"- {say(language, 'summary', 'no_output', problem=row['problem'])}"] if row and row["problem"] else []
 
 
-def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+def unfinished_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     """Return a line for every call of which nobody knows whether it took effect, and for every step that is not done.
 
     A step that a later plan left out is not done either, unless that plan did it in another way.
     """
     speak = partial(say, language, "summary")
     rows = [row for row in receipt.get("effects", ()) if row.get("unknown")]
-    calls = [f"{row['tool']}({canonical(row['arguments'])})" for row in rows]
+    calls = [f"{row['tool']}({canonical_json(row['arguments'])})" for row in rows]
     lines = [f"- {speak('unknown', call=call)}" for call in calls]
     ended = {row["id"]: row["status"] for row in receipt["steps"]}
     for row in receipt["steps"]:
@@ -309,8 +309,8 @@ def left_over(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
     return lines
 
 
-def not_asked(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """A line for every question that no person answered, though the work went on."""
+def unasked_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """Return a line for every question that no person answered, though the work went on."""
     rows = [row for row in receipt.get("questions", ()) if row["by"] == "policy"]
     return [
         f"- {say(language, 'summary', 'assumed', question=row['question'])}{_assumption(row)}"
@@ -325,8 +325,8 @@ def _assumption(row: Mapping[str, Any]) -> str:
     return f" — {said}" if said else ""
 
 
-def what_next(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
-    """What would come next: the first step that could still be done. [] where nothing would, or the user ended it."""
+def next_step_lines(receipt: Mapping[str, Any], language: str = "en") -> list[str]:
+    """Return the first step that could still be done; [] if there is none, or the user ended the run."""
     open_ends = ("pending", "running", "ready", "waiting", "exhausted", "failed")
     left = [row for row in receipt["steps"] if row["status"] in open_ends]
     if not left or receipt["status"] == "cancelled":

@@ -22,13 +22,13 @@ _GROUP = pattern(r"\((?!\?)|\(\?P?<(?![=!])")
 
 
 def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
-    """Why this regular expression is not taken, in words for whoever wrote it; None if it is.
+    """Return why this regular expression is not taken, in words for its author; None if it is.
 
     `groups`: how many may capture; where texts are short, more do no harm.
     """
     if _VERBOSE.search(pattern):
         return f"{pattern[:80]!r} has the flag x; write the pattern without it"
-    if unfolded(pattern) > PATTERN_SIZE:
+    if count_elements(pattern) > PATTERN_SIZE:
         return (
             f"{pattern[:80]!r} repeats too much: with its counted repeats written out it has more than "
             f"{PATTERN_SIZE:,} elements; use smaller counts, or * and +"
@@ -44,8 +44,8 @@ def pattern_problem(pattern: str, groups: int = PATTERN_GROUPS) -> str | None:
     return None
 
 
-def unfolded(pattern: str) -> int:
-    """How many elements a pattern has when its counted repeats are written out; linear, compiles nothing."""
+def count_elements(pattern: str) -> int:
+    """Return how many elements a pattern has when its counted repeats are written out; linear, compiles nothing."""
     open_groups, last = [0], 0
     for token in _TOKEN.finditer(pattern):
         text, least = token[0], token["least"]
@@ -66,7 +66,7 @@ def unfolded(pattern: str) -> int:
 
 
 def path_problem(path: str) -> str | None:
-    """Why this JSON path is not taken; None if it is."""
+    """Return why this JSON path is not taken; None if it is."""
     if len(path) > PATH_CHARS:
         return f"a path has at most {PATH_CHARS} characters; this one has {len(path):,}"
     if "=~" in path or "sub(" in path:

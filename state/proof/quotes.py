@@ -1,4 +1,4 @@
-"""Whether a quote stands in a text: by its words and numbers, in order and without a gap.
+"""Look up a quote in a text: by its words and numbers, in order and without a gap.
 
 A text is read as tokens: words, single characters of scripts without spaces, whole numbers by their value, dates,
 times and ids. Punctuation, markup and case are no tokens. A quote stands in a text if its tokens stand there one
@@ -69,11 +69,11 @@ _SHORT = 4
 """Characters of a script without spaces: fewer may be a part of a longer word."""
 PASSAGE_CHARS = 200
 HASH_CHARS = 32
-"""Of the shortest hash that is shortened to how it begins."""
+"""The least length of a hash that may be quoted by its beginning."""
 
 
 def fold(text: str) -> str:
-    """Text for comparing: Unicode form, case, white space and typographic quotes do not matter."""
+    """Return text for comparing: Unicode form, case, white space and typographic quotes do not matter."""
     normal = unicodedata.normalize("NFKC", _SMALL.sub(_apart, text))
     return _SPACES.sub(" ", normal.translate(_TYPOGRAPHY).casefold()).strip()
 
@@ -91,7 +91,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False) -> list[str]:
-    """The tokens of a text, in order. `signs`: which of `%`, `$`, `<`, emoji … are tokens too.
+    """Return the tokens of a text, in order. `signs`: which of `%`, `$`, `<`, emoji … are tokens too.
 
     A comma between digits belongs to the number where it groups or marks decimals, and separates in lists and rows;
     `commas_part`: it separates wherever it stands.
@@ -123,13 +123,13 @@ def tokens(text: str, signs: Collection[str] = (), *, commas_part: bool = False)
     return found
 
 
-def regrouped(text: str) -> str:
-    """The text with digits in groups as one number: `1 299`, a phone number or an IBAN, and what `undotted` joins."""
-    return undotted(_LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text)))
+def regroup_digits(text: str) -> str:
+    """Return the text with grouped digits as one number: `1 299`, a phone number, and what `undotted` joins."""
+    return join_dotted(_LONG.sub(_run, _SPACED.sub(lambda number: number[0].replace(" ", ""), text)))
 
 
-def undotted(text: str) -> str:
-    """The text with `9.870` as 9870, if it writes 12.340,5 elsewhere."""
+def join_dotted(text: str) -> str:
+    """Return the text with `9.870` as 9870, if it writes 12.340,5 elsewhere."""
     grouped = _GROUPED_BY_DOTS.search(text)
     return _DOTTED.sub(lambda number: number[0].replace(".", ""), text) if grouped else text
 
@@ -140,7 +140,7 @@ def _run(groups: re.Match[str]) -> str:
 
 
 def _values(number: str, text: str, match: re.Match[str], commas_part: bool) -> list[str]:
-    """The number, or the numbers, that digits with dots and commas between them stand for."""
+    """Return the number, or the numbers, that digits with dots and commas between them stand for."""
     start, end = match.start("number"), match.end("number")
     before, after = text[start - 1 : start], text[end : end + 1]
     if "," in number and (
@@ -176,12 +176,12 @@ class SearchedText:
 
     @cached_property
     def _forms(self) -> list[str]:
-        """As it stands; with the escapes of JSON read; each without tags, without line numbers, and regrouped."""
+        """Yield the text as it stands and with JSON's escapes read; each without tags, line numbers, and regrouped."""
         forms = [self.text, *([_ESCAPE.sub(_unescaped, self.text)] if "\\" in self.text else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form and _LINK.search(form)]
         forms += [_TAG.sub(" ", form) for form in forms if _TAG.search(form)]
         forms += [_LINE_NUMBER.sub("", form) for form in forms if len(_LINE_NUMBER.findall(form)) > 1]
-        return forms + [joined for form in forms if (joined := regrouped(form)) != form]
+        return forms + [joined for form in forms if (joined := regroup_digits(form)) != form]
 
     def _readings(self, signs: Collection[str]) -> Iterator[str]:
         for number, form in enumerate(self._forms):
@@ -194,7 +194,7 @@ class SearchedText:
         quote = _HASH.sub(self._whole_hash, _BLOCKQUOTE.sub("", quote))
         forms = [quote, *([_ESCAPE.sub(_unescaped, quote)] if "\\" in quote else [])]
         forms += [_LINK.sub(r"\1", form) for form in forms if "](" in form]
-        forms += [joined for form in forms if (joined := regrouped(form)) != form]
+        forms += [joined for form in forms if (joined := regroup_digits(form)) != form]
         signs = _signs(quote)
         if not tokens(quote, signs):
             marks = "".join(quote.split())
@@ -209,7 +209,7 @@ class SearchedText:
 
     @cached_property
     def _with_signs(self) -> "SearchedText | None":
-        """The text with signs for the codes of currencies; None where it has none."""
+        """Return the text with signs for the codes of currencies; None if it has none."""
         signed = _signed(self.text)
         return SearchedText(signed) if signed != self.text else None
 
@@ -226,12 +226,12 @@ class SearchedText:
         return fold(self.text)
 
     def _whole_hash(self, short: re.Match[str]) -> str:
-        """The first hash in the text that begins so, as git and others shorten them; else as it was."""
+        """Return the first hash in the text that begins so, as git and others shorten them; else as it was."""
         found = re.search(rf"(?<!\w){short[0]}[0-9a-f]+(?!\w)", self.text)
         return found[0] if found and len(found[0]) >= HASH_CHARS else short[0]
 
     def nearest(self, quote: str) -> str:
-        """The passage of the text that has most in common with the quote, at most 200 characters; "" if none has."""
+        """Return the passage of the text that has most in common with the quote, at most 200 characters; else ""."""
         wanted = set(tokens(quote))
         best, most = "", 0.0
         for passage, words in self._passages:
@@ -254,14 +254,14 @@ def _signed(text: str) -> str:
 
 
 def _signs(quote: str) -> tuple[str, ...]:
-    """The signs that a quote has; with an operator between operands all of those, so that none stands for another."""
+    """Return the signs of a quote; with an operator between operands all operators, so that none stands for another."""
     plain = unicodedata.normalize("NFKC", quote).translate(_TYPOGRAPHY)
     found = {match[0] for match in _TOKEN.finditer(plain) if match.lastgroup == "sign"}
     return (*sorted(found), *(OPERATORS if _OPERATION.search(plain) else ()))
 
 
 def token_line(found: list[str]) -> str:
-    """A space around each token, so that only whole ones are found in it."""
+    """Return the tokens with a space around each, so that only whole ones are found."""
     return f" {' '.join(found)} " if found else ""
 
 

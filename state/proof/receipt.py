@@ -32,11 +32,11 @@ class CriterionRow(TypedDict):
     check: dict[str, Any] | None
     """As approved: `{tool, arguments, expect}`."""
     claimed: bool | None
-    """What the model said; None if it never claimed."""
+    """The model's word; None if it never claimed."""
     verdict: Verdict
     evidence: list[Evidence]
     note: str
-    """What the check or the judge said, or what was missing."""
+    """The word of the check or the judge, or the reason why evidence was missing."""
 
 
 class RepeatedRow(TypedDict):
@@ -61,9 +61,9 @@ class StepRow(TypedDict):
     """ISO 8601, UTC; "" for a step that was never set to work, and `ended` for one that has not ended."""
     ended: str
     executor: NotRequired[str]
-    """Who worked on it; without, the default one."""
+    """The executor that worked on it; the default one if there is none."""
     transcript: NotRequired[list[dict[str, Any]]]
-    """What an executor that works by itself said, in short: rows of `by`, `text` and `calls`."""
+    """The words of an executor that works by itself, in short: rows of `by`, `text` and `calls`."""
     spent: dict[str, float]
     """By ledger key, all attempts of this plan together."""
     unchanged: str
@@ -83,7 +83,7 @@ class ReplacedRow(TypedDict):
     status: StepStatus
     reason: str
     by: str
-    """Who let it go: user or policy."""
+    """Decided by: user or policy."""
     instead: list[str]
     """Ids of the steps that the plan got in its place."""
 
@@ -98,9 +98,9 @@ class ApprovalRow(TypedDict):
     by: str
     at: str
     revision: NotRequired[str]
-    """Of the plan that was shown."""
+    """The revision of the plan that was shown."""
     approved_revision: NotRequired[str]
-    """Of the plan that was approved; another one if it was edited."""
+    """The revision of the plan that was approved; another one if it was edited."""
     step: NotRequired[str | None]
     tool: NotRequired[str]
     arguments: NotRequired[dict[str, Any]]
@@ -120,9 +120,9 @@ class QuestionRow(TypedDict):
     question: str | None
     answer: str
     by: str
-    """Who answered: user or policy."""
+    """Answered by: user or policy."""
     assumed: bool
-    """Whether nobody did, and the work went on by an assumption."""
+    """True if nobody answered, and the work went on by an assumption."""
     assumption: str
     """What was assumed, in the words of the step's result, or of the plan if the planner asked; "" if nobody said."""
 
@@ -136,7 +136,7 @@ class EffectRow(TypedDict):
     ok: bool
     effect: Literal["write", "idempotent"]
     unknown: NotRequired[bool]
-    """Whether it began and nobody knows what became of it; `ok` is false then, and `id` may be the step's alone."""
+    """True if it began and its outcome is unknown; `ok` is false then, and `id` may be the step's alone."""
 
 
 class FieldRow(TypedDict):
@@ -152,7 +152,7 @@ class OutputRow(TypedDict):
     """The result as data, where that was asked for; the data itself is `output` in the outcome."""
 
     problem: str
-    """What is wrong with it, in which case it was not delivered; "" if it was."""
+    """The problem for which it was not delivered; "" if it was."""
     fields: list[FieldRow]
     more: int
     """Values beyond the first thousand, which were not looked up."""
@@ -170,7 +170,7 @@ class SentenceRow(TypedDict):
 
 
 class AuditRow(TypedDict):
-    """What a judge said of the text that was delivered, and of the goal."""
+    """A judge's verdict on the text that was delivered, and on the goal."""
 
     problem: str
     """Why there was no audit, where one was due; "" where there was one, or nobody who could make it (`nobody`)."""
@@ -213,15 +213,15 @@ class Receipt(TypedDict):
     audit: AuditRow | None
     """None where none was due."""
     looked: bool
-    """Whether anything was looked at."""
+    """True if anything was looked at."""
     changed: bool
-    """Whether anything was changed, or may have been."""
+    """True if anything was changed, or may have been."""
     spent: dict[str, float]
     meter: list[MeterRow]
 
 
 class Outcome(TypedDict):
-    """How a run ended."""
+    """The end of a run."""
 
     status: Status
     code: str
@@ -233,7 +233,7 @@ class Outcome(TypedDict):
     missing: list[str]
     """What the user asked for and does not have, as a judge says."""
     looked: bool
-    """Whether anything was looked at; `changed`, whether anything was changed, or may have been."""
+    """True if anything was looked at; `changed`: if anything was changed, or may have been."""
     changed: bool
     output: NotRequired[Any]
     """The result as data, where that was asked for and what came fits."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from donewhen.state.pattern import pattern
-from donewhen.state.reading.json_strings import Effort, end_of_string, swallowed, unescaped
+from donewhen.state.reading.json_strings import Effort, end_of_string, has_swallowed, unescape
 from donewhen.state.values import DEEPEST, flaw
 
 _SKIP = pattern(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
@@ -46,7 +46,7 @@ class Candidate:
 
 
 def read_candidate(text: str, start: int, effort: Effort) -> Candidate:
-    """Reads the value that begins with the bracket at `start`. Raises EffortExhausted."""
+    """Read the value that begins with the bracket at `start`. Raises EffortExhausted."""
     reader = _Reader(text, start, effort)
     try:
         value, reader.at = _DECODER.raw_decode(text, start)
@@ -97,10 +97,10 @@ class _Reader:
 
     def _object(self) -> dict[str, Any]:
         items: dict[str, Any] = {}
-        while not self._closed("}"):
+        while not self._is_closed("}"):
             if items:
                 self._comma(key=True)
-                if self._closed("}"):
+                if self._is_closed("}"):
                     break
             kind, lexeme = self._next()
             key = self._string(lexeme) if kind == "string" else lexeme
@@ -111,16 +111,16 @@ class _Reader:
 
     def _list(self) -> list[Any]:
         items: list[Any] = []
-        while not self._closed("]"):
+        while not self._is_closed("]"):
             if items:
                 self._comma(key=False)
-                if self._closed("]"):
+                if self._is_closed("]"):
                     break
             items.append(self.value(in_list=True))
         return items
 
-    def _closed(self, bracket: str) -> bool:
-        """Whether the object or list ends here: by its bracket, by another's, or with the text, fence or tag."""
+    def _is_closed(self, bracket: str) -> bool:
+        """Return whether the object or list ends here: by its bracket, another's, or with the text, fence or tag."""
         before, gap = self.at, self._skip()
         kind, lexeme = self._peek()
         if kind == "close" and lexeme == bracket:
@@ -140,7 +140,7 @@ class _Reader:
         return False
 
     def _comma(self, key: bool) -> None:
-        """A comma, or none where only one can be meant: before a key, between two objects."""
+        """Read a comma, or none where only one can be meant: before a key, between two objects."""
         kind, lexeme = self._peek()
         if kind == "comma":
             self._take(kind, lexeme)
@@ -173,28 +173,28 @@ class _Reader:
         return kind, lexeme
 
     def _string(self, quote: str, in_list: bool = False) -> str:
-        """The text of the string whose opening quote was just read."""
+        """Read the text of the string whose opening quote was just read."""
         start, close = self.at, end_of_string(self.text, self.at, quote, self.effort)
         if close < 0:
             raise _Unsure
         self.at = close + len(quote)
         body = self.text[start:close]
-        if len(quote) == 1 and swallowed(body, in_list):
+        if len(quote) == 1 and has_swallowed(body, in_list):
             raise _Unsure
         try:
             self.effort.charge(body.count("\\"))
-            return unescaped(body)
+            return unescape(body)
         except ValueError as error:
             raise _Unsure from error
 
     def rest_is_sure(self, start: int) -> bool:
-        """Whether nothing behind the value says that it was not the whole."""
+        """Return whether nothing behind the value says that it was not the whole."""
         if self.text[start] == "{" and _GOES_ON.match(self.text, self.at):
             return False
         return self.complete or bool(_OVER.match(self.text, self.at))
 
     def broken(self, start: int) -> Candidate:
-        """The text up to the bracket that closes what cannot be read."""
+        """Return the text up to the bracket that closes what cannot be read."""
         depth, at = 0, start
         while found := _TOKEN.match(self.text, at):
             self.effort.charge(1)

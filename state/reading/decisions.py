@@ -8,24 +8,27 @@ from typing import Any
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT}
-_LANGUAGE = {**_TEXT, "description": "BCP 47, of what you write"}
-_EVIDENCE = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {
-            "observation": {**_TEXT, "description": "the id before a result, such as p.1"},
-            "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
-            "before": {"type": "boolean", "description": "true: as it was before a change, on purpose"},
-        },
-        "required": ["observation"],
-    },
+_LANGUAGE = {**_TEXT, "description": "BCP 47"}
+_CITED = {
+    "observation": {**_TEXT, "description": "id of a result, such as p.1"},
+    "quote": {**_TEXT, "description": "short, word for word, from it or its call"},
 }
+_BEFORE = {"type": "boolean", "description": "as it was before a change, on purpose"}
+
+
+def _evidence(**properties: Any) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "object", "properties": properties, "required": ["observation"]}}
+
+
 _GOAL_CHECK = {
     "type": "array",
     "items": {
         "type": "object",
-        "properties": {"criterion": {"type": "integer"}, "met": {"type": "boolean"}, "evidence": _EVIDENCE},
+        "properties": {
+            "criterion": {"type": "integer"},
+            "met": {"type": "boolean"},
+            "evidence": _evidence(**_CITED, before=_BEFORE),
+        },
         "required": ["criterion", "met", "evidence"],
     },
 }
@@ -38,7 +41,7 @@ _STEP = {
             **_CRITERIA,
             "description": 'texts, or {text, check: {tool, arguments, expect}}; expect: "ok", or of the result '
             "{contains}, {matches: regex}, {equals}, {number, tolerance} or "
-            '{path: "$[?(@.id==\'a\')].n", op: ">=", value: 3} (op: ==, !=, <, <=, >, >=, contains, exists)',
+            '{path: "$[?(@.id==\'a\')].n", op: ">=", value: 3} (op also contains, exists)',
         },
         "tools": _TEXTS,
         "id": _TEXT,
@@ -54,7 +57,7 @@ _STEP = {
 _SCHEDULE = {
     "type": "object",
     "description": 'only to recur, at times that the user named: {every_minutes}, {at: "HH:MM", weekdays: ["mon"]} or '
-    '{cron: "0 9 * * 1-5"}, timezone (the user\'s, else that of <today>), missed: skip, once or all',
+    '{cron: "0 9 * * 1-5"}, timezone (else that of <today>), missed: skip, once or all',
 }
 
 
@@ -66,7 +69,7 @@ def _tool(name: str, description: str, required: Collection[str], **properties: 
 _ALL = {
     tool["function"]["name"]: tool
     for tool in (
-        _tool("answer", "Answer the user.", ["text"], text=_TEXT, evidence=_EVIDENCE, language=_LANGUAGE),
+        _tool("answer", "Answer the user.", ["text"], text=_TEXT, evidence=_evidence(**_CITED), language=_LANGUAGE),
         _tool(
             "ask_user", "Ask the user one question.", ["question"], question=_TEXT, options=_TEXTS, language=_LANGUAGE
         ),
@@ -102,7 +105,7 @@ _ALL = {
             ["result", "goal_check"],
             result=_TEXT,
             goal_check=_GOAL_CHECK,
-            unchanged={**_TEXT, "description": "why nothing had to be changed, where tools to change it were granted"},
+            unchanged=_TEXT,
         ),
         _tool(
             "finish_task",
@@ -173,7 +176,7 @@ NAMES = frozenset(_ALL)
 
 
 def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """The definitions as chat models bind them, in the order given; the same objects each time, not to be changed.
+    """Return the definitions as chat models bind them, in the order given; the same objects each time.
 
     `instead`: definitions that take the place of ours, by name.
     """
@@ -182,7 +185,7 @@ def control_tools(names: Collection[str], instead: Mapping[str, Any] = MappingPr
 
 @cache
 def plan_tool(*unused: str) -> dict[str, Any]:
-    """`submit_plan` without the fields, of the plan or its steps, that have no use there; the same object each time."""
+    """Return `submit_plan` without the fields that have no use there; the same object each time."""
     tool: dict[str, Any] = copy.deepcopy(_ALL["submit_plan"])
     fields = tool["function"]["parameters"]["properties"]
     for name in unused:
@@ -193,7 +196,7 @@ def plan_tool(*unused: str) -> dict[str, Any]:
 
 @cache
 def arguments_schema(name: str) -> dict[str, Any]:
-    """JSON Schema of what is read of a control tool's arguments: more than models are shown."""
+    """Return the JSON Schema of what is read of a control tool's arguments: more than models are shown."""
     schema: dict[str, Any] = copy.deepcopy(_ALL[name]["function"]["parameters"])
     properties = schema["properties"]
     if name == "ask_user":

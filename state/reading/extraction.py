@@ -52,7 +52,7 @@ class Extracted:
 def extract(
     text: str, accepts: Callable[[Any], bool], keys: Collection[str] = (), hints: Collection[str] = ()
 ) -> Extracted | None:
-    """The first JSON object or list in `text` that `accepts` says yes to; None if nothing was meant to be one.
+    """Return the first JSON object or list in `text` that `accepts` says yes to; None if there is none.
 
     Read are objects and lists that stand apart: alone, in a fence, in a tag, behind a label or on lines of their own,
     not within a sentence. Their syntax may be any that `almost_json` reads. Not read, ever: anything between <think>
@@ -76,11 +76,11 @@ def extract(
             candidate = read_candidate(text, start, effort)
             position = candidate.end
             effort.charge(8 + (position - start) // 64)
-            fitting = _fitting(candidate.value, accepts)
+            fitting = _accepted_part(candidate.value, accepts)
             meant = named.search(candidate.broken) if candidate.broken else _has(candidate.value, keys)
             if (fitting or ((keys or hints) and meant)) and _stands_apart(text, start, candidate):
-                if not (after := _orphan_close(text, position)):
-                    return _located(text, start, candidate, fitting[0] if fitting else None)
+                if not (after := _end_of_orphan_close(text, position)):
+                    return _locate(text, start, candidate, fitting[0] if fitting else None)
                 position = after
     except EffortExhausted:
         return None
@@ -88,7 +88,7 @@ def extract(
 
 
 def prose(text: str, extracted: Extracted | None) -> str:
-    """What the model said before its decision, without its thinking: fit to be shown as speech, may be empty.
+    """Return what the model said before its decision, without its thinking: fit to be shown as speech.
 
     What stands behind the decision is left out: it was written before anything was carried out, as made-up
     observations and false success are. With None: the whole text without its thinking.
@@ -97,8 +97,8 @@ def prose(text: str, extracted: Extracted | None) -> str:
     return (said if extracted is None else _LABEL.sub("", said)).strip()
 
 
-def _fitting(value: Any, accepts: Callable[[Any], bool]) -> list[Any]:
-    """The value, or its first item, in a list; an empty list if neither is accepted."""
+def _accepted_part(value: Any, accepts: Callable[[Any], bool]) -> list[Any]:
+    """Return the value, or its first item, in a list; an empty list if neither is accepted."""
     offers = [] if value is None else [value]
     if isinstance(value, list) and value and isinstance(value[0], dict):
         offers.append(value[0])
@@ -115,7 +115,7 @@ def _plain(key: str) -> str:
 
 
 def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
-    """No sentence goes on before or behind it on its line; half of an object ends where its text does."""
+    """Return whether no sentence goes on before or behind it on its line; half an object ends where its text does."""
     line = max(text.rfind("\n", max(0, start - 200), start) + 1, start - 200, 0)
     closing = _CLOSE_THINKING.search(text, line, start)
     before = text[closing.end() if closing else line : start]
@@ -123,7 +123,7 @@ def _stands_apart(text: str, start: int, candidate: Candidate) -> bool:
     return bool(behind and (_LEAD.fullmatch(before) or _SENTENCE_END.search(before)))
 
 
-def _located(text: str, start: int, candidate: Candidate, value: Any) -> Extracted:
+def _locate(text: str, start: int, candidate: Candidate, value: Any) -> Extracted:
     end, margin = candidate.end, max(0, start - 100)
     if fence := _FENCE.search(text[margin:start]):
         start = margin + fence.start()
@@ -137,8 +137,8 @@ def _end_of_thinking(text: str, start: int) -> int:
     return close.end() if close else len(text)
 
 
-def _orphan_close(text: str, position: int) -> int:
-    """Behind a closing tag without its opening one: all before it was thinking (the prompt held the opening tag)."""
+def _end_of_orphan_close(text: str, position: int) -> int:
+    """Return the place behind a closing tag without its opening one: all before it was thinking."""
     close = _CLOSE_THINKING.search(text, position)
     if close is None or _OPEN_THINKING.search(text, position, close.start()):
         return 0

@@ -23,14 +23,14 @@ class Effort:
     left: int = 16_000
 
     def charge(self, steps: int) -> None:
-        """Takes steps off. Raises EffortExhausted when none are left."""
+        """Take off steps. Raises EffortExhausted when none are left."""
         self.left -= steps
         if self.left < 0:
             raise EffortExhausted
 
 
-def swallowed(body: str, in_list: bool) -> bool:
-    """Whether a string may have taken in its neighbour, whose quotes were lost or doubled: `"a,⏎ b"`, `"a,⏎ ""key"`.
+def has_swallowed(body: str, in_list: bool) -> bool:
+    """Return whether a string may have taken in its neighbour, whose quotes were lost: `"a,⏎ b"`, `"a,⏎ ""key"`.
 
     In a list a comma before a line break says so, elsewhere only one at the end: texts of several lines are common.
     """
@@ -38,7 +38,7 @@ def swallowed(body: str, in_list: bool) -> bool:
 
 
 def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
-    """Index of the quote that closes the string whose text begins at `start`; -1 if it does not close.
+    """Return the index of the quote that closes the string whose text begins at `start`; -1 if it does not close.
 
     `quote` is what opened it: a single, double, typographic or (as in Python) tripled quotation mark.
     """
@@ -59,8 +59,8 @@ def end_of_string(text: str, start: int, quote: str, effort: Effort) -> int:
         position = close + 1
 
 
-def unescaped(body: str) -> str:
-    """The text that a string stands for. Raises ValueError for an escape that means nothing, or not one thing."""
+def unescape(body: str) -> str:
+    """Return the text that a string stands for. Raises ValueError for an escape without one meaning."""
     if "\\" not in body:
         return body
     return str(json.loads(f'"{_ESCAPE.sub(_as_json, body)}"', strict=False))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
@@ -25,14 +25,14 @@ Verification = Literal["claimed", "grounded", "audited", "judged"]
 
 
 def check_role(role: str) -> str:
-    """The role; ValueError, with a near match, for one that no model is asked for."""
+    """Return the role; ValueError, with a near match, for one that no model is asked for."""
     if role not in ROLES:
         raise ValueError(f"There is no role {role!r}{near(role, ROLES)}")
     return role
 
 
-def moment(text: str) -> datetime:
-    """The moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
+def parse_moment(text: str) -> datetime:
+    """Return the moment an ISO 8601 text names, in UTC where it names no zone. Raises ValueError."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -41,7 +41,7 @@ def moment(text: str) -> datetime:
 
 
 def _names_moment(text: str) -> str:
-    moment(text)
+    parse_moment(text)
     return text
 
 
@@ -53,7 +53,7 @@ Zone = Annotated[str, AfterValidator(check_zone)]
 class Profile(BaseModel):
     """Who the agent is for this run; shapes every prompt. Hard constraints are checked by code where they can be."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_prompts)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_prompts)
 
     name: str = Field(default="", description="what the agent calls itself")
     role: str = Field(default="", description="one sentence: who the agent is")
@@ -77,7 +77,7 @@ class Profile(BaseModel):
 class Settings(BaseModel):
     """What one run may do and how it behaves. Every field has a default; `None` for a context means all defaults."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, json_schema_extra=with_nodes)
 
     confirm: ConfirmPolicy = Field(
         default="always",
@@ -177,7 +177,7 @@ class Settings(BaseModel):
     @field_validator("limits", "step_limits")
     @classmethod
     def _with_defaults(cls, given: Limits, info: Any) -> Limits:
-        """Who limits the money has not said that a run may replan without end."""
+        """Keep the default of each limit that is not named: a limit of money does not allow replans without end."""
         default = LIMITS if info.field_name == "limits" else STEP_LIMITS
         whole = default.model_copy(update={key: getattr(given, key) for key in given.model_fields_set})
         whole.__pydantic_fields_set__.intersection_update(given.model_fields_set)  # what `merged` goes by
@@ -218,5 +218,5 @@ class Settings(BaseModel):
         return self.promote_rounds if limited or self.promote_rounds is not None else PROMOTE_ROUNDS
 
     def late(self, now: datetime | None = None) -> bool:
-        """Whether the deadline has passed."""
-        return self.deadline is not None and (now or datetime.now(UTC)) >= moment(self.deadline)
+        """Return whether the deadline has passed."""
+        return self.deadline is not None and (now or datetime.now(UTC)) >= parse_moment(self.deadline)

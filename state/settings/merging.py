@@ -8,7 +8,7 @@ from pydantic import BaseModel, ValidationError
 
 from donewhen.state.errors import ConfigError, validation_problems
 from donewhen.state.ledger import Limits
-from donewhen.state.settings import Profile, Settings, moment
+from donewhen.state.settings import Profile, Settings, parse_moment
 from donewhen.state.values import near
 
 SettingsLike = Settings | Mapping[str, Any] | None
@@ -16,7 +16,7 @@ SettingsLike = Settings | Mapping[str, Any] | None
 
 
 def read_settings(given: SettingsLike) -> Settings:
-    """The settings in `given`, None for all defaults. Raises ConfigError for names and values that cannot be."""
+    """Return the settings in `given`, None for all defaults. Raises ConfigError for names and values that cannot be."""
     if isinstance(given, Settings):
         return given
     if given is not None and not isinstance(given, Mapping):
@@ -27,8 +27,8 @@ def read_settings(given: SettingsLike) -> Settings:
         raise ConfigError(f"settings: {'; '.join(_complaints(error))}") from None
 
 
-def merged(base: Settings, given: SettingsLike) -> Settings:
-    """`base` with what `given` sets, field by field; limits, the profile and models by their own fields.
+def merge_settings(base: Settings, given: SettingsLike) -> Settings:
+    """Return `base` with what `given` sets, field by field; limits, profile and models by their own fields.
 
     Hard constraints only grow: tools that `base` forbids stay forbidden, paths stay within those it allows, and the
     language of its profile stays.
@@ -45,14 +45,14 @@ def merged(base: Settings, given: SettingsLike) -> Settings:
     if "profile" in change:
         said = Profile.model_validate(change["profile"])
         forbidden = dict.fromkeys([*base.profile.forbidden_tools, *said.forbidden_tools])
-        within = _within(base.profile.allowed_paths, said.allowed_paths)
+        within = _common_paths(base.profile.allowed_paths, said.allowed_paths)
         kept = {"language": base.profile.language} if base.profile.language else {}
         whole["profile"] |= {"forbidden_tools": list(forbidden), "allowed_paths": within, **kept}
     return read_settings(whole)
 
 
-def _within(base: list[str], given: list[str]) -> list[str]:
-    """The paths that both allow; an empty list allows all."""
+def _common_paths(base: list[str], given: list[str]) -> list[str]:
+    """Return the paths that both allow; an empty list allows all."""
     if not base or not given:
         return base or given
     both = [path for path in given if any(PurePath(path).is_relative_to(each) for each in base)]
@@ -63,7 +63,7 @@ def _within(base: list[str], given: list[str]) -> list[str]:
 
 
 def _chain(*values: str) -> dict[str, frozenset[str]]:
-    """Values from the least care to the most, each with all that it watches over."""
+    """Return values from the least care to the most, each with all that it watches over."""
     return {value: frozenset(values[1 : place + 1]) for place, value in enumerate(values)}
 
 
@@ -89,7 +89,7 @@ def more_careful(name: str, pinned: str, asked: str) -> str:
     return min((value for value in values if values[value] >= wanted), key=lambda value: len(values[value]))
 
 
-def confined(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[Settings, list[str]]:
+def confine_settings(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tuple[Settings, list[str]]:
     """Return the settings of a run whose client asked for `asked`, and the names that were not taken over.
 
     What `pinned` sets stays, but a client may ask for more care: see `CARE`; tools and paths may be fewer. `models`:
@@ -109,7 +109,7 @@ def confined(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tup
             lower = {name: amount for name, amount in given[key].items() if _is_within(amount, most.get(name))}
             refused += [f"{key}.{name}" for name in given[key] if name not in lower]
             given[key] = lower
-        elif key == "deadline" and bound and least and moment(value) < moment(least):
+        elif key == "deadline" and bound and least and parse_moment(value) < parse_moment(least):
             continue
         elif key == "profile":
             hard = ("forbidden_tools", "allowed_paths")
@@ -117,7 +117,7 @@ def confined(pinned: Settings, asked: Mapping[str, Any], *, models: bool) -> tup
         elif bound or (key in ("models", "max_tokens") and not models):
             refused.append(key)
             del given[key]
-    return merged(pinned, given), refused
+    return merge_settings(pinned, given), refused
 
 
 def _is_within(amount: float | None, most: float | None) -> bool:
@@ -125,13 +125,13 @@ def _is_within(amount: float | None, most: float | None) -> bool:
 
 
 def known_settings(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What of `given` names settings, and the names that do not; for what comes from elsewhere."""
+    """Return the settings in `given`, and the names that are no settings; for what comes from elsewhere."""
     known = {key: value for key, value in given.items() if key in Settings.model_fields}
     return known, [str(key) for key in given if key not in Settings.model_fields]
 
 
 def stored_settings(stored: Mapping[str, Any]) -> Settings:
-    """Settings as they were stored, perhaps by a version that had others; what is none any more is its default."""
+    """Read settings as they were stored, perhaps by another version; what is none any more is its default."""
     known = known_settings(stored)[0]
     try:
         return Settings.model_validate(known)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-NODES = {
+NODES: dict[str, tuple[str, ...]] = {
     "receive": ("mode", "executor", "output_schema", "timezone", "deadline"),
     "plan": ("plan_rounds", "max_steps", "max_corrections", "tool_selection", "profile", "language"),
     "confirm": ("confirm",),
@@ -36,7 +36,7 @@ def with_prompts(schema: dict[str, Any]) -> None:
 
 
 def without_blanks(given: Any) -> Any:
-    """What was given without the fields that a form sends empty, and without what is LangGraph's own."""
+    """Return what was given without the fields that a form sends empty, and without LangGraph's own."""
     if not isinstance(given, Mapping):
         return given
     return {key: without_blanks(value) for key, value in given.items() if value != "" and key not in PLACES}

@@ -12,6 +12,12 @@ SHOWN = {
     "profile_zh.py": ["退回：write what the user reads in this language: zh", "the profile forbids", "十月 1280.50"],
     "many_tools.py": ["500 tools", "triage    15 tools", "completed: 7 parcels and 7 shifts."],
     "diamond.py": ["Both sources say 42."],
+    "support_desk.py": ["asked: May step s2", "completed: The broken lamp", "paid: [('A-17', 40.0)]"],
+    "code_fix.py": ["completed: total() adds all prices", "proven: The tests pass", "return sum(prices)\n"],
+    "research.py": ["[energy.1] closed in 2019", "audited: 2 of 2 sentences shown"],
+    "data_analysis.py": ["completed:\nTotal amount in sales.csv by region:", "West | 939.00"],
+    "form_over_mcp.py": ["Which size? → M", "completed: The form has name Mira and size M."],
+    "ci_job.py": ['{"status": "completed", "rounds": 6, "report": true}'],
     "replanned.py": ["new step s3", "s1 done: 49.90 EUR", "s2 failed: sold out; instead: s3"],
 }
 

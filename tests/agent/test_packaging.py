@@ -18,7 +18,7 @@ from uv import find_uv_bin
 
 import donewhen
 from benchmarks.pythons import found, version_of
-from donewhen import testing
+from donewhen import testing, workspace
 from donewhen.state.errors import system_problem
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from tests.kit.places import ROOT
@@ -117,7 +117,7 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
         held[kind] = {name for name in names if name.startswith("donewhen/")}
     tracked = subprocess.run(["git", "ls-files", *OWN], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {f"donewhen/{name}" for name in tracked.stdout.split()}
-    ours |= {f"donewhen/{name}" for name in ("__init__.py", "py.typed", "testing.py")}
+    ours |= {f"donewhen/{name}" for name in ("__init__.py", "py.typed", "testing.py", "workspace.py")}
     assert held["sdist"] == held["wheel of the sdist"] == held["wheel of the tree"] == ours
 
 
@@ -125,20 +125,21 @@ def test_sdist_and_wheels_hold_real_files_under_one_name(artifacts: dict[str, Pa
 def test_what_is_installed_runs_the_readme_beside_modules_of_the_same_names(
     artifacts: dict[str, Path], kind: str, tmp_path: Path, theirs: Path, provider: WireServer
 ) -> None:
-    """N25, R10, L5: `import agent` is theirs, `from donewhen import Agent` is ours; the README's first code runs."""
+    """N25, R10, L5: `import agent` is theirs, `from donewhen import Agent` is ours; the README's programs run."""
     python = fresh_venv(tmp_path / "venv")
     install(python, str(artifacts[kind]))
     assert run_program(python, theirs / "main.py").startswith(str(tmp_path / "venv"))
-    (theirs / "readme.py").write_text(readme_code())
+    demo, offers = readme_code()
+    (theirs / "readme.py").write_text(demo)
+    assert "completed" in run_program(python, theirs / "readme.py")
+    (theirs / "readme.py").write_text(offers.replace("input(", "str('approve' or "))
     said = run_program(python, theirs / "readme.py", OPENAI_API_KEY="sk-test", OPENAI_BASE_URL=provider.base_url)
-    assert said.splitlines()[0] == "waiting Approve, edit or reject this plan?"
-    assert "The three cheapest offers are with Mira." in said
+    assert "completed The three cheapest offers are with Mira." in said
 
 
-def readme_code() -> str:
-    """The first block of Python in the README, as it stands there."""
-    (code, *_) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    return str(code)
+def readme_code() -> list[str]:
+    """The programs in the README: for the demo model, and for any other."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 
 @pytest.fixture
@@ -258,8 +259,12 @@ def test_the_public_names() -> None:
         "resume_equals_uninterrupted", "submit_plan",
     ]  # fmt: skip
     assert all(getattr(testing, name) for name in testing.__all__)
-    with pytest.raises(AttributeError, match="Agnet"):
-        donewhen.Agnet  # noqa: B018
+    assert workspace.__all__ == ["workspace_tools"]
+    assert workspace.workspace_tools
+    for module in (donewhen, testing, workspace):
+        assert dir(module) == list(module.__all__)
+        with pytest.raises(AttributeError, match="Agnet"):
+            module.Agnet  # noqa: B018
 
 
 ELSEWHERE = """

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.faults import tools
 from benchmarks.faults.tools import RELEASE, SECRETS, Case, cases
-from donewhen.graph.tools.guarding import LIMIT
+from donewhen.graph.tools.call import LIMIT
 
 CASES = [(case, bool(number % 2)) for number, case in enumerate(cases())]
 """Each once, plain and as a coroutine by turns."""

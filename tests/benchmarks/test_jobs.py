@@ -72,6 +72,17 @@ PERFECT: dict[str, dict[str, Any]] = {
         ],
         ["enter_hours"],
     ),
+    "tiny": work(
+        ["Cleo was sent the total"],
+        [[call("look_up", name="Ann"), call("look_up", name="Bo")], call("add", a=41.5, b=27.25)],
+        [
+            [
+                call("send", to="Cleo", text="Together 68.75 EUR."),
+                finish_step("Cleo was sent the total, 68.75 EUR.", "s1.1"),
+            ]
+        ],
+        ["send"],
+    ),
 }
 
 

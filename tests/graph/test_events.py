@@ -166,7 +166,7 @@ async def test_a_tool_that_passes_on_what_another_agent_tells() -> None:
 async def test_events_go_on_in_another_process(tmp_path: Path) -> None:
     """S01: whoever goes on, `seq` grows: the cursor of one process is good in the next; turns are counted."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
-    code = "import time; from donewhen.graph import events; print(events.stamped('t', {})['seq'])"
+    code = "import time; from donewhen.graph import events; print(events.stamp_event('t', {})['seq'])"
     model = one_step([ask_user("Which?"), finish_step("x", "s1.1")])
     agent = Agent(model, storage=url, settings=Settings(**FREE))
     told = [dict(event) async for event in agent.stream("go", thread_id="t")]

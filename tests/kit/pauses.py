@@ -3,8 +3,8 @@
 import copy
 from typing import Any
 
-from donewhen.state.people.payloads import payload
-from donewhen.state.plan.document import plan_document
+from donewhen.state.people.edit import plan_document
+from donewhen.state.people.payload import payload
 
 PLAN: dict[str, Any] = {
     "title": "Total the sales",
@@ -76,7 +76,7 @@ def hitl(kind: str, **args: Any) -> dict[str, Any]:
 
 
 def edited_text(before: str, after: str) -> str:
-    text = plan_document(PLAN, limits=LIMITS)
+    text = plan_document({"plan": PLAN, "limits": LIMITS})
     assert before in text
     return text.replace(before, after)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from donewhen.state.ledger import ESTIMATED, KEYS, UNPRICED, Limits, add, exhausted, meter, remaining, share, tightest
-from donewhen.state.people.amounts import amount_of, counted
+from donewhen.state.people.amounts import format_amount, format_count
 from tests.kit.places import ROOT
 
 WHOLE = st.integers(min_value=0, max_value=10**9)
@@ -125,12 +125,12 @@ def test_spent_and_limits_share_their_names() -> None:
     ],
 )
 def test_amounts_in_words(key: str, amount: float, text: str) -> None:
-    assert amount_of(key, amount) == text
+    assert format_amount(key, amount) == text
 
 
 def test_one_thing_is_no_several() -> None:
-    assert [amount_of("model_calls", n) for n in (1, 2)] == ["1 model call", "2 model calls"]
-    assert [counted(n, "unusable reply") for n in (1, 3)] == ["1 unusable reply", "3 unusable replies"]
+    assert [format_amount("model_calls", n) for n in (1, 2)] == ["1 model call", "2 model calls"]
+    assert [format_count(n, "unusable reply") for n in (1, 3)] == ["1 unusable reply", "3 unusable replies"]
 
 
 def test_the_page_about_budgets_names_everything_that_is_counted() -> None:

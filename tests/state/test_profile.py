@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from donewhen import Agent, ConfigError, Profile, Settings
 from donewhen.agent.config import read_config, read_profile
-from donewhen.state.settings.merging import merged
+from donewhen.state.settings.merging import merge_settings
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 from tests.kit.flows import one_step, play, requests, steps, unfenced
 
@@ -152,16 +152,16 @@ def test_settings_merge_and_hard_constraints_only_grow() -> None:
         language="en",
         profile=Profile(name="Ann", tone="dry", forbidden_tools=["a"], allowed_paths=["data"], language="zh"),
     )
-    both = merged(base, {"profile": {"tone": "warm", "forbidden_tools": ["b"], "allowed_paths": ["data/x"]}})
+    both = merge_settings(base, {"profile": {"tone": "warm", "forbidden_tools": ["b"], "allowed_paths": ["data/x"]}})
     assert (both.profile.name, both.profile.tone) == ("Ann", "warm")
     assert both.profile.forbidden_tools == ["a", "b"]
     assert both.profile.allowed_paths == ["data/x"]
-    assert merged(base, {"profile": {"language": "en"}, "language": "de"}).speaks == "zh"
+    assert merge_settings(base, {"profile": {"language": "en"}, "language": "de"}).speaks == "zh"
     assert base.profile.forbidden_tools == ["a"]
     with pytest.raises(ValidationError):
         base.profile.tone = "new"  # type: ignore[misc]
     with pytest.raises(ConfigError, match="lie outside"):
-        merged(base, {"profile": {"allowed_paths": ["/etc"]}})
+        merge_settings(base, {"profile": {"allowed_paths": ["/etc"]}})
 
 
 async def test_what_an_agent_forbids_no_call_allows() -> None:

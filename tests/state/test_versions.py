@@ -10,12 +10,12 @@ from langgraph.types import Command, Overwrite
 from pydantic import TypeAdapter
 
 from donewhen import Agent, Settings, StorageError, build_graph
-from donewhen.state.graph_state import VERSION
 from donewhen.state.plan.steps import fresh_record
 from donewhen.state.proof.journal import observation
 from donewhen.state.proof.outcome import receipt
 from donewhen.state.proof.receipt import Outcome
-from donewhen.state.versions import MIGRATIONS, migrated
+from donewhen.state.run import VERSION
+from donewhen.state.versions import MIGRATIONS, migrate
 from donewhen.testing import ask_user, submit_plan
 from tests.kit.runs import config, drawn, one_step, said, scripted, step, two_questions
 
@@ -23,15 +23,16 @@ ALONE = Settings(confirm="never")
 
 
 def test_every_version_leads_to_this_one() -> None:
-    """R06: the table has no gap; what is new is written with its version."""
-    assert set(MIGRATIONS) == set(range(VERSION))
-    assert migrated({"goal": "x"})["version"] == VERSION
+    """R06: the table has no gap from the first release on; a thread without a request needs no migration."""
+    assert set(MIGRATIONS) == set(range(min(MIGRATIONS), VERSION))
+    assert migrate({"goal": "x", "version": min(MIGRATIONS)})["version"] == VERSION
+    assert migrate({"messages": []}) == {"messages": []}
 
 
 def test_the_present_version_is_not_touched() -> None:
     """R06: no copy, no change."""
     values = {"version": VERSION, "steps": {"s1": {"odd": 1}}}
-    assert migrated(values) is values
+    assert migrate(values) is values
 
 
 def test_a_chain_of_migrations() -> None:
@@ -40,21 +41,21 @@ def test_a_chain_of_migrations() -> None:
         1: lambda values: {**values, "seen": [*values.get("seen", ()), 1]},
         2: lambda values: {**values, "seen": [*values.get("seen", ()), 2]},
     }
-    assert migrated({"version": 1}, table, 3) == {"version": 3, "seen": [1, 2]}
-    assert migrated({"version": 2}, table, 3) == {"version": 3, "seen": [2]}
+    assert migrate({"version": 1}, table, 3) == {"version": 3, "seen": [1, 2]}
+    assert migrate({"version": 2}, table, 3) == {"version": 3, "seen": [2]}
 
 
-@pytest.mark.parametrize("version", [VERSION + 1, 99, -1, "1", None, True, 1.0, [1]])
+@pytest.mark.parametrize("version", [VERSION + 1, 99, -1, "1", None, True, 1.0, [1], 0, 1])
 def test_what_nobody_can_read_is_refused(version: Any) -> None:
     """R06, F11: in words that say what to do, never by guessing."""
     with pytest.raises(StorageError):
-        migrated({"version": version})
+        migrate({"version": version})
 
 
 def test_a_version_that_nothing_leads_on_from() -> None:
     """R06: a table may forget the oldest versions; their threads are refused, not broken."""
     with pytest.raises(StorageError, match="old version"):
-        migrated({"version": 1}, {2: dict}, 3)
+        migrate({"version": 1}, {2: dict}, 3)
 
 
 OLD_VERDICTS = [
@@ -69,7 +70,7 @@ def test_what_was_supported_is_called_cited_and_never_proven() -> None:
     now = ["cited", "proven", "failed"]
     decided = {str(row["criterion"]): row for row in OLD_VERDICTS}
     record = {**fresh_record(), "verdicts": OLD_VERDICTS, "claim": {"kind": "finish_step", "decided": decided}}
-    again = migrated({"version": 2, "steps": {"s1": record}, "record": record})
+    again = migrate({"version": 2, "steps": {"s1": record}, "record": record})
     for kept in (again["steps"]["s1"], again["record"]):
         assert [row["verdict"] for row in kept["verdicts"]] == now
         assert [row["verdict"] for row in kept["claim"]["decided"].values()] == now
@@ -92,7 +93,7 @@ def test_a_receipt_of_before_has_the_shape_of_today() -> None:
     old |= {"criteria": criteria, "steps": [{**step, "unconfirmed": ["42"], "criteria": criteria}]}
     old["output"] = {"problem": "", "more": 0, "fields": [{"path": "a", "evidence": [], "unconfirmed": True}]}
     outcome = {"status": "completed", "code": "worked", "text": "42", "reason": "", "receipt": old}
-    again = migrated({"version": 2, "journal": journal, "outcome": outcome})["outcome"]
+    again = migrate({"version": 2, "journal": journal, "outcome": outcome})["outcome"]
     TypeAdapter(Outcome).validate_python(again, strict=True, extra="forbid")
     assert (again["looked"], again["changed"], again["missing"], again["receipt"]["audit"]) == (True, True, [], None)
     assert again["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
@@ -110,7 +111,7 @@ async def test_an_old_thread_goes_on() -> None:
     model = scripted(submit_plan([step("s1")]), {"s1": [ask_user("Which?"), said("s1")]})
     agent = Agent(model, storage="memory:", settings=ALONE)
     await agent.start("do it", thread_id="t")
-    await aged(agent, "t", 0)
+    await aged(agent, "t", 2)
     assert (await agent.get("t")).goal == "do it"
     run = await agent.resume("t")
     assert run.pending[0]["id"] == "s1.q1"
@@ -122,20 +123,19 @@ async def test_an_old_thread_goes_on() -> None:
 
 
 async def test_what_a_migration_fills_in_is_stored_with_what_the_node_does() -> None:
-    """R06: a record without the fields of today gets them, and the node's own update of it is not lost."""
+    """R06: a record with a verdict of before gets today's, and the node's own update of it is not lost."""
     model = two_questions()
     graph = build_graph(model).compile(checkpointer=InMemorySaver())
     await graph.ainvoke({"messages": "do it"}, config("t"), context=ALONE)
     records = (await graph.aget_state(config("t"))).values["steps"]
-    lost = {"handled", "rejected", "finished_task", "granted"}
-    old = {id: {key: item for key, item in record.items() if key not in lost} for id, record in records.items()}
-    await graph.aupdate_state(config("t"), {"version": 0, "steps": Overwrite(old)}, as_node="advance")
+    old = {id: {**record, "verdicts": OLD_VERDICTS[:1]} for id, record in records.items()}
+    await graph.aupdate_state(config("t"), {"version": 2, "steps": Overwrite(old)}, as_node="advance")
     await graph.ainvoke(None, config("t"), context=ALONE)
     await graph.ainvoke(Command(resume="red"), config("t"), context=ALONE)
     values = (await graph.aget_state(config("t"))).values
     assert values["version"] == VERSION
     assert values["steps"].keys() == {"s1", "s2"}
-    assert all(record.keys() >= fresh_record().keys() for record in values["steps"].values())
+    assert {record["verdicts"][0]["verdict"] for record in values["steps"].values()} == {"cited"}
     out = await graph.ainvoke(Command(resume="large"), config("t"), context=ALONE)
     assert out["outcome"]["status"] == "completed"
 

@@ -1,1 +1,1 @@
-"""What a person sees and types at a terminal."""
+"""The terminal: what a person sees and types there."""

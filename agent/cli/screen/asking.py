@@ -1,4 +1,4 @@
-"""Asking a person at the terminal: what is asked, drawn, and one answer value; `state.people` reads what it means."""
+"""Asks a person at the terminal, and returns one answer value; `state.people` reads its meaning."""
 
 import shlex
 import shutil
@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from donewhen.agent.cli.screen.drawing import pause_drawn, plan_drawn
+from donewhen.agent.cli.screen.drawing import draw_pause, draw_plan
 from donewhen.agent.cli.screen.terminal import TAB, Terminal
-from donewhen.state.language.texts import chosen
-from donewhen.state.people.answers import Answer, read_answer, said_in
-from donewhen.state.people.grammar import may_replan
-from donewhen.state.people.payloads import arguments_text, editable_plan
+from donewhen.state.language.texts import match_option
+from donewhen.state.people.answers import Answer, may_replan, read_answer, spoken_words
+from donewhen.state.people.payload import arguments_text, editable_plan
 from donewhen.state.records import Pause
 
 EDITORS = ("sensible-editor", "nano", "vim", "vi")
@@ -46,7 +45,7 @@ class Person:
     def ask(self, pending: Pause) -> Any:
         """Show the pause and ask until there is an answer that is understood. Raises Later (also at Ctrl-D)."""
         self.terminal.line("")
-        self.terminal.show(pause_drawn(pending, self.terminal))
+        self.terminal.show(draw_pause(pending, self.terminal))
         if pending.get("problem"):
             self._warn("not_understood", problem=pending["problem"])
         before = str(pending.get("said") or "")
@@ -54,9 +53,9 @@ class Person:
             value = self._once(pending)
             if value is None:
                 continue
-            if before and isinstance(value, str) and chosen(value, "meant") == ("change", ""):
+            if before and isinstance(value, str) and match_option(value, "meant") == ("change", ""):
                 value = f"{value}: {before}"
-            meaning, before = read_answer(value, pending), said_in(value)
+            meaning, before = read_answer(value, pending), spoken_words(value)
             if isinstance(meaning, Answer) and meaning.kind == "later":
                 raise Later
             if not isinstance(meaning, str):
@@ -64,10 +63,10 @@ class Person:
             self.terminal.line(meaning, "yellow")
 
     def _once(self, pending: Pause) -> Any:
-        """One round of asking; None to ask again."""
+        """Ask once; return None to ask again."""
         kind = pending["kind"]
         legend = "budget_no_replan" if kind == "budget" and not may_replan(pending) else kind
-        typed = self._typed(f"keys_{legend}")
+        typed = self._read_typed(f"keys_{legend}")
         key = typed.casefold()
         if key in ("/later", "l") and not (key == "l" and kind == "question"):
             raise Later
@@ -79,7 +78,7 @@ class Person:
             return typed.strip() or None
         if typed.startswith(TAB) or key in ("r", "reject", "n", "no"):
             why = typed.strip() if typed.strip(TAB) and typed.startswith(TAB) else ""
-            why = why or self._typed("what_instead" if kind == "plan" else "why_not").strip()
+            why = why or self._read_typed("what_instead" if kind == "plan" else "why_not").strip()
             return {"type": "reject", "message": why} if why or kind == "tool" else None
         if key == "e":
             return self._edit_plan(pending) if kind == "plan" else self._edit_call(pending)
@@ -87,8 +86,8 @@ class Person:
             return None  # a slip of the finger is no feedback
         return typed or None
 
-    def _typed(self, legend: str) -> str:
-        """What is typed below a line that says what may be; after a TAB where that was pressed."""
+    def _read_typed(self, legend: str) -> str:
+        """Return what is typed below a line of keys; it begins with a TAB if that was pressed."""
         self.terminal.legend(self.terminal.say(legend))
         try:
             typed = self.read(PROMPT)
@@ -100,17 +99,17 @@ class Person:
         self.terminal.line(self.terminal.say(key, **values), "yellow")
 
     def _edit_plan(self, pending: Pause) -> Any:
-        """An edit of the plan; None where the person went back, with the text kept for the next time."""
+        """Return an edit of the plan; None where the person went back, with the text kept for the next time."""
         kept = str(pending.get("id"))
         text = self.drafts.get(kept) or editable_plan(pending)
-        while (edited := self._edited(text, ".yaml")) is not None:
+        while (edited := self._open_editor(text, ".yaml")) is not None:
             self.drafts[kept] = text = edited
             value = {"type": "edit", "edited_action": {"name": "confirm_plan", "args": {"plan": text}}}
             legend = self._show_edit(read_answer(value, pending), pending)
             if not legend:
                 del self.drafts[kept]
                 return None
-            chosen = self._typed(legend).casefold()
+            chosen = self._read_typed(legend).casefold()
             if chosen in ("y", "yes") and legend != "keys_mend":
                 return value
             if chosen not in ("e", "y", "yes"):
@@ -122,7 +121,7 @@ class Person:
         """Say what an edit means; which keys there are then, "" for an edit that changed nothing."""
         if isinstance(meaning, Answer) and meaning.kind == "edit" and meaning.plan:
             limits = {**(pending.get("limits") or {}), **meaning.amounts}
-            self.terminal.show(plan_drawn({**pending, "plan": meaning.plan, "limits": limits}, self.terminal))
+            self.terminal.show(draw_plan({**pending, "plan": meaning.plan, "limits": limits}, self.terminal))
             return "keys_edited"
         if isinstance(meaning, Answer):
             self._warn("unchanged")
@@ -131,13 +130,13 @@ class Person:
         return "keys_mend"
 
     def _edit_call(self, pending: Pause) -> Any:
-        text = self._edited(arguments_text(pending.get("arguments") or {}), ".json")
+        text = self._open_editor(arguments_text(pending.get("arguments") or {}), ".json")
         if text is None:
             return None
         return {"type": "edit", "edited_action": {"name": "approve_tool", "args": {"arguments": text}}}
 
-    def _edited(self, text: str, suffix: str) -> str | None:
-        """The text as the person left it in their editor; None if there is no editor or it failed."""
+    def _open_editor(self, text: str, suffix: str) -> str | None:
+        """Return the text as the person left it in their editor; None if there is no editor or it failed."""
         command = self.editor or next((name for name in EDITORS if shutil.which(name)), None)
         if command is None:
             self.terminal.line(self.terminal.say("no_editor"), "yellow")

@@ -1,4 +1,4 @@
-"""What a person reads at the terminal, drawn with rich: a plan, a call to approve, a changed text, an answer."""
+"""Draws for the terminal, with rich: a plan, a call to approve, a changed text, an answer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from rich.segment import Segment
 from rich.table import Table
 
 from donewhen.agent.cli.screen.terminal import Terminal, Text, clean
-from donewhen.state.people.amounts import amount_of
-from donewhen.state.people.payloads import options, question_of, question_text, shown_arguments, text_changes
+from donewhen.state.people.amounts import format_amount
+from donewhen.state.people.payload import options, question_of, question_text, shown_arguments, text_changes
 from donewhen.state.plan.text import schedule_lines, schedule_text
 from donewhen.state.records import Pause
 
@@ -22,20 +22,20 @@ FOLDED = 12
 """Lines of a text that are shown where nobody has to decide about it."""
 
 
-def pause_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
-    """What is asked, whole: a plan or a call drawn for reading, the options by number."""
+def draw_pause(pending: Pause, terminal: Terminal) -> RenderableType:
+    """Draw a whole pause: a plan or a call, and the options by number."""
     kind = pending["kind"]
     if kind == "plan":
-        return Group(Text(clean(question_of(pending))), plan_drawn(pending, terminal))
+        return Group(Text(clean(question_of(pending))), draw_plan(pending, terminal))
     if kind in ("tool", "effect"):
         marked = (
             [f"{number}. {option}" for number, option in enumerate(options(pending), 1)] if kind == "effect" else []
         )
-        parts = [AnswerText(question_of(pending)), call_drawn(pending, terminal)]
+        parts = [AnswerText(question_of(pending)), draw_call(pending, terminal)]
         return Group(*parts, *([Text("")] if marked else []), *(Text(clean(line)) for line in marked))
     rest = question_text(pending)[len(question_of(pending)) :]
     lines = clean(rest).split("\n")[1:]
-    return Group(AnswerText(question_of(pending)), *(part for line in lines for part in terminal.hung(line)))
+    return Group(AnswerText(question_of(pending)), *(part for line in lines for part in terminal.wrap_line(line)))
 
 
 def _grid(gap: int) -> Table:
@@ -46,8 +46,8 @@ def _grid(gap: int) -> Table:
     return grid
 
 
-def plan_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
-    """A plan: what approving it approves, with nothing of it left out."""
+def draw_plan(pending: Pause, terminal: Terminal) -> RenderableType:
+    """Return a plan: what approving it approves, with nothing of it left out."""
     plan, say, words = pending.get("plan") or {}, terminal.say, terminal.texts("plan")
     writes = set(pending.get("writes") or ())
     rows: list[RenderableType] = [Text(""), Text(clean(str(plan.get("title") or say("plan"))), style="bold")]
@@ -61,12 +61,11 @@ def plan_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
         ends.add_row(Text("" if number else say("in_the_end"), style="dim"), Text(criterion_text(criterion, terminal)))
     if plan.get("schedule"):
         ends.add_row(Text(say("repeated"), style="dim"), Text(schedule_text(plan["schedule"], words)))
-    approved, runs = (pending.get("writes") or (), pending.get("writes_known") or ()), pending.get("next_runs") or ()
-    for line in schedule_lines(plan, approved, runs, words):
+    for line in schedule_lines({**pending, "language": terminal.language}):
         name, _, text = line.partition(":** ")
         ends.add_row(Text(name.lstrip("*"), style="dim"), Text(text))
     amounts = [
-        amount_of(key, amount, terminal.language)
+        format_amount(key, amount, terminal.language)
         for key, amount in (pending.get("limits") or {}).items()
         if amount is not None
     ]
@@ -94,35 +93,35 @@ def _lines(text: Any) -> str:
 
 
 def criterion_text(criterion: Any, terminal: Terminal) -> str:
-    """A criterion in words, with the call that decides it and what is expected of that."""
+    """Return a criterion in words, with the call that decides it and what is expected of that."""
     entry = criterion if isinstance(criterion, Mapping) else {"text": criterion}
     text, check = _lines(entry.get("text")), entry.get("check")
     if check:
         pairs = [f"{key} {value}" for key, value in (check.get("arguments") or {}).items()]
         said = ", ".join([*([" ".join([str(check.get("tool")), *pairs[:1]])]), *pairs[1:]])
-        text += f" ({terminal.say('checked_by', call=said)}{_expected(check.get('expect') or 'ok', terminal)})"
+        text += f" ({terminal.say('checked_by', call=said)}{_expectation(check.get('expect') or 'ok', terminal)})"
     return clean(text + (f" ({terminal.say('second_model', 'plan')})" if entry.get("judge") else ""))
 
 
-def _expected(expect: Any, terminal: Terminal) -> str:
+def _expectation(expect: Any, terminal: Terminal) -> str:
     if isinstance(expect, Mapping):
         expect = ", ".join(f"{key} {value}" for key, value in expect.items())
     return "" if expect == "ok" else f"; {terminal.say('expected', what=expect)}"
 
 
-def call_drawn(pending: Pause, terminal: Terminal) -> RenderableType:
-    """A call as it will run: short arguments by name, a long text as text, a replaced one as a difference."""
+def draw_call(pending: Pause, terminal: Terminal) -> RenderableType:
+    """Return a call as it will run: short arguments by name, a long text as text, a replaced one as a difference."""
     arguments: Any = pending.get("arguments")
     if not isinstance(arguments, Mapping):
         return Text("" if arguments is None else clean(str(arguments)))
     grid = _grid(2)
     for name, value in shown_arguments(pending).items():
         grid.add_row(Text(clean(name), style="dim"), Text(clean(value)))
-    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *changes_drawn(pending, terminal))
+    return Group(Text(""), Padding(grid, (0, 0, 0, 2)), *draw_changes(pending, terminal))
 
 
-def changes_drawn(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
-    """The long texts in a call's arguments, differences in colour; `most`: lines of each, the rest is counted."""
+def draw_changes(call: Mapping[str, Any], terminal: Terminal, *, most: int | None = None) -> Iterator[RenderableType]:
+    """Yield the long texts in a call's arguments, differences in colour; `most`: lines of each, the rest is counted."""
     for change in text_changes(call):
         if most is None:
             yield Padding(Text(f"{clean(change.name)}:", style="dim"), (1, 0, 0, 2))
@@ -195,11 +194,11 @@ class Blocks:
     """A text that arrives in pieces, given on block by block: up to the last empty line outside of a fence."""
 
     def __init__(self) -> None:
-        self.whole = ""
-        self.tail = ""
+        self.whole: str = ""
+        self.tail: str = ""
 
     def feed(self, piece: str) -> str:
-        """What has become whole; "" while the block goes on."""
+        """Return the blocks that are now complete; "" while a block goes on."""
         self.whole += piece
         self.tail += piece
         end, fenced, at = 0, False, 0
@@ -213,6 +212,6 @@ class Blocks:
         return done
 
     def finish(self) -> str:
-        """What is left."""
+        """Return the rest."""
         left, self.tail = self.tail, ""
         return left

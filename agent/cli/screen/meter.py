@@ -1,4 +1,4 @@
-"""What was spent, in words: one line that is redrawn while a run works, and a table with everything."""
+"""Spending in words: one line that is redrawn while a run works, and a table with everything."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Part:
 
 
 def meter_text(spent: Spending, limits: Spending, dot: str = "·", language: str = "en") -> str:
-    """What was spent in the end, and of how much where there is a limit, on one line; "" when nothing was."""
+    """Return what was spent, with the limits, on one line; "" if nothing was."""
     parts = [part.text for part in meter_parts(spent, limits, language)]
     if spent.get(UNPRICED) and not spent.get("cost_usd") and "cost_usd" not in limits:
         parts.append(say(language, "meter", "no_price"))
@@ -46,12 +46,12 @@ def meter_text(spent: Spending, limits: Spending, dot: str = "·", language: str
 
 
 def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iterator[Part]:
-    """The parts of the one line; tokens are one amount unless one of their kinds is limited.
+    """Yield the parts of the one line; tokens are one amount unless one of their kinds is limited.
 
     What a call cost is known after it, so only the end says that no price is known.
     """
     about = "~" if spent.get(ESTIMATED) else ""
-    cached = f" ({_cached(spent, language)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
+    cached = f" ({_cached_text(spent, language)})" if spent.get("cached_tokens") and spent.get("input_tokens") else ""
     by_kind = any(key in limits for key in _TOKENS)
     for key in KEYS:
         amount, of = spent.get(key, 0), f"/{limits[key]:g}" if key in limits else ""
@@ -59,7 +59,7 @@ def meter_parts(spent: Spending, limits: Spending, language: str = "en") -> Iter
             total = spent.get("input_tokens", 0) + spent.get("output_tokens", 0)
             if key == "input_tokens" and total:
                 yield Part(f"{about}{_short(total)} {_name('tokens', total, language)}{cached}")
-        elif _shown(key, spent, limits) and (amount or key not in _SELDOM):
+        elif _has_place(key, spent, limits) and (amount or key not in _SELDOM):
             name = _name(key, 2 if of else amount, language)
             text = f"{amount:g}{of} {name}"
             if key in _TOKENS:
@@ -77,7 +77,7 @@ def table(spent: Spending, limits: Spending, language: str = "en") -> list[Part]
     return [
         Part(_in_full(key, spent, limits, language), _share(key, spent, limits), _name(key, 2, language))
         for key in KEYS
-        if _shown(key, spent, limits) or (key == "cost_usd" and spent.get(UNPRICED))
+        if _has_place(key, spent, limits) or (key == "cost_usd" and spent.get(UNPRICED))
     ]
 
 
@@ -94,18 +94,18 @@ def _in_full(key: str, spent: Spending, limits: Spending, language: str) -> str:
         return show("seconds", amount=text)
     if key != "input_tokens":
         return text
-    text += f" ({_cached(spent, language)})" if spent.get("cached_tokens") else ""
+    text += f" ({_cached_text(spent, language)})" if spent.get("cached_tokens") else ""
     calls = _calls(spent.get(ESTIMATED, 0), language)
     return text + (f", {show('estimated', calls=calls)}" if spent.get(ESTIMATED) else "")
 
 
-def _shown(key: str, spent: Spending, limits: Spending) -> bool:
-    """Whether it has a place of its own; the cached part of the input only where it is limited."""
+def _has_place(key: str, spent: Spending, limits: Spending) -> bool:
+    """Return whether an amount has a place of its own; the cached input has one only if it is limited."""
     return key in limits or (bool(spent.get(key)) and key != "cached_tokens")
 
 
 def _name(key: str, amount: float, language: str) -> str:
-    """What an amount is an amount of: one of it, or several."""
+    """Return the unit of an amount, in singular or plural."""
     one, _, several = say(language, "meter", key).partition("|")
     return one if amount == 1 else several or one
 
@@ -114,7 +114,7 @@ def _calls(count: float, language: str) -> str:
     return f"{count:g} {_name('model_calls', count, language)}"
 
 
-def _cached(spent: Spending, language: str) -> str:
+def _cached_text(spent: Spending, language: str) -> str:
     return say(language, "show", "cached", share=f"{spent.get('cached_tokens', 0) / spent['input_tokens']:.0%}")
 
 

@@ -1,4 +1,4 @@
-"""The terminal: what may be written on it, text made safe and wrapped for it, and lines that a person types."""
+"""The terminal: its abilities, text made safe and wrapped for it, and lines that a person types."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Text(rich.text.Text):
     """Rich's text, which is also broken between wide characters: they stand without spaces."""
 
     def wrap(self, console: Console, width: int, **options: Any) -> Lines:
-        """The lines it fills, each as full as its words and characters allow."""
+        """Return the lines it fills, each as full as its words and characters allow."""
         given = self.split(allow_blank=True)
         if not self.no_wrap and re.search(f"[{_WIDE}]", self.plain):
             given = Lines(part for line in given for part in line.divide(_breaks(line.plain, width)))
@@ -53,7 +53,7 @@ class Text(rich.text.Text):
 
 
 def _breaks(line: str, width: int) -> Iterator[int]:
-    """Where a line is broken so that no part is wider, but for a single word that is."""
+    """Yield the places at which a line is broken, so that no part is too wide unless it is a single word."""
     used = 0
     for unit in _UNIT.finditer(line):
         if used and used + cell_len(unit[0].rstrip()) > width:
@@ -64,7 +64,7 @@ def _breaks(line: str, width: int) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where to write for people, and what it can do."""
+    """A terminal to write on for people, and its abilities."""
 
     console: Console
     """On stderr."""
@@ -78,43 +78,45 @@ class Terminal:
     answers_here: bool = False
     """Whether what is written to stdout appears on this terminal too, so that an answer may be shown as it comes."""
 
-    def speaking(self, language: str) -> "Terminal":
+    def in_language(self, language: str) -> "Terminal":
         """Return the same terminal, whose own words are of this language."""
         return replace(self, language=language)
 
     def say(self, key: str, section: str = "terminal", **values: Any) -> str:
-        """A text of the runtime's own in the person's language."""
+        """Return a text of the runtime's own in the person's language."""
         return say(self.language, section, key, **values)
 
     def texts(self, section: str) -> Mapping[str, str]:
-        """All texts of a section in the person's language."""
+        """Return all texts of a section in the person's language."""
         found: Mapping[str, str] = catalogue(self.language)[section]
         return found
 
     def show(self, drawn: RenderableType) -> None:
-        """Something drawn, as wide as the terminal; generously where nobody looks at columns."""
+        """Print a drawing, as wide as the terminal, or wide if it is no terminal."""
         self.console.print(drawn, width=None if self.console.is_terminal else WIDE)
 
     @property
     def columns(self) -> int:
-        """As many as there are; generous where nobody looks at columns."""
+        """Return the columns of the terminal, or many if it is none."""
         return self.console.width if self.console.is_terminal else WIDE
 
     @property
     def width(self) -> int:
-        """Columns for a line that is cut to fit."""
+        """Return the columns for a line that is cut to fit."""
         return max(20, self.console.width - 1) if self.console.is_terminal else WIDE
 
     def line(self, text: str, style: str = "", *, whole: bool = False) -> None:
-        """Plain text, never read as markup; on a terminal wrapped between words. `whole`: not wrapped, to be copied."""
+        """Print plain text, never read as markup; on a terminal wrapped between words, unless it is to be copied
+        `whole`.
+        """
         for line in clean(text).split("\n"):
             as_it_is = whole or not self.console.is_terminal
-            for part in [Text(line)] if as_it_is else self.hung(line):
+            for part in [Text(line)] if as_it_is else self.wrap_line(line):
                 part.style = style
                 self.console.print(part, soft_wrap=True)
 
-    def hung(self, line: str) -> Iterator[Text]:
-        """The line wrapped, its parts below the first where its words began, behind a mark or number."""
+    def wrap_line(self, line: str) -> Iterator[Text]:
+        """Yield the line wrapped, its parts below the first where its words began, behind a mark or number."""
         lead = match[0] if (match := _LEAD.match(line)) else ""
         room = max(10, self.columns - len(lead))
         for number, part in enumerate(Text(line[len(lead) :]).wrap(self.console, room) or [Text()]):
@@ -131,27 +133,27 @@ class Terminal:
             self.line(line, "dim")
 
     def read(self, prompt: str) -> str:
-        """What a person types after the prompt, after a TAB where they pressed that.
+        """Return what a person types after the prompt; it begins with a TAB if that was pressed.
 
         Several lines that are pasted are one answer. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
         """
         if self.live and sys.stdin.isatty():
-            return _edited_line(prompt, self.console)
+            return _read_line(prompt, self.console)
         self.console.print(Text(prompt, style="bold", end=""), end="")
         _await_line(sys.stdin)
         return input()
 
     def mark(self, status: str) -> str:
-        """The glyph of a step's status."""
+        """Return the glyph of a step's status."""
         return self.marks.get(status, self.marks["pending"])
 
     def shorten(self, text: str, width: int = 0) -> str:
-        """The text on one line of at most `width` characters, by default the terminal's."""
+        """Return the text on one line of at most `width` characters, by default the terminal's."""
         return shorten(text, width or self.width, self.marks["dots"])
 
 
-def _edited_line(prompt: str, console: Console) -> str:
-    """A line with the keys that people know from their shell."""
+def _read_line(prompt: str, console: Console) -> str:
+    """Return a line with the keys that people know from their shell."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.formatted_text import FormattedText
     from prompt_toolkit.input import create_input
@@ -191,7 +193,7 @@ def _await_line(stream: IO[str]) -> None:
 def open_terminal(
     *, plain: bool, may_ask: bool = True, stream: IO[str] | None = None, language: str = "en"
 ) -> Terminal:
-    """The terminal on `stream` (default stderr). `plain`: no colours, nothing moves."""
+    """Return the terminal on `stream` (default stderr). `plain`: no colours, nothing moves."""
     width = 80 if os.environ.get("COLUMNS") == "0" else None  # as containers say that they do not know
     plainly: Any = {"no_color": plain or None, "highlight": False, "emoji": False, "markup": False}
     console = Console(file=stream or sys.stderr, width=width, **plainly)
@@ -218,7 +220,7 @@ def _can_write(console: Console, text: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """Text that only shows: no escape sequences, no other control characters, no reversed reading order."""
+    """Return text that only shows: without escape sequences, other control characters, and reversed reading order."""
     return "".join(
         character
         for character in text.replace("\r\n", "\n")
@@ -227,6 +229,6 @@ def clean(text: str) -> str:
 
 
 def shorten(text: str, width: int, dots: str = "…") -> str:
-    """The text on one line of at most `width` columns."""
+    """Return the text on one line of at most `width` columns."""
     line = " ".join(clean(text).split())
     return line if cell_len(line) <= width else set_cell_size(line, max(0, width - len(dots))).rstrip() + dots

@@ -1,4 +1,4 @@
-"""A run at work on stderr: a line for all that happened, and below them, where it can be redrawn, what goes on now."""
+"""A run at work on stderr: a line for every event, and below them, on a terminal, what goes on now."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +9,13 @@ from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, changes_drawn
+from donewhen.agent.cli.screen.drawing import FOLDED, AnswerText, Blocks, draw_changes
 from donewhen.agent.cli.screen.meter import meter_parts
 from donewhen.agent.cli.screen.terminal import STYLES, Terminal, Text, clean
 from donewhen.agent.run import Run
 from donewhen.graph.events import ANSWER
 from donewhen.state.ledger import add
-from donewhen.state.people.payloads import shown_arguments
+from donewhen.state.people.payload import shown_arguments
 
 TERMINAL = ("waiting", "outcome", "error")
 ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
@@ -112,20 +112,20 @@ class Progress:
             row.reason, row.calls = str(event.get("reason") or ""), []
 
     def call_of(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The running call that an observation answers, as far as it is known."""
+        """Return the running call that an observation answers, as far as it is known."""
         row = self.rows.get(str(event.get("step")))
         return next((call for call in (row.calls if row else ()) if call.get("id") == event.get("id")), event)
 
 
 def mode_text(row: Mapping[str, Any], terminal: Terminal) -> str:
-    """What is made of the request, who chose that, and why."""
+    """Return the mode of the request, who chose it, and why."""
     words = terminal.texts("mode")
     by = "planner" if row["by"] in ("triage", "plan") else row["by"]
     return terminal.say("line", "mode", mode=words[row["mode"]], by=words[f"by_{by}"], reason=row["reason"])
 
 
 def call_text(call: Mapping[str, Any]) -> str:
-    """A call on one line: `read_file(path="a.csv")`; of a long text, which has lines of its own, only the name."""
+    """Return a call on one line: `read_file(path="a.csv")`. A long text has lines of its own and is only named."""
     if (given := call.get("arguments")) is None:
         return str(call.get("tool"))
     short = {key: json.dumps(given[key], ensure_ascii=False, default=str) for key in shown_arguments(call)}
@@ -136,11 +136,15 @@ class View:
     """Shows one leg of a run, from a start or an answer to the next terminal event. `quiet` only keeps the picture."""
 
     def __init__(self, terminal: Terminal, progress: Progress, *, quiet: bool = False) -> None:
-        self.terminal, self.progress, self.quiet = terminal, progress, quiet
-        self.said = ""
+        self.terminal: Terminal = terminal
+        self.progress: Progress = progress
+        self.quiet: bool = quiet
+        self.said: str = ""
         self.speaker: str | None = None
         moves = terminal.live and not quiet
-        self.live = Live(self, console=terminal.console, refresh_per_second=REDRAWS, transient=True) if moves else None
+        self.live: Live | None = (
+            Live(self, console=terminal.console, refresh_per_second=REDRAWS, transient=True) if moves else None
+        )
 
     def __enter__(self) -> Self:
         if self.live:
@@ -155,7 +159,7 @@ class View:
 
     def show(self, event: Mapping[str, Any]) -> None:
         """Take one event."""
-        kind, drawn = event.get("type"), [] if self.quiet else [*self._drawn(event)]
+        kind, drawn = event.get("type"), [] if self.quiet else [*self._draw(event)]
         self.progress.apply(event)
         if self.quiet:
             return
@@ -173,8 +177,10 @@ class View:
         for text, style in drawn:
             self.terminal.show(text) if style is None else self.terminal.line(str(text), style)
 
-    def _drawn(self, event: Mapping[str, Any]) -> Iterator[tuple[RenderableType, str | None]]:
-        """What one event is worth: lines of a style, and drawings; nothing for events that only move the picture."""
+    def _draw(self, event: Mapping[str, Any]) -> Iterator[tuple[RenderableType, str | None]]:
+        """Yield the lines and drawings of one event, with their style; nothing for events that only redraw the
+        picture.
+        """
         kind, step, terminal = event.get("type"), str(event.get("step") or "plan"), self.terminal
         if kind == "note":
             yield str(event.get("text")), "dim"
@@ -191,7 +197,7 @@ class View:
             text = terminal.shorten(str(event.get("text")), room - cell_len(made))
             style = "dim" if event.get("ok") else "red"
             yield f"  {event.get('id')} {made} {terminal.marks['arrow']} {text}", style
-            yield from ((drawn, None) for drawn in changes_drawn(call, terminal, most=FOLDED))
+            yield from ((drawn, None) for drawn in draw_changes(call, terminal, most=FOLDED))
         elif kind == "step_finished":
             status, row = str(event.get("status")), self.progress.rows.get(step)
             why = "" if status == "done" else f": {status}, {event.get('reason') or ''}".rstrip(", ")
@@ -226,7 +232,9 @@ class View:
         self.said, self.speaker = "", None
 
     def __rich__(self) -> Group:
-        """The steps at work, their calls, what is being said and what was spent; called by rich at every redraw."""
+        """Return the steps at work, their calls, what is being said and what was spent; rich calls it for every
+        redraw.
+        """
         terminal, rows = self.terminal, list[RenderableType]()
         for id, row in self.progress.rows.items():
             if row.status == "running":

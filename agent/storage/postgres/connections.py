@@ -19,7 +19,7 @@ from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed
 
 from donewhen.agent.storage.postgres.locks import Lease
-from donewhen.agent.storage.storage import deaf, locks
+from donewhen.agent.storage.storage import locks, wait_unnotified
 
 # Without a handler Python prints each connection that was lost on stderr, where the command draws.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
@@ -62,12 +62,12 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
-        self.fit = set[Any]()
+        self.fit: set[Any] = set()
         """Of whom it is known that the database is set up for them."""
 
     @classmethod
     async def connect(cls, conninfo: str = "", **_: Any) -> Self:
-        """Connect, and wait for a while where the server has no connection left."""
+        """Connect, and wait for a while if the server has no connection left."""
         deadline = asyncio.get_running_loop().time() + FULL_PATIENCE
         while True:
             try:
@@ -94,7 +94,7 @@ class PgConnection(psycopg.AsyncConnection[DictRow]):
 
     @asynccontextmanager
     async def operation(self) -> AsyncIterator[None]:
-        """Do one thing: in a transaction where it may only read, or only write while a lease is held."""
+        """Do one thing: in a transaction if it may only read, or may only write while a lease is held."""
         if self.lease is None and not self.read_only:
             yield
             return
@@ -109,8 +109,8 @@ _holding: ContextVar[bool] = ContextVar("donewhen_holding", default=False)
 
 
 @contextmanager
-def holding(session: bool) -> Iterator[None]:
-    """What is opened meanwhile is opened inside of a session, if this is one."""
+def mark_session(session: bool) -> Iterator[None]:
+    """Mark what is opened meanwhile as opened inside of a session, if this is one."""
     before = _holding.get()
     _holding.set(before or session)
     try:
@@ -147,18 +147,18 @@ class _Pools:
         # In a context of its own: its tasks outlive the run that opens it.
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), context=Context())
 
-    async def opened(self) -> Self:
+    async def wait_open(self) -> Self:
         """Wait until connections can be asked for."""
         await asyncio.shield(self._opened)
         return self
 
     def leave(self, user: object) -> None:
-        """Close what is not in use, when nobody is left; what is in use is closed when it is given back."""
+        """Forget a user. Without any, close what is not in use, and the rest when it is given back."""
         self.users.discard(user)
         if not self.users:
             self.closing.set()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until they are closed, if they are being closed."""
         if self.closing.is_set():
             await asyncio.wait({self._keeper})
@@ -188,13 +188,13 @@ class Connections:
         self._user = object()
 
     @asynccontextmanager
-    async def turn(self, *, session: bool) -> AsyncIterator[PgConnection]:
-        """Give a connection, when it is our turn to have one."""
+    async def borrow(self, *, session: bool) -> AsyncIterator[PgConnection]:
+        """Lend a connection of a pool when it is our turn."""
         if _holding.get():
-            async with self.own() as connection:
+            async with self.connect_beside() as connection:
                 yield connection
             return
-        pool, connection = await self._taken(session)
+        pool, connection = await self._take(session)
         connection.used = True
         try:
             yield connection
@@ -203,8 +203,8 @@ class Connections:
             await pool.putconn(connection)
 
     @asynccontextmanager
-    async def own(self) -> AsyncIterator[PgConnection]:
-        """Give a connection beside all others."""
+    async def connect_beside(self) -> AsyncIterator[PgConnection]:
+        """Open a connection beside the pools."""
         connection = await PgConnection.connect(self._conninfo)
         try:
             yield connection
@@ -215,9 +215,9 @@ class Connections:
         """Close the pools of this event loop if nobody else uses them; asking for a connection opens new ones."""
         if pools := _pools.get(asyncio.get_running_loop(), {}).get(self._conninfo):
             pools.leave(self._user)
-            await pools.closed()
+            await pools.wait_closed()
 
-    async def _taken(self, session: bool) -> tuple[AsyncConnectionPool[PgConnection], PgConnection]:
+    async def _take(self, session: bool) -> tuple[AsyncConnectionPool[PgConnection], PgConnection]:
         while True:
             pools = await self._open_pools()
             pool = pools.sessions if session else pools.looks
@@ -227,7 +227,7 @@ class Connections:
                     await pool.putconn(connection)
                 return pool, connection
             except PoolClosed:  # by whoever closed it, or because no connection could be made: this one says why
-                async with self.own():
+                async with self.connect_beside():
                     pass
 
     async def _open_pools(self) -> _Pools:
@@ -239,7 +239,7 @@ class Connections:
         if self._user not in pools.users:
             pools.users.add(self._user)
             finalize(self, _leave_soon, loop, pools, self._user).atexit = False
-        return await pools.opened()
+        return await pools.wait_open()
 
 
 def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) -> None:
@@ -248,18 +248,18 @@ def _leave_soon(loop: asyncio.AbstractEventLoop, pools: _Pools, user: object) ->
 
 
 def _has_ended(connection: PgConnection) -> bool:
-    """Whether the server has closed it. Nothing was asked of it, so that is all it can have to say."""
+    """Return whether the server has closed the connection. Nothing was asked of it, so it has nothing else to say."""
     said = select.poll()
     said.register(connection.fileno(), select.POLLIN)
     return bool(said.poll(0))
 
 
-async def hear(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:
+async def wait_for_notice(connection: PgConnection, event: asyncio.Event, seconds: float) -> None:
     """Wait until the event is set, the server says something, or the time is over. Nobody else uses the connection."""
     loop, came = asyncio.get_running_loop(), connection.fileno()
     loop.add_reader(came, event.set)
     try:
-        await deaf(event, seconds)
+        await wait_unnotified(event, seconds)
     finally:
         loop.remove_reader(came)
     connection.pgconn.consume_input()

@@ -11,13 +11,18 @@ from psycopg.conninfo import conninfo_to_dict
 
 from donewhen.agent.storage.cipher import Cipher
 from donewhen.agent.storage.marks import migration, missing_marks, version_of
-from donewhen.agent.storage.postgres.connections import SESSIONS, Connections, PgConnection, holding
-from donewhen.agent.storage.postgres.connections import hear as hear_of
+from donewhen.agent.storage.postgres.connections import (
+    SESSIONS,
+    Connections,
+    PgConnection,
+    mark_session,
+    wait_for_notice,
+)
 from donewhen.agent.storage.postgres.locks import TABLE as LEASES
-from donewhen.agent.storage.postgres.locks import free_of, hold, hold_in_transaction, lock_key
-from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, store_on
-from donewhen.agent.storage.storage import Hear, Opened, causes, deaf, unique_version
-from donewhen.agent.storage.thread_store import POSTGRES_KINDS, forgetting
+from donewhen.agent.storage.postgres.locks import find_free, hold, hold_in_transaction, lock_key
+from donewhen.agent.storage.postgres.saver import SessionSaver, SessionStore, make_store
+from donewhen.agent.storage.storage import Hear, Opened, causes, unique_version, wait_unnotified
+from donewhen.agent.storage.thread_store import POSTGRES_KINDS, deletion_statements
 from donewhen.agent.storage.thread_table import COLUMNS, MIGRATIONS, TABLE
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 
@@ -65,61 +70,61 @@ class PostgresDatabase:
     async def open(self, thread_id: str | None, *, writes: bool) -> AsyncIterator[Opened]:
         session = thread_id is not None
         async with AsyncExitStack() as stack:
-            connection = await stack.enter_async_context(self._connections.turn(session=session))
-            store = await self._prepared(connection)
+            connection = await stack.enter_async_context(self._connections.borrow(session=session))
+            store = await self._prepare(connection)
             if thread_id is not None and not await stack.enter_async_context(
                 hold(connection, lock_key(thread_id), store.lock)
             ):
                 raise ThreadBusy(f"thread {thread_id!r} is being worked on by another worker")
-            yield await stack.enter_async_context(self._opened(connection, store, writes=writes, session=session))
+            yield await stack.enter_async_context(self._open_session(connection, store, writes=writes, session=session))
 
     @asynccontextmanager
-    async def listening(self) -> AsyncIterator[tuple[Opened, Hear]]:
-        async with self._connections.own() as connection:
-            store = await self._prepared(connection)
+    async def listen(self) -> AsyncIterator[tuple[Opened, Hear]]:
+        async with self._connections.connect_beside() as connection:
+            store = await self._prepare(connection)
             if connection.pooled:  # what a server has to say would reach whoever has its session then
-                hear: Hear = deaf
+                hear: Hear = wait_unnotified
             else:
                 await connection.execute("LISTEN donewhen_queued")
                 connection.add_notify_handler(lambda _: None)  # else they are kept
-                hear = partial(hear_of, connection)
-            async with self._opened(connection, store, writes=False, session=False) as opened:
+                hear = partial(wait_for_notice, connection)
+            async with self._open_session(connection, store, writes=False, session=False) as opened:
                 yield opened, hear
 
     @asynccontextmanager
-    async def _opened(
+    async def _open_session(
         self, connection: PgConnection, store: SessionStore, *, writes: bool, session: bool
     ) -> AsyncIterator[Opened]:
         await connection.set_read_only(None if writes else True)
         saver = SessionSaver(store)
         try:
-            with holding(session):
+            with mark_session(session):
                 yield saver, store
         finally:
-            await saver.settled()
+            await saver.flush()
 
-    async def unheld(self, thread_ids: Sequence[str]) -> list[str]:
-        async with self._connections.turn(session=False) as connection:
-            await self._prepared(connection)
-            free = await free_of(connection, [lock_key(each) for each in thread_ids])
+    async def find_free(self, thread_ids: Sequence[str]) -> list[str]:
+        async with self._connections.borrow(session=False) as connection:
+            await self._prepare(connection)
+            free = await find_free(connection, [lock_key(each) for each in thread_ids])
             return [thread_id for thread_id in thread_ids if lock_key(thread_id) in free]
 
     async def delete(self, thread_ids: Sequence[str]) -> list[str]:
-        async with self._connections.turn(session=False) as connection:
-            await self._prepared(connection)
+        async with self._connections.borrow(session=False) as connection:
+            await self._prepare(connection)
             await connection.set_read_only(None)
             async with connection.transaction():
                 held = await hold_in_transaction(connection, [lock_key(each) for each in thread_ids])
                 free = [thread_id for thread_id in thread_ids if lock_key(thread_id) in held]
                 kinds = await (await connection.execute(POSTGRES_KINDS.encode())).fetchall()
                 known = [(row["after"],) for row in kinds]
-                for statement, values in forgetting(free, CHECKPOINTS, known):
+                for statement, values in deletion_statements(free, CHECKPOINTS, known):
                     await connection.execute(statement.replace("?", "%s").encode(), values)
             return [thread_id for thread_id in thread_ids if thread_id not in free]
 
     async def check(self) -> str:
-        async with self._connections.own() as connection:
-            await self._prepared(connection)
+        async with self._connections.connect_beside() as connection:
+            await self._prepare(connection)
             await _write_marks(connection, {"checked": "yes"})
             return _POOLED if connection.pooled else ""
 
@@ -138,10 +143,10 @@ class PostgresDatabase:
                 return StorageError(f"{self.display} failed: {text}")
         return None
 
-    async def _prepared(self, connection: PgConnection) -> SessionStore:
-        """Return the store of a connection, whose database is set up for us."""
+    async def _prepare(self, connection: PgConnection) -> SessionStore:
+        """Return the store of a connection, after setting up its database if need be."""
         if connection.store is None:
-            connection.store = await store_on(connection)
+            connection.store = await make_store(connection)
         store: SessionStore = connection.store
         if self._cipher not in connection.fit:
             if await self._missing_marks(connection):
@@ -151,27 +156,27 @@ class PostgresDatabase:
         return store
 
     async def _set_up(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
-        """Make the tables, alone: under a lock of a transaction, which holds behind a pooler too.
+        """Create the tables, alone: under a lock of a transaction, which holds behind a pooler too.
 
         Taken by the simple protocol, whose statements leave no snapshot behind: concurrent indexes would wait for it.
         """
         deadline = asyncio.get_running_loop().time() + _PATIENCE
         locking = f"SELECT pg_try_advisory_xact_lock({lock_key(chr(0) + 'set up')}) AS held".encode()
-        async with self._connections.own() as holder:
+        async with self._connections.connect_beside() as holder:
             while await self._missing_marks(connection):
                 async with holder.transaction():
                     row = await (await holder.execute(locking, prepare=False)).fetchone()
                     if row and row["held"]:
-                        await self._made(connection, saver, store)
+                        await self._make_tables(connection, saver, store)
                         return
                 if asyncio.get_running_loop().time() > deadline:
                     raise StorageError(f"{self.display} is locked: another process is setting it up")
                 await asyncio.sleep(0.02)
 
-    async def _made(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
+    async def _make_tables(self, connection: PgConnection, saver: SessionSaver, store: SessionStore) -> None:
         await saver.setup()
         await store.setup()
-        for statements in migration(await _found_marks(connection), _MIGRATIONS):
+        for statements in migration(await _read_marks(connection), _MIGRATIONS):
             async with connection.transaction():
                 for statement in statements:
                     await connection.execute(statement.encode())
@@ -181,7 +186,7 @@ class PostgresDatabase:
         await _write_marks(connection, await self._missing_marks(connection))
 
     async def _missing_marks(self, connection: PgConnection) -> dict[str, str]:
-        found, used = await _found_marks(connection), False
+        found, used = await _read_marks(connection), False
         if self._cipher is not None and "key" not in found:
             with suppress(psycopg.errors.UndefinedTable):
                 cursor = await connection.execute("SELECT EXISTS (SELECT 1 FROM checkpoints) AS used")
@@ -195,7 +200,7 @@ class PostgresDatabase:
         )
 
 
-async def _found_marks(connection: PgConnection) -> dict[str, str]:
+async def _read_marks(connection: PgConnection) -> dict[str, str]:
     try:
         cursor = await connection.execute("SELECT name, value FROM donewhen_meta")
     except psycopg.errors.UndefinedTable:
@@ -204,7 +209,7 @@ async def _found_marks(connection: PgConnection) -> dict[str, str]:
 
 
 async def _write_marks(connection: PgConnection, marks: dict[str, str]) -> None:
-    """Write all of them or none."""
+    """Write all marks or none."""
     async with connection.transaction():
         for name, value in marks.items():
             await connection.execute(

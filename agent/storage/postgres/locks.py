@@ -1,4 +1,4 @@
-"""Who works on a thread: the session that holds its advisory lock, or, behind a pooler, whoever holds a lease on it.
+"""Holds on threads: an advisory lock of a session, or, behind a pooler, a lease.
 
 A lock goes with its session. Behind a pooler in transaction mode no session is ours, so a row says until when a thread
 is held; its holder renews it, and every write does, or fails. Both kinds are respected by both: each is taken first,
@@ -38,43 +38,43 @@ _LEASED = "SELECT key FROM donewhen_leases WHERE until > clock_timestamp()"
 
 
 def lock_key(name: str) -> int:
-    """The number that stands for a name."""
+    """Return the number that stands for a name."""
     digest = hashlib.sha256(b"donewhen:" + name.encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
 class Lease:
-    """A hold on a thread that everybody respects for so long."""
+    """A hold on a thread that all workers respect for `LEASE` seconds."""
 
     def __init__(self, key: int) -> None:
         self.key = key
-        self.holder = uuid4().hex
+        self.holder: str = uuid4().hex
 
     async def renew(self, connection: "PgConnection") -> None:
-        """Hold it for longer; raises psycopg.OperationalError if another worker has taken it over."""
+        """Extend the lease. Raises psycopg.OperationalError if another worker has taken it over."""
         renewing = f"UPDATE donewhen_leases SET until = {_UNTIL} WHERE key = %s AND holder = %s"
         cursor = await connection.execute(renewing, (self.key, self.holder))
         if not cursor.rowcount:
             raise psycopg.OperationalError("the lease on this thread ran out and another worker took it over")
 
     async def end(self, connection: "PgConnection") -> None:
-        """Leave the thread to others."""
+        """Release the lease."""
         query = "DELETE FROM donewhen_leases WHERE key = %s AND holder = %s"
         await connection.execute(query, (self.key, self.holder))
 
 
 @asynccontextmanager
 async def hold(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
-    """Hold what the key stands for meanwhile; False where somebody else does.
+    """Hold what the key stands for meanwhile; yield False if somebody else holds it.
 
     `turn` is held by whoever uses the connection.
     """
-    async with (_leased if connection.pooled else _locked)(connection, key, turn) as held:
+    async with (_hold_lease if connection.pooled else _hold_lock)(connection, key, turn) as held:
         yield held
 
 
 @asynccontextmanager
-async def _locked(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
+async def _hold_lock(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
     held: bool | None = None  # not known, while it is asked for
     try:
         held = bool(await _one(connection, "SELECT pg_try_advisory_lock(%s)", key))
@@ -99,7 +99,7 @@ async def _unlock(connection: "PgConnection", key: int) -> None:
 
 
 @asynccontextmanager
-async def _leased(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
+async def _hold_lease(connection: "PgConnection", key: int, turn: asyncio.Lock) -> AsyncIterator[bool]:
     lease, beats = Lease(key), None
     try:
         held = bool(await _one(connection, _TAKE, lease.holder, [key]))
@@ -128,7 +128,7 @@ async def _beat(connection: "PgConnection", lease: Lease, turn: asyncio.Lock) ->
 
 
 async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
-    """Hold what nobody else holds until this transaction ends; give the keys that are held."""
+    """Hold what nobody else holds until this transaction ends; return the keys that are held."""
     query = "SELECT k FROM unnest(%s::bigint[]) AS k WHERE pg_try_advisory_xact_lock(k)"
     cursor = await connection.execute(query, ([*keys],))
     free = [row["k"] for row in await cursor.fetchall()]
@@ -138,8 +138,8 @@ async def hold_in_transaction(connection: "PgConnection", keys: Sequence[int]) -
     return held
 
 
-async def free_of(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
-    """The keys that nobody holds at the moment."""
+async def find_free(connection: "PgConnection", keys: Sequence[int]) -> set[int]:
+    """Return the keys that nobody holds at the moment."""
     query = f"SELECT k FROM unnest(%s::bigint[]) AS k EXCEPT {_ADVISORY} EXCEPT {_LEASED}"
     cursor = await connection.execute(query, ([*keys],))
     return {row["k"] for row in await cursor.fetchall()}

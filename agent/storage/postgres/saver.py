@@ -16,7 +16,6 @@ from langgraph.checkpoint.base import (
     get_serializable_checkpoint_metadata,
 )
 from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.store.base import GetOp, Op, PutOp, Result
 from langgraph.store.postgres.aio import AsyncPostgresStore
 from psycopg import AsyncCursor
@@ -29,6 +28,7 @@ from donewhen.agent.storage.postgres.connections import PgConnection
 from donewhen.agent.storage.rounds import Rounds
 from donewhen.agent.storage.storage import unique_version
 from donewhen.agent.storage.thread_store import stop_batching
+from donewhen.state.private_langgraph import DeltaSnapshot
 
 Part = tuple[str, Sequence[Any]]
 """Something of a statement that changes tables, `%s` for its values."""
@@ -50,14 +50,14 @@ _TABLES = ("checkpoint_writes", "checkpoint_blobs", "checkpoints")
 
 
 def _with_rows(part: str, place: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Part]:
-    """A part with rows of four values each; none where there are none."""
+    """Return a part with rows of four values each; none if there are no rows."""
     filled = part.format(rows=", ".join(["(%s, %s, %s, %s)"] * len(rows)))
     return [(filled, (*place, *chain.from_iterable(rows)))] if rows else []
 
 
 @lru_cache(256)
-def _together(parts: tuple[str, ...]) -> bytes:
-    """One statement."""
+def _join(parts: tuple[str, ...]) -> bytes:
+    """Join parts into one statement."""
     *before, last = parts
     named = ", ".join(f"part{number} AS ({part})" for number, part in enumerate(before))
     return (f"WITH {named} {last}" if before else last).encode()
@@ -72,7 +72,7 @@ class SessionSaver(AsyncPostgresSaver):
     def __init__(self, store: "SessionStore") -> None:
         super().__init__(store.conn, serde=StrictSerializer())
         self.store, self.lock = store, store.lock
-        self.rounds = Rounds[Part]()
+        self.rounds: Rounds[Part] = Rounds()
         store.saver = self
 
     @override
@@ -81,7 +81,7 @@ class SessionSaver(AsyncPostgresSaver):
 
     @override
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        return None if self.rounds.begins(config) else await super().aget_tuple(config)
+        return None if self.rounds.is_new(config) else await super().aget_tuple(config)
 
     @override
     async def aput(
@@ -95,7 +95,7 @@ class SessionSaver(AsyncPostgresSaver):
         thread, space = str(place["thread_id"]), place.get("checkpoint_ns", "")
         waits, over = self.rounds.put(config, checkpoint, metadata)
         if over:
-            await self.say()  # a statement deletes nothing that it writes itself
+            await self.commit()  # a statement deletes nothing that it writes itself
         values, inline = dict[str, Any](), dict[str, Any]()
         for name, value in checkpoint["channel_values"].items():
             if isinstance(value, str):
@@ -104,7 +104,7 @@ class SessionSaver(AsyncPostgresSaver):
                 inline[name] = value
             else:
                 values[name] = value
-                if isinstance(value, _DeltaSnapshot):
+                if isinstance(value, DeltaSnapshot):
                     inline[name] = True
         versions = {name: version for name, version in new_versions.items() if name in values}
         blobs = [row[2:] for row in self._dump_blobs(thread, space, values, versions)]
@@ -113,7 +113,7 @@ class SessionSaver(AsyncPostgresSaver):
         row = (thread, space, checkpoint["id"], place.get("checkpoint_id"), stored, given)
         gone = "DELETE FROM {} WHERE thread_id = %s AND checkpoint_ns = ANY(%s)"
         parts = [(gone.format(table), (thread, over)) for table in _TABLES] if over else []
-        await self.say([*parts, *_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)], waits)
+        await self.commit([*parts, *_with_rows(_BLOBS, (thread, space), blobs), (_CHECKPOINT, row)], waits)
         return {"configurable": {"thread_id": thread, "checkpoint_ns": space, "checkpoint_id": checkpoint["id"]}}
 
     @override
@@ -125,24 +125,24 @@ class SessionSaver(AsyncPostgresSaver):
         rows = [row[len(at) :] for row in self._dump_writes(*at, writes)]
         again = all(name in WRITES_IDX_MAP for name, _ in writes)
         waits = self.rounds.can_wait(config, task_id, task_path) and not again  # no statement writes a row twice
-        await self.say(_with_rows(_AGAIN if again else _ONCE, at, rows), waits)
+        await self.commit(_with_rows(_AGAIN if again else _ONCE, at, rows), waits)
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """Commit what is held, at the end."""
-        await self.rounds.settled(self.said)
+        await self.rounds.flush(self.execute_parts)
 
-    async def say(self, parts: Sequence[Part] = (), waits: bool = False) -> None:
-        """What is held and this, in one statement; or hold this too."""
+    async def commit(self, parts: Sequence[Part] = (), waits: bool = False) -> None:
+        """Commit what is held and these parts in one statement; or hold these too."""
         if waits:
-            self.rounds.hold(parts, self.said)
+            self.rounds.hold(parts, self.execute_parts)
         else:
-            await self.rounds.commit(lambda held: self.said([*held, *parts]))
+            await self.rounds.commit(lambda held: self.execute_parts([*held, *parts]))
 
-    async def said(self, parts: list[Part]) -> None:
-        """Say this in one statement."""
+    async def execute_parts(self, parts: list[Part]) -> None:
+        """Execute parts as one statement."""
         if not parts:
             return
-        statement = _together(tuple(part for part, _ in parts))
+        statement = _join(tuple(part for part, _ in parts))
         values = [value for _, values in parts for value in values]
         async with self.store._cursor() as cursor:
             await cursor.execute(statement, values)
@@ -150,7 +150,7 @@ class SessionSaver(AsyncPostgresSaver):
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
-        await self.say()
+        await self.commit()
         async with self.store._cursor(pipeline=pipeline) as cursor:
             yield cursor
 
@@ -162,13 +162,13 @@ class SessionStore(AsyncPostgresStore):
 
     @property
     def connection(self) -> PgConnection:
-        """The one connection of the session."""
+        """Return the one connection of the session."""
         return cast("PgConnection", self.conn)
 
     @override
     @asynccontextmanager
     async def _cursor(self, *, pipeline: bool = False) -> AsyncIterator[AsyncCursor[DictRow]]:
-        """Do one thing on the connection, alone; in one transaction where LangGraph asks for a pipeline."""
+        """Do one thing on the connection, alone; in one transaction if LangGraph asks for a pipeline."""
         whole = self.connection.transaction() if pipeline else nullcontext()
         async with self.lock, self.connection.operation(), whole, self.connection.cursor(binary=True) as cursor:
             yield cursor
@@ -178,12 +178,12 @@ class SessionStore(AsyncPostgresStore):
         asked, batch, saver = list(ops), super().abatch, self.saver
 
         async def put(held: list[Part]) -> list[Result]:
-            await saver.said(held)  # an entry may name a checkpoint that is held
+            await saver.execute_parts(held)  # an entry may name a checkpoint that is held
             return await batch(asked)
 
         puts = any(isinstance(op, PutOp) for op in asked)
         results = await (saver.rounds.commit(put) if puts else batch(asked))
-        self.saver.rounds.stored(asked)
+        self.saver.rounds.note_stored(asked)
         return results
 
     @override
@@ -210,9 +210,9 @@ class SessionStore(AsyncPostgresStore):
         ]
 
     async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """One statement on the table of threads; workers hear of what is queued."""
+        """Execute one statement on the table of threads, and notify workers of what is queued."""
         if sql.startswith("INSERT"):
-            await self.saver.say()  # whoever reads where a thread is reads its checkpoint next
+            await self.saver.commit()  # whoever reads where a thread is reads its checkpoint next
         if sql.startswith("INSERT") and values[1] == "queued":
             sql = f"WITH queued AS ({sql}) SELECT pg_notify('donewhen_queued', '')"
         async with self._cursor() as cursor:
@@ -220,8 +220,8 @@ class SessionStore(AsyncPostgresStore):
             return [tuple(row.values()) for row in await cursor.fetchall()] if cursor.description else []
 
 
-async def store_on(connection: PgConnection) -> SessionStore:
-    """The store on a connection."""
+async def make_store(connection: PgConnection) -> SessionStore:
+    """Return LangGraph's store on a connection."""
     store = SessionStore(connection)
     await stop_batching(store)
     return store

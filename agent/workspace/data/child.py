@@ -13,7 +13,7 @@ import sys
 import tempfile
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import EMPTY, quoted, text
+from donewhen.agent.workspace.data.columns import EMPTY, quote_name, text
 from donewhen.agent.workspace.data.tables import ENDINGS, Refused, Tables, brief
 
 MEMORY, ADDRESS_SPACE = "1GB", 3 << 30
@@ -28,7 +28,7 @@ EXTREMES = ("min", "max", "arg_min", "arg_max", "min_by", "max_by")
 
 
 def connect(root: str, scratch: str) -> Any:
-    """An empty database in memory that may read below `root` (and `scratch`), and do nothing else."""
+    """Return an empty database in memory that may read below `root` (and `scratch`), and do nothing else."""
     import duckdb
 
     con = duckdb.connect(
@@ -51,7 +51,7 @@ def connect(root: str, scratch: str) -> Any:
 
 
 def describe(tables: Tables, path: str) -> str:
-    """What a file holds: how it was read, its rows, and every column with type, nulls, examples and warning."""
+    """Describe a file: how it was read, its rows, and every column with type, nulls, examples and warning."""
     table = tables.open(path)
     if table.how == ["Parquet"]:
         types = [column.type for column in table.columns]
@@ -60,23 +60,23 @@ def describe(tables: Tables, path: str) -> str:
         tables.settle(table, table.source)
         for column, type in zip(table.columns, types, strict=True):
             column.type = type
-    counts = ", ".join(f"count({quoted(column.name)})" for column in table.columns)
+    counts = ", ".join(f"count({quote_name(column.name)})" for column in table.columns)
     rows, *filled = tables._one(path, f"SELECT count(*), {counts} FROM {table.source}")
     shown = tables.con.execute(f"SELECT CAST(COLUMNS(*) AS VARCHAR) FROM {table.source} LIMIT 1000").fetchall()
     lines = [f"{path}: {rows} rows, {len(table.columns)} columns; {'; '.join(table.how)}"]
     for at, column in enumerate(table.columns):
         examples = list(dict.fromkeys(row[at] for row in shown if row[at] is not None))[:EXAMPLES]
         told = ", ".join(_cell(each)[:60] for each in examples)
-        line = f"- {quoted(column.name)} {column.type}; {rows - filled[at]} null; e.g. {told}"
+        line = f"- {quote_name(column.name)} {column.type}; {rows - filled[at]} null; e.g. {told}"
         if not filled[at]:
             type = "" if column.type.strip('"') == EMPTY else f" {column.type},"
-            line = f"- {quoted(column.name)}{type} without a value{f'; {rows} null' if rows else ''}"
+            line = f"- {quote_name(column.name)}{type} without a value{f'; {rows} null' if rows else ''}"
         lines.append(line + (f"; NOTE: {column.warning}" if column.warning else ""))
-    return "\n".join(_bounded(lines, "columns"))
+    return "\n".join(_bound_lines(lines, "columns"))
 
 
 def query(tables: Tables, sql: str) -> str:
-    """The rows of one SELECT under their names, bounded; the last line counts them, and says what was left out.
+    """Return the rows of one SELECT under their names, bounded; the last line counts them, and says what was left out.
 
     One value is printed alone, so that a check can compare it.
     """
@@ -88,7 +88,7 @@ def query(tables: Tables, sql: str) -> str:
         raise Refused(brief(error)) from None
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise Refused("Only one SELECT is run here: no other statement, and not several.")
-    names = _quoted_in(sql)
+    names = _find_quoted(sql)
     paths = {name.casefold(): name for name in names if os.path.isfile(name) or _is_pattern(name)}
     for path in paths.values():
         tables.view(path)
@@ -109,7 +109,7 @@ def _rows(con: Any) -> list[str]:
     lines = [" | ".join(names), *(" | ".join("NULL" if one is None else _cell(one) for one in row) for row in found)]
     if total == len(names) == 1:
         return lines[1:]
-    kept = _bounded(lines, "")
+    kept = _bound_lines(lines, "")
     shown = len(kept) - 1
     if shown == total:
         return [*kept, f"({total} rows)"]
@@ -117,8 +117,8 @@ def _rows(con: Any) -> list[str]:
     return [*kept, f"({left}: aggregate, filter, or use ORDER BY with LIMIT and OFFSET)"]
 
 
-def _bounded(lines: list[str], what: str) -> list[str]:
-    """The lines that fit; with `what` they are, a last one says how many do not."""
+def _bound_lines(lines: list[str], what: str) -> list[str]:
+    """Return the lines that fit; with `what` they are, a last one says how many do not."""
     size = 0
     for at, line in enumerate(lines):
         size += len(line) + 1
@@ -132,8 +132,8 @@ def _cell(value: str) -> str:
     return shown if len(shown) <= MAX_CELL else f"{shown[:MAX_CELL]}…[cut]"
 
 
-def _quoted_in(sql: str) -> list[str]:
-    """What stands in quotes, as a name or a text: where the names of files are."""
+def _find_quoted(sql: str) -> list[str]:
+    """Return what stands in quotes, as a name or a text: the names of files are there."""
     import duckdb
 
     data, tokens = sql.encode(), duckdb.tokenize(sql)
@@ -151,7 +151,7 @@ def _is_pattern(name: str) -> bool:
 
 
 def _hint(error: str, names: list[str]) -> str:
-    """What may help with a table that is not there."""
+    """Return what may help with a table that is not there."""
     if "Table with name" not in error and "No files found" not in error:
         return ""
     for name in filter(os.path.isdir, names):
@@ -168,12 +168,12 @@ def _hint(error: str, names: list[str]) -> str:
 
 
 def _warnings(tables: Tables, sql: str, *, everywhere: bool) -> list[str]:
-    """What has to be known of the columns that are compared, sorted or searched for extremes as text.
+    """Return what has to be known of columns that are compared, sorted or searched for extremes as text.
 
     `everywhere`: of all columns that the SQL names.
     """
     warned = {
-        column.name.casefold(): f"NOTE {path}: {quoted(column.name)} {column.warning}"
+        column.name.casefold(): f"NOTE {path}: {quote_name(column.name)} {column.warning}"
         for path, table in tables.known.items()
         for column in table.columns
         if column.warning
@@ -181,26 +181,26 @@ def _warnings(tables: Tables, sql: str, *, everywhere: bool) -> list[str]:
     if everywhere:
         return [note for name, note in warned.items() if name in sql.casefold()][:10]
     tree = json.loads(tables.con.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()[0]) if warned else {}
-    return [warned[name] for name in dict.fromkeys(_ordered(tree, False)) if name in warned][:10]
+    return [warned[name] for name in dict.fromkeys(_ordered_columns(tree, False)) if name in warned][:10]
 
 
-def _ordered(node: Any, ordering: bool) -> list[str]:
-    """The columns of a syntax tree that stand directly in what goes by order."""
+def _ordered_columns(node: Any, ordering: bool) -> list[str]:
+    """Return the columns of a syntax tree that stand directly in what goes by order."""
     if isinstance(node, list):
-        return [name for each in node for name in _ordered(each, ordering)]
+        return [name for each in node for name in _ordered_columns(each, ordering)]
     if not isinstance(node, dict):
         return []
     kind = str(node.get("type", ""))
     if kind == "COLUMN_REF":
         return [str(node["column_names"][-1]).casefold()] if ordering else []
     if kind.startswith(ORDERING) or node.get("function_name") in EXTREMES or "null_order" in node:
-        return _ordered(list(node.values()), True)
+        return _ordered_columns(list(node.values()), True)
     within = ordering and "type" not in node
-    return [name for each in node.values() for name in _ordered(each, within)]
+    return [name for each in node.values() for name in _ordered_columns(each, within)]
 
 
 def main() -> None:
-    """One request from the command line, one answer on stdout."""
+    """Serve one request from the command line, with one answer on stdout."""
     request = json.loads(sys.argv[1])
     with contextlib.suppress(OSError, ValueError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))

@@ -1,4 +1,4 @@
-"""How a column of text is read: exact decimals, and what could be read in two ways stays text, with a warning.
+"""Reads columns of text: exact decimals, and what could be read in two ways stays text, with a warning.
 
 DuckDB's own guesses (floats for decimals, a day for a month) are settled here by all values, not by some of them.
 """
@@ -56,9 +56,9 @@ class Column:
     warning: str = ""
 
     def measures(self) -> dict[str, str]:
-        """What has to be known of all values, taken as text, to settle the type: name → SQL."""
+        """Return what has to be known of all values, taken as text, to settle the type: name → SQL."""
         kind = KINDS.get(self.type, {})
-        return {key: measure.replace("{c}", quoted(self.name)) for key, measure in kind.items()}
+        return {key: measure.replace("{c}", quote_name(self.name)) for key, measure in kind.items()}
 
     def settle(self, found: dict[str, Any], delimiter: str = ",", date_form: str = "") -> None:
         """Decide the type by what was measured. `date_form` is how dates were read, such as `%d/%m/%Y`."""
@@ -71,7 +71,7 @@ class Column:
         elif found and date_form and not date_form.startswith("%Y") and found["filled"] == found["early"] > 0:
             self.type = "VARCHAR"
             swapped = date_form.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m")
-            ways = " or ".join(f"strptime({quoted(self.name)}, {text(form)})" for form in (date_form, swapped))
+            ways = " or ".join(f"strptime({quote_name(self.name)}, {text(form)})" for form in (date_form, swapped))
             self.warning = f"day and month cannot be told apart ({found['date']}), kept as text: {ways}"
 
     def _settle_number(self, found: dict[str, Any], delimiter: str) -> None:
@@ -82,7 +82,7 @@ class Column:
         elif not found["odd"] and digits + scale <= 38:
             self.type = f"DECIMAL({18 if digits + scale <= 18 else 38},{scale})"
         if found["twofold"]:
-            plain = quoted(self.name)
+            plain = quote_name(self.name)
             self.warning = (
                 f"the point before three digits may mark thousands or decimals, "
                 f"{'kept as text' if kept else 'read as decimals'}. Decimals: CAST({plain} AS DECIMAL(18,3)); "
@@ -95,7 +95,7 @@ def _as_date(name: str, found: dict[str, Any]) -> str:
         return ""
     mark = next(char for char in str(found["date"]) if not char.isdigit())
     ways = " or ".join(
-        f"strptime({quoted(name)}, '{mark.join(form)}')" for form in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))
+        f"strptime({quote_name(name)}, '{mark.join(form)}')" for form in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))
     )
     return f"looks like dates ({found['date']}), kept as text: {ways}, whichever is meant"
 
@@ -107,8 +107,8 @@ def _as_number(name: str, found: dict[str, Any]) -> str:
     if not numbers or numbers * 2 <= filled:
         return ""
     type = f"DECIMAL(18,{min(found['scale'] or 0, 18)})"
-    point = f"CAST(regexp_replace({quoted(name)}, '[,'']|{MARKS}', '', 'g') AS {type})"
-    comma = f"CAST(replace(regexp_replace({quoted(name)}, '[.'']|{MARKS}', '', 'g'), ',', '.') AS {type})"
+    point = f"CAST(regexp_replace({quote_name(name)}, '[,'']|{MARKS}', '', 'g') AS {type})"
+    comma = f"CAST(replace(regexp_replace({quote_name(name)}, '[.'']|{MARKS}', '', 'g'), ',', '.') AS {type})"
     if found["twofold"] == numbers and found["marked"] is not None:
         how = f"{found['marked']} may mean thousands or decimals. Decimal point: {point}; decimal comma: {comma}"
     elif found["point"] == numbers:
@@ -123,11 +123,11 @@ def _as_number(name: str, found: dict[str, Any]) -> str:
     return f"looks like numbers, kept as text{rest}: {how}"
 
 
-def quoted(name: str) -> str:
-    """A name in SQL."""
+def quote_name(name: str) -> str:
+    """Return a name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:
-    """A text in SQL."""
+    """Return a text in SQL."""
     return "'" + value.replace("'", "''") + "'"

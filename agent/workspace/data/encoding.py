@@ -1,4 +1,4 @@
-"""Bytes on disk as text: byte order marks, UTF-8, and the two fallbacks old office files need."""
+"""Reads bytes on disk as text: byte order marks, UTF-8, and the two fallbacks that old office files need."""
 
 import codecs
 
@@ -14,7 +14,7 @@ LAYOUT = frozenset(b"\t\n\r\f\b\x1b")
 
 
 def encoding_of(sample: bytes) -> str | None:
-    """The codec of a file that begins with `sample` (at most SAMPLE_BYTES); None when it is no text."""
+    """Return the codec of a file that begins with `sample` (at most SAMPLE_BYTES); None when it is no text."""
     for mark, encoding in MARKS:
         if sample.startswith(mark):
             return encoding
@@ -47,7 +47,7 @@ def _looks_chinese(sample: bytes) -> bool:
 
 
 def is_utf8(path: str) -> bool:
-    """Whether all of the file is UTF-8."""
+    """Return whether all of the file is UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     with open(path, "rb") as file:
         try:

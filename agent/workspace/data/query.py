@@ -1,4 +1,4 @@
-"""Data files as tables: what they hold, and one SELECT over them. DuckDB does it, in a process that can be ended."""
+"""Data files as tables: their contents, and one SELECT over them, by DuckDB in a process that can be ended."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def describe_data(
     A NOTE names what looks like numbers or dates but is text, or could be read in two ways, and the SQL to read it.
     """
     with root.open(path):
-        return _asked(root, "describe", path, stop)
+        return _ask(root, "describe", path, stop)
 
 
 def query_data(
@@ -56,10 +56,10 @@ def query_data(
     describe_data shows columns and types first. One value is printed alone, anything else as rows under their names;
     the last line then says how many there are, and what was left out.
     """
-    return _asked(root, "query", sql, stop)
+    return _ask(root, "query", sql, stop)
 
 
-def _asked(root: Root, do: str, of: str, stop: threading.Event | None) -> str:
+def _ask(root: Root, do: str, of: str, stop: threading.Event | None) -> str:
     path = [os.path.dirname(str(files("donewhen"))), *filter(os.path.isabs, sys.path)]
     path.sort(key=lambda folder: folder == root.path)  # a file of the workspace never stands in for a library
     request = json.dumps({"path": path, "root": root.path, "do": do, "of": of})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from donewhen.agent.workspace.data.columns import EMPTY, Column, quoted, text
+from donewhen.agent.workspace.data.columns import EMPTY, Column, quote_name, text
 from donewhen.agent.workspace.data.encoding import SAMPLE_BYTES, encoding_of, is_utf8
 
 JSON, PARQUET, EXCEL = (".json", ".jsonl", ".ndjson"), (".parquet",), (".xlsx", ".xls")
@@ -22,7 +22,7 @@ LOOKED_AT = 1_000
 
 
 class Refused(Exception):
-    """What the model is told instead of a result."""
+    """The error that the model is told instead of a result."""
 
 
 @dataclass
@@ -47,15 +47,15 @@ class Tables:
     def view(self, path: str) -> None:
         """Let SQL read a file, or all that fit a pattern, by this name. What cannot be read for sure, fails then."""
         try:
-            paths = [path] if os.path.exists(path) else self._fitting(path)
+            paths = [path] if os.path.exists(path) else self._matching_files(path)
             source = " UNION ALL BY NAME ".join(f"SELECT * FROM {self.open(each).source}" for each in paths)
         except Refused as refusal:
             self.refused.append(str(refusal))
             source = f"SELECT 1 AS refused WHERE error({text(str(refusal))}) IS NULL"
-        self.con.execute(f"CREATE VIEW {quoted(path)} AS {source}")
+        self.con.execute(f"CREATE VIEW {quote_name(path)} AS {source}")
 
     def open(self, path: str) -> Table:
-        """How to read a file. Raises Refused where that would be a guess."""
+        """Return how to read a file. Raises Refused if that would be a guess."""
         plain = os.path.normpath(path)
         if os.path.realpath(plain) != os.path.join(os.getcwd(), plain):
             raise Refused(f"{path} leads out of the workspace or through a symbolic link; neither is followed.")
@@ -83,15 +83,15 @@ class Tables:
             column.settle({key: next(found) for key in measures}, form["Delimiter"], date_form or "")
 
     def _one(self, path: str, sql: str) -> Sequence[Any]:
-        """The first row of what a question about a file gives."""
+        """Return the first row of what a question about a file gives."""
         try:
             row: Sequence[Any] = self.con.execute(sql).fetchone()
         except Exception as error:
             raise Refused(f"{path} is no table that can be read for sure: {brief(error)}{HOW}") from None
         return row
 
-    def _fitting(self, pattern: str) -> list[str]:
-        """The files that fit a pattern; nothing hidden, no links."""
+    def _matching_files(self, pattern: str) -> list[str]:
+        """Return the files that fit a pattern; nothing hidden, no links."""
         try:
             found = self.con.execute(f"SELECT file FROM glob({text(pattern)}) ORDER BY file").fetchall()
         except Exception as error:
@@ -130,7 +130,7 @@ class Tables:
             key: "" if value == "(empty)" else value for key, value in zip(FORM, values, strict=True)
         }
         if len(form["Columns"]) == 1 and any(mark in (second if hint else first) for mark in WORDS):
-            raise Refused(f"{path} is no table that can be read for sure: {_ragged(file)}{HOW}")
+            raise Refused(f"{path} is no table that can be read for sure: {_describe_ragged(file)}{HOW}")
         how = [f"CSV separated by {WORDS.get(form['Delimiter'], form['Delimiter'])}"]
         how.append("first line read as the header" if form["HasHeader"] else "no header line: column0, column1, …")
         how += [] if encoding == "utf-8" else [f"not UTF-8, read as {encoding}"]
@@ -151,7 +151,7 @@ class Tables:
         return table
 
     def _utf8(self, path: str) -> tuple[str, str]:
-        """The file, or a copy of it in UTF-8, and the encoding that it has."""
+        """Return the file, or a copy of it in UTF-8, and the encoding that it has."""
         if path.endswith(PACKED):
             return path, "utf-8"
         with open(path, "rb") as file:
@@ -184,8 +184,8 @@ def _types(columns: list[Column], type: str | None = None) -> str:
 
 
 def _without_types(source: str, columns: list[Column]) -> str:
-    """The source with columns of NULL where there is no value: such a file joins others whose columns have types."""
-    empty = ", ".join(f"NULL AS {quoted(column.name)}" for column in columns if column.type == EMPTY)
+    """Return the source with columns of NULL where there are no values, so that it joins files with types."""
+    empty = ", ".join(f"NULL AS {quote_name(column.name)}" for column in columns if column.type == EMPTY)
     return f"(SELECT * REPLACE ({empty}) FROM {source})" if empty else source
 
 
@@ -197,7 +197,7 @@ def _first_lines(file: str) -> tuple[str, str]:
 
 
 def _widths(file: str, delimiter: str, rows: int) -> dict[int, int]:
-    """How many fields the first rows have: width → the line where that width is first seen."""
+    """Return how many fields the first rows have: width → the line on which that width is first seen."""
     widths: dict[int, int] = {}
     with open(file, encoding="utf-8-sig", errors="replace", newline="") as lines, contextlib.suppress(csv.Error):
         reader = csv.reader(lines, delimiter=delimiter)
@@ -215,8 +215,8 @@ def _others(file: str, chosen: str) -> list[str]:
     return [other for other, widths in found.items() if len(widths) == 1 and 1 not in widths]
 
 
-def _ragged(file: str) -> str:
-    """Which line has another number of fields than the first."""
+def _describe_ragged(file: str) -> str:
+    """Return which line has another number of fields than the first."""
     delimiter = max(WORDS, key=_first_lines(file)[0].count)
     (width, _), *others = _widths(file, delimiter, 10_000_000).items()
     if not others:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
-from donewhen.agent.cli.result import Exit, guarded
+from donewhen.agent.cli.result import Exit, run_guarded
 from donewhen.state.errors import (
     ConfigError,
     GoalError,
@@ -23,7 +23,7 @@ from donewhen.state.errors import (
     ThreadWaiting,
     UnknownThread,
 )
-from donewhen.state.plan.document import plan_document
+from donewhen.state.people.edit import plan_document
 from donewhen.testing import (
     ScriptedModel,
     WireServer,
@@ -157,7 +157,7 @@ def test_an_edited_plan_from_a_file(shell: Shell, tmp_path: Path) -> None:
     """C02, C03, C12: the text that was shown, with lines changed; an invalid one keeps the pause and says why."""
     with scripted(shell, triage=[submit_plan([COUNT, WRITE])], execute=COUNTING):
         pending = one_object(shell.run("--json"))["pending"][0]
-        text = plan_document(pending["plan"], limits=pending["limits"])
+        text = plan_document({"plan": pending["plan"], "limits": pending["limits"]})
         edited = tmp_path / "plan.yaml"
         edited.write_text(text.replace("list_files", "teleport"))
         wrong = shell("resume", "--answer-file", str(edited))
@@ -230,7 +230,19 @@ def test_json_of_a_pause_and_of_an_end(shell: Shell) -> None:
     assert last["pending"] == []
     assert last["resume"] is None
     assert last["receipt"]["steps"][0]["criteria"][0]["verdict"] == "cited"
+    assert (last["outcome"]["status"], "receipt" in last["outcome"]) == ("completed", False)
     assert last["spent"]["rounds"] == 2
+
+
+def test_the_end_counts_the_criteria_of_the_whole_plan_too(shell: Shell) -> None:
+    """C06: what the user holds in hand at the end is a criterion like those of the steps."""
+    plan = submit_plan([COUNT, WRITE], done_when=["out.txt holds the count"])
+    writing = [call("write_file", path="out.txt", content="3 files"), finish_step("It is written.", "s2.1")]
+    proof = [{"criterion": 1, "met": True, "evidence": [{"observation": "s2.1", "quote": "3 files"}]}]
+    end = [call("deliver", text="3 files; out.txt says so.", goal_check=proof)]
+    with scripted(shell, triage=[plan], execute={"s1": COUNTING, "s2": writing}, deliver=end):
+        ended = shell.run("--yes")
+        assert "2/2 steps done · 3 cited" in ended.stderr
 
 
 def test_json_of_an_error(shell: Shell) -> None:
@@ -424,7 +436,7 @@ def raising(error: BaseException) -> Callable[[], int]:
 def test_every_error_has_its_code_and_its_line(
     error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(raising(error), json=False) == code
+    assert run_guarded(raising(error), json=False) == code
     said = capsys.readouterr()
     assert said.out == ""
     assert 1 <= said.err.count("\n") <= 2
@@ -435,14 +447,14 @@ def test_an_unexpected_error_shows_no_secret_and_a_traceback_only_on_request(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = RuntimeError("bad key sk-proj-abcdefghijklmnopqrstuvwxyz0123456789 \x1b[31m")
-    assert guarded(raising(error), json=True) == 1
+    assert run_guarded(raising(error), json=True) == 1
     said = capsys.readouterr()
     assert "sk-proj-abcdef" not in said.err + said.out
     assert "\x1b" not in said.err
     assert "DONEWHEN_DEBUG=1" in said.err
     assert json.loads(said.out)["error"]["kind"] == "RuntimeError"
     monkeypatch.setenv("DONEWHEN_DEBUG", "1")
-    guarded(raising(ValueError("boom")), json=False)
+    run_guarded(raising(ValueError("boom")), json=False)
     assert "Traceback" in capsys.readouterr().err
 
 

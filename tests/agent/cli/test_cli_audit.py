@@ -29,7 +29,7 @@ def counted(shell: Shell, *words: str) -> str:
 
 
 def test_a_run_is_audited_later(shell: Shell) -> None:
-    """V07, D07: the doubted sentence stands below the answer, the exit code says partial, `show` has it all."""
+    """V07, D07, N08: the doubted sentence stands below the answer, the exit code says partial, `show` has it all."""
     thread = counted(shell)
     with scripted(shell, judge=[DOUBT]):
         result = shell("audit", thread[:8])

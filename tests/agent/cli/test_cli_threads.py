@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from donewhen.agent.cli.result import Exit
-from donewhen.agent.cli.screen.drawing import pause_drawn
+from donewhen.agent.cli.screen.drawing import draw_pause
 from tests.kit.screens.shell import Shell, user_in
 from tests.kit.screens.terminal import COMMAND, Session, environment, piped, screen, written
 
@@ -119,7 +119,7 @@ def test_a_plan_is_drawn_in_words() -> None:
         "steps": [{"id": "s1", "depends_on": [], **step}, {"id": "s2", **step, "depends_on": ["s1"]}],
     }
     where = screen()
-    where.show(pause_drawn({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}, where))
+    where.show(draw_pause({"kind": "plan", "plan": plan, "limits": {"rounds": 9, "cost_usd": 0.5}}, where))
     assert [line.rstrip() for line in written(where).splitlines()][-6:] == [
         "s2. Write it",
         "    done when  It is there (checked: file_exists path a.md; expected: contains 12)",

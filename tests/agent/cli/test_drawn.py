@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from donewhen.agent.cli.screen.drawing import AnswerText, Blocks, pause_drawn
+from donewhen.agent.cli.screen.drawing import AnswerText, Blocks, draw_pause
 from donewhen.agent.cli.screen.terminal import TAB
 from donewhen.agent.cli.screen.views import Progress, View, mode_text
 from donewhen.state.people.answers import Answer
@@ -30,7 +30,7 @@ def test_no_word_is_broken_and_nothing_is_raw(width: int) -> None:
     where = screen(width=width, live=True)
     check = {"text": "It is there", "check": {"tool": "file_exists", "arguments": {"path": "report.md"}}}
     step = {"id": "s1", "content": WORDS, "done_when": [check], "tools": ["write_file"], "depends_on": []}
-    where.show(pause_drawn({"kind": "plan", "plan": {"title": WORDS, "steps": [step]}, "limits": LIMITS}, where))
+    where.show(draw_pause({"kind": "plan", "plan": {"title": WORDS, "steps": [step]}, "limits": LIMITS}, where))
     where.legend(where.say("keys_plan"))
     lines = drawn(written(where), width)
     words = " ".join(lines).split()
@@ -46,7 +46,7 @@ def test_wide_characters_are_counted_as_they_are_drawn() -> None:
     """U13, S03: CJK takes two columns each; no line is longer than the terminal and no character is lost."""
     where = screen(width=50, live=True, language="zh")
     plan = {"title": "计划", "steps": [{"id": "s1", "content": LONG_CHINESE, "done_when": ["报告存在"]}]}
-    where.show(pause_drawn({"kind": "plan", "plan": plan, "limits": LIMITS}, where))
+    where.show(draw_pause({"kind": "plan", "plan": plan, "limits": LIMITS}, where))
     where.legend(where.say("keys_plan"))
     lines = drawn(written(where), 50)
     text = "".join("".join(lines).split())
@@ -104,7 +104,7 @@ def test_a_call_is_shown_as_it_will_run() -> None:
     old, new = "one\ntwo\nthree", "one\n2\nthree"
     arguments = {"path": "a.txt", "old_text": old, "new_text": new}
     asked_for = pending("tool", tool="edit_file", arguments=arguments, question="Run it? It is not in the plan.")
-    where.show(pause_drawn(asked_for, where))
+    where.show(draw_pause(asked_for, where))
     lines = [line.strip() for line in written(where).splitlines()]
     assert lines[0] == "Run it? It is not in the plan."
     assert "path  a.txt" in lines
@@ -189,7 +189,7 @@ def test_a_long_line_stays_behind_its_bar() -> None:
     """U13: also where it is wrapped, in words and between wide characters."""
     where = screen(live=True, width=50)
     text = f"{WORDS} {WORDS}\n{LONG_CHINESE}{LONG_CHINESE}"
-    where.show(pause_drawn(pending("tool", tool="write_file", arguments={"path": "a", "content": text}), where))
+    where.show(draw_pause(pending("tool", tool="write_file", arguments={"path": "a", "content": text}), where))
     lines = drawn(written(where), 50)
     behind = lines[next(number for number, line in enumerate(lines) if "content:" in line) + 1 :]
     assert len(behind) > 4
@@ -240,7 +240,7 @@ def test_a_question_is_drawn_and_not_typed_out() -> None:
     """U13: no raw Markdown in what is asked; the options by number, below each other."""
     where = screen(width=50, live=True)
     asked_for = pending("question", question="Which **year** of `sales.csv`?", options=["2022", "the year " * 8])
-    where.show(pause_drawn(asked_for, where))
+    where.show(draw_pause(asked_for, where))
     lines = drawn(written(where), 50)
     assert lines[0] == "Which year of sales.csv?"
     assert lines[1] == "1. 2022"

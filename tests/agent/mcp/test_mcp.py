@@ -15,7 +15,7 @@ import pytest
 from donewhen import Agent, wait
 from donewhen.agent.config import read_servers
 from donewhen.agent.mcp.client import McpServers
-from donewhen.graph.sync import shared
+from donewhen.graph.sync import run_in_shared_loop
 from donewhen.graph.tools.call import CallResult, call_tool
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.errors import ConfigError
@@ -162,7 +162,7 @@ async def test_a_server_that_died_while_nobody_used_it_is_started_again(tmp_path
             process = int((await called(servers, "process")).text)
             await killed(process)
             for _ in range(20):  # until the end of its output is read, which came before
-                await shared(asyncio.sleep(0))
+                await run_in_shared_loop(asyncio.sleep(0))
             again = await called(servers, "process")
             assert again.ok, again.text
             assert int(again.text) != process

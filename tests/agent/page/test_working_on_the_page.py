@@ -158,7 +158,7 @@ async def test_one_talks_to_it_while_it_works() -> None:
     waiting, model = gate.agent()
     async with served(waiting) as page, browser(page) as tab:
         await asked(tab, "wait")
-        assert "waiting for you" in await tab.inner_text("#threads")
+        await playwright.expect(tab.locator("#threads")).to_contain_text("waiting for you")
         await tab.click("text=Run it")
         await gate.entered.wait()
         await playwright.expect(tab.locator("#threads")).to_contain_text("at work")

@@ -172,11 +172,13 @@ async def test_a_goal_of_its_own_is_decided_by_the_later_judge(tmp_path: Path) -
         "deliver", text=RESULT, goal_check=[{"criterion": 1, "met": True, "evidence": [{"observation": "s1.2"}]}]
     )
     dead = model(*[RuntimeError("dead")] * 9, triage=[plan], execute=rounds, deliver=[said] * 3)
-    run, audits = await run_then_audit(tmp_path, dead, audit(count=2), DOUBT, audit(count=2), model_retries=0)
+    judges = [audit(count=2), DOUBT, audit(count=2), audit(count=2, met="part")]
+    run, audits = await run_then_audit(tmp_path, dead, *judges, model_retries=0)
     assert run.status == "partial"
-    assert [each.status for each in audits] == ["completed", "partial", "completed"]
+    assert [each.status for each in audits] == ["completed", "partial", "completed", "partial"]
     verdicts = [each.receipt["criteria"][0]["verdict"] for each in audits]
-    assert verdicts == ["proven", "unverified", "proven"]
+    assert verdicts == ["proven", "unverified", "proven", "unverified"]
+    assert audits[-1].receipt["criteria"][0]["note"] == "part of the goal is not met"
 
 
 async def test_only_what_is_finished_is_audited(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from langchain_core.messages import HumanMessage
 from donewhen import Agent, ConfigError, GoalError, Limits, Profile, Settings, build_graph
 from donewhen.agent.config import Config
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
-from donewhen.state.settings.merging import CARE, confined, merged, read_settings, stored_settings
+from donewhen.state.settings.merging import CARE, confine_settings, merge_settings, read_settings, stored_settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, submit_plan
 from tests.kit.runs import Outbox, one_step, sending
 
@@ -50,23 +50,23 @@ def test_settings_merge_field_by_field() -> None:
     base = Settings(
         limits=Limits(rounds=7), profile=Profile(role="clerk", forbidden_tools=["rm"], allowed_paths=["work"])
     )
-    both = merged(base, {"limits": {"cost_usd": 1}, "profile": {"tone": "dry", "forbidden_tools": ["mv"]}})
+    both = merge_settings(base, {"limits": {"cost_usd": 1}, "profile": {"tone": "dry", "forbidden_tools": ["mv"]}})
     assert (both.limits.rounds, both.limits.cost_usd, both.limits.replans) == (7, 1, 2)
     assert (both.profile.role, both.profile.tone) == ("clerk", "dry")
     assert both.profile.forbidden_tools == ["rm", "mv"]
-    assert merged(base, {"profile": {"allowed_paths": ["work/out"]}}).profile.allowed_paths == ["work/out"]
+    assert merge_settings(base, {"profile": {"allowed_paths": ["work/out"]}}).profile.allowed_paths == ["work/out"]
     for outside in (["/etc"], ["work/../etc"]):
         with pytest.raises(ConfigError, match="allowed_paths"):
-            merged(base, {"profile": {"allowed_paths": outside}})
-    assert merged(base, Settings(limits=Limits(rounds=9))).limits.rounds == 9
-    assert merged(base, None) is base
+            merge_settings(base, {"profile": {"allowed_paths": outside}})
+    assert merge_settings(base, Settings(limits=Limits(rounds=9))).limits.rounds == 9
+    assert merge_settings(base, None) is base
 
 
 def test_what_a_client_may_change() -> None:
     """U8, S5: less, never more; what is no setting is said."""
     pinned = Settings(limits=Limits(rounds=7), verification="judged")
     asked = {"limits": {"rounds": 99, "tool_calls": 3}, "verification": "claimed", "confirm": "never", "colour": "red"}
-    kept, refused = confined(pinned, {**asked, "approvals": "each", "language": "de"}, models=False)
+    kept, refused = confine_settings(pinned, {**asked, "approvals": "each", "language": "de"}, models=False)
     assert (kept.limits.rounds, kept.limits.tool_calls) == (7, 3)
     assert (kept.confirm, kept.approvals, kept.verification, kept.language) == ("always", "each", "judged", "de")
     assert set(refused) == {"limits.rounds", "verification", "confirm", "colour"}
@@ -79,13 +79,13 @@ def test_a_client_may_ask_for_more_care_and_for_no_less(name: str) -> None:
     assert set(CARE[name]) == set(values)
     for least in values:
         for asked in values:
-            kept, refused = confined(Settings.model_validate({name: least}), {name: asked}, models=True)
+            kept, refused = confine_settings(Settings.model_validate({name: least}), {name: asked}, models=True)
             care = CARE[name][getattr(kept, name)]
             assert care >= CARE[name][least] | CARE[name][asked]
             assert bool(refused) == (CARE[name][asked] < CARE[name][least])
     for least, asked, gets in (("never", "each", "each"), ("each", "never", "each")):
-        assert confined(Settings(approvals=least), {"approvals": asked}, models=True)[0].approvals == gets  # type: ignore[arg-type]
-    assert confined(Settings(confirm="writes"), {"confirm": "complex"}, models=True)[0].confirm == "always"
+        assert confine_settings(Settings(approvals=least), {"approvals": asked}, models=True)[0].approvals == gets  # type: ignore[arg-type]
+    assert confine_settings(Settings(confirm="writes"), {"confirm": "complex"}, models=True)[0].confirm == "always"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_client_may_ask_for_more_care_and_for_no_less(name: str) -> None:
 def test_what_a_client_asks_for_and_cannot_be_is_said(asked: dict[str, object]) -> None:
     """N30, S5: a ConfigError, of which the server makes a 422; never an error of ours."""
     with pytest.raises(ConfigError):
-        confined(Settings(confirm="writes", limits=Limits(rounds=7)), asked, models=True)
+        confine_settings(Settings(confirm="writes", limits=Limits(rounds=7)), asked, models=True)
 
 
 @pytest.mark.parametrize(

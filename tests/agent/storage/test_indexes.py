@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from donewhen.agent.storage import open_storage
-from donewhen.agent.storage.thread_store import POSTGRES_KINDS, SQLITE_KINDS, forgetting
+from donewhen.agent.storage.thread_store import POSTGRES_KINDS, SQLITE_KINDS, deletion_statements
 from donewhen.agent.storage.thread_table import ThreadTable
 from tests.kit.storage.cases import DATABASES, fresh_url
 
@@ -16,7 +16,7 @@ from tests.kit.storage.cases import DATABASES, fresh_url
 async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
     """R09: no statement reads a whole table, and a worker's look sorts nothing."""
     plans: dict[str, str] = {}
-    async with open_storage(fresh_url(kind, tmp_path)).unlocked() as (_, store):
+    async with open_storage(fresh_url(kind, tmp_path)).writer() as (_, store):
         if kind == "postgres":
             await store.threads.execute("SET enable_seqscan = off", [])  # of a table so small it would read all
 
@@ -26,10 +26,10 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
             return []
 
         table = ThreadTable(explain)
-        await table.line("agents", "2026", 256)
-        await table.undone(100)
+        await table.find_due("agents", "2026", 256)
+        await table.find_unsettled(100)
         for owner in (None, "ann"):
-            await table.waiting(100, owner=owner, after=("2026", "t"))
+            await table.find_waiting(100, owner=owner, after=("2026", "t"))
         assert not [plan for plan in plans.values() if "TEMP B-TREE" in plan or "Sort Key" in plan]
         await table.find(100)
         for owner in (None, "ann"):
@@ -39,7 +39,7 @@ async def test_nothing_reads_all_threads(kind: str, tmp_path: Path) -> None:
         await table.counts()
         await table.oldest(["queued", "running"])
         await explain(SQLITE_KINDS if kind == "sqlite" else POSTGRES_KINDS, [])
-        for sql, values in forgetting(["a", "b"], ["checkpoints"], [("donewhen.effects/",)]):
+        for sql, values in deletion_statements(["a", "b"], ["checkpoints"], [("donewhen.effects/",)]):
             await explain(sql, values)
     for sql, plan in plans.items():
         lines = [line for line in plan.splitlines() if "SCAN" in line.upper() and "SCAN owners" not in line]

@@ -42,7 +42,7 @@ def ask(url: str, query: str, *values: Any) -> list[tuple[Any, ...]]:
 async def test_short_ids_are_found_and_lists_are_ordered_whatever_the_locale(locale: str) -> None:
     """N27, R12: the beginning of an id finds its thread and no other; owners take turns; lists go by time."""
     storage = open_storage(fresh_postgres_url(locale))
-    async with storage.unlocked() as (_, store):
+    async with storage.writer() as (_, store):
         for number, thread_id in enumerate(IDS):
             at = f"2026-01-{number + 1:02}T00:00:00+00:00"
             row = {"status": "queued", "owner": thread_id, "queue": "q", "due": at, "updated": at}
@@ -51,7 +51,7 @@ async def test_short_ids_are_found_and_lists_are_ordered_whatever_the_locale(loc
             found = await store.threads.find(99, prefix=prefix)
             assert sorted(thread_id for thread_id, _ in found) == sorted(i for i in IDS if i.startswith(prefix)), prefix
         assert [thread_id for thread_id, _ in await store.threads.find(99)] == IDS[::-1]
-        assert [owner for _, _, owner in await store.threads.line("q", "2027", 99)] == IDS
+        assert [owner for _, _, owner in await store.threads.find_due("q", "2027", 99)] == IDS
         before = await store.threads.find(99, before="2026-01-03T00:00:00+00:00")
         assert [thread_id for thread_id, _ in before] == IDS[2::-1]
 
@@ -72,7 +72,7 @@ async def test_a_database_of_the_version_before_is_migrated_and_older_ones_are_r
     """R06: the tables that were first released are changed when they are opened, and nothing in them is lost."""
     url = fresh_postgres_url("en_US.UTF-8")
     storage = open_storage(url)
-    async with storage.unlocked() as (_, store):
+    async with storage.writer() as (_, store):
         await store.threads.put("a1", {"status": "queued"})
     await storage.aclose()
     columns = ("thread_id", "status", "owner", "queue", "due", "updated")
@@ -80,7 +80,7 @@ async def test_a_database_of_the_version_before_is_migrated_and_older_ones_are_r
     ask(url, "ALTER TABLE donewhen_threads " + ", ".join(f"ALTER COLUMN {name} TYPE text" for name in columns))
     ask(url, "DROP TABLE donewhen_leases")
     ask(url, "UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
-    async with storage.unlocked() as (_, store):
+    async with storage.writer() as (_, store):
         assert await store.threads.find(9, prefix="a") == [("a1", {"status": "queued"})]
     await storage.aclose()
     collations = (
@@ -91,7 +91,7 @@ async def test_a_database_of_the_version_before_is_migrated_and_older_ones_are_r
     assert ask(url, "SELECT value FROM donewhen_meta WHERE name = 'tables'") == [(str(TABLES),)]
     ask(url, "UPDATE donewhen_meta SET value = '1' WHERE name = 'tables'")
     with pytest.raises(StorageError, match="before the first release and cannot be read: use a new database"):
-        await storage.healthy()
+        await storage.check_health()
 
 
 # A pooler ------------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ async def test_a_database_of_the_version_before_is_migrated_and_older_ones_are_r
 async def test_runs_go_on_behind_a_transaction_pooler(tmp_path: Path) -> None:
     """N28, R12: alone and at once, answered later, watched, queued, deleted; one thread has one worker."""
     url, sent = pooled(fresh_postgres_url()), list[str]()
-    assert "reached through a connection pooler" in await open_storage(url).healthy()
+    assert "reached through a connection pooler" in await open_storage(url).check_health()
 
     def send(to: str, text: str) -> str:
         """Send."""
@@ -125,7 +125,7 @@ async def test_runs_go_on_behind_a_transaction_pooler(tmp_path: Path) -> None:
             assert [event["type"] async for event, _ in agent.watch(thread)][-1] == "outcome"
         await agent.delete("t0")
         assert len(await agent.threads()) == 11
-    assert await agents[1].storage.unheld(["t1", "same"]) == ["t1", "same"]
+    assert await agents[1].storage.find_free(["t1", "same"]) == ["t1", "same"]
 
 
 async def test_nothing_is_left_in_sessions_that_others_use() -> None:
@@ -133,7 +133,7 @@ async def test_nothing_is_left_in_sessions_that_others_use() -> None:
     direct = fresh_postgres_url()
     url = pooled(direct)
     storage = open_storage(url)
-    async with storage.session("held") as (_, store), storage.listening() as (listening, _):
+    async with storage.session("held") as (_, store), storage.listen() as (listening, _):
         await store.aput(("a",), "k", {"v": 1})
         assert await listening.aget(("a",), "k")
         for _ in range(3):
@@ -167,7 +167,7 @@ async def test_workers_on_both_sides_of_a_pooler_exclude_each_other(first: str) 
             with pytest.raises(ThreadBusy):
                 async with open_storage(url).session("t"):
                     pass
-            assert await open_storage(url).unheld(["t", "u"]) == ["u"]
+            assert await open_storage(url).find_free(["t", "u"]) == ["u"]
             assert await open_storage(url).delete_threads(["t", "u"]) == ["t"]
         pipe.send("stop")
         assert pipe.recv() == "left"

@@ -16,8 +16,8 @@ from langgraph.types import Command
 
 from donewhen.agent.storage import Storage, open_storage
 from donewhen.agent.storage.rounds import SOON, Rounds
-from donewhen.graph.calls.replies import NAMESPACE
-from donewhen.graph.tools.effects import label
+from donewhen.graph.step.replies import NAMESPACE
+from donewhen.graph.tools.effects import store_label
 from donewhen.state.errors import ConfigError, StorageError, ThreadBusy
 from tests.kit.storage.cases import DATABASES, JOURNAL, STORAGES, config, fresh_url, graph, key_of
 
@@ -110,18 +110,18 @@ async def test_any_text_is_a_thread_id(storage: Storage) -> None:
         async with storage.session(thread_id) as (saver, store):
             compiled = graph().compile(checkpointer=saver, store=store)
             await compiled.ainvoke({"goal": thread_id}, config(thread_id), durability="exit")
-            await store.aput(("donewhen", "observations", label(thread_id)), "1:s1.1", {"text": thread_id})
-            await store.aput(("donewhen", "effects", label(thread_id)), "k", {"text": thread_id})
+            await store.aput(("donewhen", "observations", store_label(thread_id)), "1:s1.1", {"text": thread_id})
+            await store.aput(("donewhen", "effects", store_label(thread_id)), "k", {"text": thread_id})
     for thread_id in THREAD_IDS[1::2]:
         await storage.delete_thread(thread_id)
     async with storage.reader() as (saver, store):
         for number, thread_id in enumerate(THREAD_IDS):
             found = await saver.aget_tuple(config(thread_id))
-            items = await store.asearch(("donewhen", "observations", label(thread_id)))
-            items += await store.asearch(("donewhen", "effects", label(thread_id)))
+            items = await store.asearch(("donewhen", "observations", store_label(thread_id)))
+            items += await store.asearch(("donewhen", "effects", store_label(thread_id)))
             expected = [] if number % 2 else [thread_id]
             assert [item.value["text"] for item in items] == expected * 2
-            assert [item.namespace[-1] for item in items] == [label(thread_id) for _ in expected * 2]
+            assert [item.namespace[-1] for item in items] == [store_label(thread_id) for _ in expected * 2]
             assert (found.checkpoint["channel_values"]["goal"] if found else None) == next(iter(expected), None)
     for thread_id in THREAD_IDS[::2]:
         await storage.delete_thread(thread_id)
@@ -141,7 +141,7 @@ async def test_what_is_no_thread_id_is_refused(thread_id: str) -> None:
 
 
 async def test_without_a_lock_what_belongs_to_no_thread_is_written(storage: Storage) -> None:
-    async with storage.session("t"), storage.unlocked() as (_, store):
+    async with storage.session("t"), storage.writer() as (_, store):
         await store.aput(("notes",), "k", {"v": 1})
         item = await store.aget(("notes",), "k")
     assert item is not None
@@ -165,10 +165,10 @@ async def test_many_are_deleted_but_not_what_is_being_worked_on(storage: Storage
     ids = ["a.1", "b%", "c", "d"]
     for thread_id in ids:
         async with storage.session(thread_id) as (_, store):
-            await store.aput(("donewhen", "told", label(thread_id)), "k", {"text": "x"})
+            await store.aput(("donewhen", "told", store_label(thread_id)), "k", {"text": "x"})
             await store.threads.put(thread_id, {"status": "completed"})
     async with storage.session("c"):
-        assert await storage.unheld(ids) == [thread_id for thread_id in ids if thread_id != "c"]
+        assert await storage.find_free(ids) == [thread_id for thread_id in ids if thread_id != "c"]
         assert await storage.delete_threads(["a.1", "b%", "c"]) == ["c"]
     assert await storage.delete_threads([]) == []
     async with storage.reader() as (_, store):
@@ -311,8 +311,8 @@ async def test_metadata_is_filtered_and_filter_keys_are_data(storage: Storage) -
 
 
 async def test_health_of_what_is_healthy(storage: Storage) -> None:
-    await storage.healthy()
-    await storage.healthy()
+    await storage.check_health()
+    await storage.check_health()
 
 
 async def test_what_a_node_wrote_is_on_the_disk_at_once(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ async def test_what_waits_and_cannot_be_written_goes_before_whatever_comes_next(
     asyncio.get_running_loop().call_soon(waiting.cancel)
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    await rounds.settled(commit)
+    await rounds.flush(commit)
     assert tried == [["a", "b"], ["a", "b", "more"], ["a", "b", "c"]]
 
 
@@ -480,16 +480,16 @@ def test_which_writes_wait_and_what_begins() -> None:
     assert not rounds.can_wait(at("", "2"), "a", "~__pregel_pull, deliver")
     assert not rounds.can_wait(at("execute:b", "9", "2"), "c", "~__pregel_pull, advance")
     assert not rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
-    assert rounds.begins(at("execute:b", "", "2"))
-    assert not rounds.begins(at("execute:b", "", "1"))
-    assert not rounds.begins(at("mine:b", "", "2"))
+    assert rounds.is_new(at("execute:b", "", "2"))
+    assert not rounds.is_new(at("execute:b", "", "1"))
+    assert not rounds.is_new(at("mine:b", "", "2"))
     begun = cast("Checkpoint", {**empty_checkpoint(), "id": "9"})
     assert rounds.put(at("execute:b", "", "2"), begun, {"source": "input", "parents": {"": "2"}}) == (True, [])
-    assert not rounds.begins(at("execute:b", "", "2"))
+    assert not rounds.is_new(at("execute:b", "", "2"))
     assert rounds.can_wait(at("", "2"), "b", "~__pregel_push, 0, False")
     after = cast("Checkpoint", {**empty_checkpoint(), "id": "3"})
     assert rounds.put(at("", "2"), after, {"source": "loop"}) == (True, ["execute:b"])
     assert rounds.put(at("", "3"), made, {"source": "update"}) == (False, [])
-    rounds.stored([PutOp((*NAMESPACE, "t"), "s1", {"round": "d"})])
+    rounds.note_stored([PutOp((*NAMESPACE, "t"), "s1", {"round": "d"})])
     assert rounds.can_wait(at("execute:b", "9", "2"), "d", "~__pregel_pull, decide")
     assert [rounds.put(at("execute:b", "9", "2"), after, {"source": "loop"})[0] for _ in range(2)] == [False, True]

@@ -84,7 +84,7 @@ def test_a_missing_extra_says_what_to_install(module: str, words: str, monkeypat
 async def _refusal(url: str | Path) -> str:
     storage = open_storage(str(url))
     with pytest.raises(StorageError) as caught:
-        await storage.healthy()
+        await storage.check_health()
     for opened in (storage.session("t"), storage.reader()):
         with pytest.raises(StorageError):
             async with opened:
@@ -100,7 +100,7 @@ async def test_a_missing_folder(tmp_path: Path) -> None:
 async def test_a_folder_of_our_own_is_made(tmp_path: Path, folder: str) -> None:
     """The default place needs no preparation, and others cannot read it."""
     path = tmp_path / folder / "runs.db"
-    await open_storage(str(path)).healthy()
+    await open_storage(str(path)).check_health()
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -118,7 +118,7 @@ async def test_a_file_that_is_no_database(tmp_path: Path) -> None:
 
 async def test_a_damaged_database(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    await open_storage(str(path)).healthy()
+    await open_storage(str(path)).check_health()
     async with open_storage(str(path)).session("t") as (_, store):
         for number in range(50):
             await store.aput(("a",), str(number), {"text": "x" * 1000})
@@ -127,15 +127,15 @@ async def test_a_damaged_database(tmp_path: Path) -> None:
     path.write_bytes(data)
     storage = open_storage(str(path))
     with pytest.raises(StorageError, match="is damaged"):
-        await storage.healthy()
+        await storage.check_health()
 
 
 async def test_a_truncated_database(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    await open_storage(str(path)).healthy()
+    await open_storage(str(path)).check_health()
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(StorageError, match="is damaged"):
-        await open_storage(str(path)).healthy()
+        await open_storage(str(path)).check_health()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ async def test_a_truncated_database(tmp_path: Path) -> None:
 async def test_a_file_of_a_newer_version_or_of_others(tmp_path: Path, pragma: str, words: str) -> None:
     """R06: refused with both versions named, and left as it was."""
     path = tmp_path / "runs.db"
-    await open_storage(str(path)).healthy()
+    await open_storage(str(path)).check_health()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA {pragma}")
     message = await _refusal(path)
@@ -171,7 +171,7 @@ async def test_the_database_of_another_application_is_left_alone(tmp_path: Path,
         connection.commit()
     before, storage = path.read_bytes(), open_storage(str(path))
     for way in (
-        storage.healthy,
+        storage.check_health,
         lambda: storage.delete_threads(["t"]),
         lambda: _session(storage),
         lambda: _reader(storage),
@@ -195,7 +195,7 @@ async def _reader(storage: Storage) -> None:
 async def test_a_file_of_the_version_before_is_migrated_and_older_ones_are_refused(tmp_path: Path) -> None:
     """R06: the tables that were first released are changed when they are opened, and nothing in them is lost."""
     path = tmp_path / "runs.db"
-    async with open_storage(path).unlocked() as (_, store):
+    async with open_storage(path).writer() as (_, store):
         await store.threads.put("t", {"status": "waiting"})
     with closing(sqlite3.connect(path)) as connection:
         for (index,) in connection.execute("SELECT name FROM sqlite_master WHERE name LIKE '%asked%'").fetchall():
@@ -203,7 +203,7 @@ async def test_a_file_of_the_version_before_is_migrated_and_older_ones_are_refus
         connection.execute("ALTER TABLE donewhen_threads DROP COLUMN asked")
         connection.execute("UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
         connection.commit()
-    async with open_storage(path).unlocked() as (_, store):
+    async with open_storage(path).writer() as (_, store):
         assert await store.threads.get("t") == {"status": "waiting"}
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT value FROM donewhen_meta WHERE name = 'tables'").fetchone() == (str(TABLES),)
@@ -242,17 +242,17 @@ async def test_commits_are_on_disk(tmp_path: Path) -> None:
 async def test_a_locked_file(tmp_path: Path) -> None:
     """F5: said after a while, not waited for without end."""
     path = tmp_path / "runs.db"
-    await open_storage(str(path)).healthy()
+    await open_storage(str(path)).check_health()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         storage = Storage(SqliteDatabase(path, patience=0.05))
         with pytest.raises(StorageError, match="is locked by another process"):
-            await storage.healthy()
+            await storage.check_health()
         with pytest.raises(StorageError, match="is locked by another process"):
             async with storage.session("t") as (_, store):
                 await store.aput(("a",), "k", {"v": 1})
         other.execute("ROLLBACK")
-    await storage.healthy()
+    await storage.check_health()
 
 
 async def test_a_full_disk(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
 def test_without_permission(tmp_path: Path) -> None:
     """As root nothing is forbidden, so the thread that tries is another user."""
     path = tmp_path / "runs.db"
-    asyncio.run(open_storage(str(path)).healthy())
+    asyncio.run(open_storage(str(path)).check_health())
     path.chmod(0o000)
     messages: list[str] = []
 
@@ -330,7 +330,7 @@ async def test_a_database_that_is_not_there() -> None:
 async def test_a_server_database_of_a_newer_version() -> None:
     """R06: refused with both versions named."""
     url = fresh_postgres_url()
-    await open_storage(url).healthy()
+    await open_storage(url).check_health()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE donewhen_meta SET value = '99' WHERE name = 'version'")
     assert "storage version 99, this DoneWhen knows 1" in await _refusal(url)
@@ -338,7 +338,7 @@ async def test_a_server_database_of_a_newer_version() -> None:
 
 async def test_a_server_without_permission() -> None:
     url = fresh_postgres_url()
-    await open_storage(url).healthy()
+    await open_storage(url).check_health()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS guest")
         connection.execute("CREATE ROLE guest LOGIN")
@@ -348,12 +348,12 @@ async def test_a_server_without_permission() -> None:
 async def test_a_server_role_that_may_not_create_tables_can_work() -> None:
     """Once the tables are there, rights on them are enough."""
     url = fresh_postgres_url()
-    await open_storage(url).healthy()
+    await open_storage(url).check_health()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS worker")
         connection.execute("CREATE ROLE worker LOGIN")
         connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO worker")
     storage = open_storage(url.replace("postgres:", "worker:"))
-    await storage.healthy()
+    await storage.check_health()
     async with storage.session("t") as (_, store):
         await store.aput(("a",), "k", {"v": 1})

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.serde.jsonplus import EXT_PYDANTIC_V2, JsonPlusSerializer
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from donewhen.agent.storage import open_storage
 from donewhen.agent.storage.cipher import StrictSerializer
 from donewhen.state.errors import ConfigError, StorageError
+from donewhen.state.private_langgraph import DeltaSnapshot
 from tests.kit.storage.cases import DATABASES, JOURNAL, KEY, config, fresh_url, graph
 from tests.kit.storage.raw import cells, database, row, values
 
@@ -111,7 +111,7 @@ def test_messages_come_back_as_they_were() -> None:
     call = {"name": "look", "args": {"what": ["a", {"b": None}]}, "id": "c1", "type": "tool_call"}
     said = AIMessage([{"type": "text", "text": "Hm."}], tool_calls=[call], id="1", response_metadata={"model": "m"})
     seen = ToolMessage("x", tool_call_id="c1", artifact={"files": {}}, status="error")
-    stored = strict.dumps_typed(_DeltaSnapshot([said, seen, HumanMessage("go"), SystemMessage("be")]))
+    stored = strict.dumps_typed(DeltaSnapshot([said, seen, HumanMessage("go"), SystemMessage("be")]))
     found = strict.loads_typed(stored).value
     assert found == [said, seen, HumanMessage("go"), SystemMessage("be")]
     assert [each.model_dump() for each in found[:2]] == [said.model_dump(), seen.model_dump()]
@@ -160,15 +160,15 @@ async def test_the_key_has_to_fit(url: str) -> None:
     await _fill(url, "t")
     for key, words in ((None, "is encrypted"), (b"x" * 32, "another storage key"), (b"x" * 16, "another storage key")):
         with pytest.raises(StorageError, match=words):
-            await open_storage(url, key=key).healthy()
-    await open_storage(url, key=KEY).healthy()
+            await open_storage(url, key=key).check_health()
+    await open_storage(url, key=KEY).check_health()
 
 
 async def test_a_key_for_unencrypted_runs_is_refused(url: str) -> None:
-    await open_storage(url).healthy()
+    await open_storage(url).check_health()
     await _fill(url, "t", key=None)
     with pytest.raises(StorageError, match="not encrypted"):
-        await open_storage(url, key=KEY).healthy()
+        await open_storage(url, key=KEY).check_health()
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 31, "x" * 32])

@@ -9,7 +9,7 @@ import pytest
 
 from donewhen import Agent, ScheduleError
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.engine import QUEUE
+from donewhen.agent.work.queue import QUEUE
 from donewhen.agent.work.schedules import Schedules, due_moment
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of

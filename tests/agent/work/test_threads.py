@@ -1,7 +1,6 @@
 """What there is over all threads: filters, open questions, times of steps, cancelling from anywhere, pruning."""
 
 import asyncio
-import gzip
 import shlex
 import sqlite3
 from collections.abc import Iterable
@@ -17,9 +16,8 @@ from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, ConfigError, ToolError, UnknownThread
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.threads import CANCEL, Cancelling, ask_to_cancel, note_thread
+from donewhen.agent.work.queue import CANCEL, CancelListener, request_cancel, update_row
 from donewhen.testing import ScriptedModel, answer, ask_user, call, finish_step, submit_plan
-from tests.kit.places import DATA
 from tests.kit.screens.shell import user_in
 from tests.kit.storage.cases import STORAGES, fresh_url, key_of
 
@@ -101,21 +99,26 @@ async def test_open_questions_come_oldest_first_page_by_page(kind: str, tmp_path
                 await agent.pending(**wrong)  # type: ignore[arg-type]
 
 
-async def test_a_database_from_before_an_upgrade_says_what_waits(tmp_path: Path) -> None:
-    """N22, R06: threads of which the older version had written no row, and rows of one that did not know since when."""
-    path = tmp_path / "threads.db"
-    path.write_bytes(gzip.decompress((DATA / "threads_v1.db.gz").read_bytes()))
-    async with Agent(asking("Which?"), storage=f"sqlite:///{path}") as agent:
-        assert {row["thread_id"] for row in await agent.pending()} == {"waiting"}
-        states = {info.thread_id: info.status for info in await agent.threads()}
-        assert states == {id: (await agent.get(id)).status for id in states}
-        await agent.start("new", thread_id="new")
+def downgrade_tables(path: Path, change: str) -> None:
+    """Make the tables of a database those of version 2, with this change of their rows."""
     with sqlite3.connect(path) as database:
         for index in ("donewhen_threads_asked", "donewhen_threads_asked_of", "donewhen_threads_undone"):
             database.execute(f"DROP INDEX {index}")
         database.execute("ALTER TABLE donewhen_threads DROP COLUMN asked")
-        database.execute("UPDATE donewhen_threads SET info = json_remove(info, '$.asked')")
+        database.execute(change)
         database.execute("UPDATE donewhen_meta SET value = '2' WHERE name = 'tables'")
+
+
+async def test_a_database_from_before_an_upgrade_says_what_waits(tmp_path: Path) -> None:
+    """N22, R06: rows of an older version did not know since when a thread waits."""
+    path = tmp_path / "threads.db"
+    async with Agent(asking("Which?"), storage=f"sqlite:///{path}") as agent:
+        await agent.start("old", thread_id="waiting")
+    async with Agent(asking("Which?"), storage=f"sqlite:///{path}") as agent:
+        states = {info.thread_id: info.status for info in await agent.threads()}
+        assert states == {id: (await agent.get(id)).status for id in states}
+        await agent.start("new", thread_id="new")
+    downgrade_tables(path, "UPDATE donewhen_threads SET info = json_remove(info, '$.asked')")
     async with Agent(asking(), storage=f"sqlite:///{path}") as agent:
         before = {info.thread_id: info.updated for info in await agent.threads()}
         assert [row["thread_id"] for row in await agent.pending(limit=1)] == ["waiting"]
@@ -272,9 +275,9 @@ async def test_a_database_that_is_busy_for_once_does_not_make_a_run_deaf() -> No
     """M11: a look for a cancellation that fails is repeated; its error was never retrieved, and no other look came."""
     store: Any = LockedOnce()
     said = list[str]()
-    listening = asyncio.create_task(Cancelling().asked(store, "t", lambda: said.append("drained")))
+    listening = asyncio.create_task(CancelListener().wait(store, "t", lambda: said.append("drained")))
     await store.asked.wait()
-    await ask_to_cancel(store, "t", "enough")
+    await request_cancel(store, "t", "enough")
     assert await listening == "enough"
     assert said == ["drained"]
 
@@ -296,12 +299,12 @@ class Counting(InMemoryStore):
 async def test_one_run_at_work_asks_for_all_whether_they_are_cancelled() -> None:
     """M11: with 200 at once each of them asked, once a second; when the one that asks has ended, another does."""
     store: Any = Counting()
-    cancelling, said = Cancelling(), list[str]()
+    cancelling, said = CancelListener(), list[str]()
     names = [f"t{number}" for number in range(20)]
-    listening = [asyncio.create_task(cancelling.asked(store, name, partial(said.append, name))) for name in names]
+    listening = [asyncio.create_task(cancelling.wait(store, name, partial(said.append, name))) for name in names]
     await store.asked.wait()
     listening[0].cancel()
-    await ask_to_cancel(store, "t7", "enough")
+    await request_cancel(store, "t7", "enough")
     assert await listening[7] == "enough"
     assert (said, store.searches < len(names)) == (["t7"], True)
     for task in listening:
@@ -313,8 +316,8 @@ async def test_a_cancellation_that_came_late_is_not_for_the_next_request(storage
     """M11: who cancelled had left when the run ended; the next request of the thread was cancelled, a second after."""
     async with Agent(ScriptedModel(roles={"triage": [answer("one"), answer("two")]}), storage=storage) as agent:
         run = await agent.start("first")
-        async with storage.unlocked() as (_, store):
-            await ask_to_cancel(store, run.thread_id, "not wanted")
+        async with storage.writer() as (_, store):
+            await request_cancel(store, run.thread_id, "not wanted")
         assert (await agent.start("second", thread_id=run.thread_id)).answer == "two"
         async with storage.reader() as (_, store):
             assert await store.asearch(CANCEL) == []
@@ -325,9 +328,9 @@ async def test_what_ended_before_it_could_be_cancelled_has_ended(storage: Any) -
     async with Agent(ScriptedModel(roles={"triage": [answer("one")]}), storage=storage) as agent:
         run = await agent.start("first")
         state = await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})
-        async with storage.unlocked() as (_, store):
+        async with storage.writer() as (_, store):
             request = {"messages": messages_to_dict(state.values["messages"][:1]), "plan": None}
-            await note_thread(store, run.thread_id, status="running", request=request)
+            await update_row(store, run.thread_id, status="running", request=request)
         gone = await agent.cancel(run.thread_id)
         assert (gone.status, gone.answer) == ("completed", "one")
         assert (await agent.info(run.thread_id)).status == "completed"

@@ -10,7 +10,7 @@ import pytest
 from donewhen import Agent, ConfigError
 from donewhen.agent.run import Run
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.watching import watched
+from donewhen.agent.work.watch import watch_run
 from donewhen.testing import ScriptedModel, answer, call, criterion, finish_step, reply, submit_plan
 from tests.kit.storage.cases import fresh_url, key_of
 
@@ -65,7 +65,7 @@ async def test_what_ended_while_others_worked_is_told_between_what_they_saw() ->
     async def look() -> Any:
         return run, snapshot
 
-    told = [event async for event, _ in watched(look, None)]
+    told = [event async for event, _ in watch_run(look, None)]
     began, saw, ended = TOLD
     first = [(began, "s1"), (saw, "s1"), (began, "s2"), (saw, "s2"), (ended, "s1"), (saw, "s2"), (ended, "s2")]
     assert order(told) == first
@@ -113,5 +113,5 @@ async def test_reads_side_by_side_that_end_in_another_order() -> None:
     async def look() -> Any:
         return run, snapshot
 
-    told = [event["id"] async for event, _ in watched(look, None) if event["type"] == "observation"]
+    told = [event["id"] async for event, _ in watch_run(look, None) if event["type"] == "observation"]
     assert told == ["p.1", "p.2", "p.3"]

@@ -1,12 +1,14 @@
 """Workers: what is submitted is carried out once, by whoever is there; nothing is lost when one of them goes."""
 
 import asyncio
+import json
 import logging.handlers
 import os
 import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,9 @@ import pytest
 from langgraph.types import Command
 
 from donewhen import Agent, ConfigError, StaleAnswer, StorageError, ThreadBusy, ThreadWaiting, UnknownThread
+from donewhen.agent.cli.jobs import IDLE_AGENTS
 from donewhen.agent.storage import open_storage
-from donewhen.agent.work.engine import QUEUE
-from donewhen.agent.work.threads import note_thread, thread_settings
+from donewhen.agent.work.queue import QUEUE, settings_in, update_row
 from donewhen.agent.work.worker import Worker
 from donewhen.testing import ScriptedModel, answer, ask_user, call, criterion, finish_step, reply, submit_plan
 from tests.kit.painting import Painting
@@ -105,12 +107,8 @@ async def test_a_worker_hears_what_another_process_submits(tmp_path: Path) -> No
     url = fresh_url("postgres", tmp_path)
     own = open_storage(url)
     async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=url) as agent:
-
-        async def ours(_: Any) -> Agent:
-            return agent
-
-        worker = Worker(own, QUEUE, ours, poll=60.0)
-        async with worker, own.listening() as (_, hear):
+        worker = Worker(own, QUEUE, lambda _: nullcontext(agent), poll=60.0)
+        async with worker, own.listen() as (_, hear):
             await hear(asyncio.Event(), 0.1)
             thread = await agent.submit("report")
             begun = asyncio.get_running_loop().time()
@@ -234,9 +232,8 @@ async def test_owners_take_turns(storage: Any) -> None:
     order: list[str] = []
     model = ScriptedModel(roles={"triage": lambda messages, _: order.append(str(messages)) or answer("ok")})
     async with Agent(model, storage=storage) as agent:
-        for number in range(6):
-            await agent.submit(f"ann-{number}", owner="ann")
-        threads = [await agent.submit(f"bob-{number}", owner="bob") for number in range(2)]
+        threads = [await agent.submit(f"ann-{number}", owner="ann") for number in range(6)][:2]
+        threads += [await agent.submit(f"bob-{number}", owner="bob") for number in range(2)]
         threads += [await agent.submit("cy-0", owner="cy")]
         async with agent.worker(concurrency=1):
             for thread in threads:
@@ -266,7 +263,7 @@ async def test_a_plan_that_waits_is_no_work(storage: Any) -> None:
         thread = await agent.submit("write")
         assert (await agent.carry(thread)).status == "waiting"
         async with storage.reader() as (_, store):
-            assert await store.threads.line(QUEUE, "2999", 9) == []
+            assert await store.threads.find_due(QUEUE, "2999", 9) == []
 
 
 async def test_later_is_later(storage: Any) -> None:
@@ -276,8 +273,8 @@ async def test_later_is_later(storage: Any) -> None:
         async with storage.reader() as (_, store):
             soon = (datetime.now(UTC) + timedelta(minutes=59)).isoformat(timespec="milliseconds")
             late = (datetime.now(UTC) + timedelta(minutes=61)).isoformat(timespec="milliseconds")
-            assert await store.threads.line(QUEUE, soon, 9) == []
-            assert [each[1:] for each in await store.threads.line(QUEUE, late, 9)] == [(thread, "")]
+            assert await store.threads.find_due(QUEUE, soon, 9) == []
+            assert [each[1:] for each in await store.threads.find_due(QUEUE, late, 9)] == [(thread, "")]
 
 
 async def test_what_a_dead_worker_left_is_taken_over(storage: Any) -> None:
@@ -287,7 +284,7 @@ async def test_what_a_dead_worker_left_is_taken_over(storage: Any) -> None:
         async with storage.session(thread) as (_, store):  # as a worker leaves it that dies between two rounds
             row = await store.threads.get(thread)
             await store.threads.put(thread, {**(row or {}), "status": "running"})
-            sweeper = Worker(storage, QUEUE, lambda info: _never())
+            sweeper = Worker(storage, QUEUE, _never)
             await sweeper._sweep(store)
             assert (await agent.info(thread)).status == "running"
         async with storage.reader() as (_, store):
@@ -312,7 +309,7 @@ async def test_what_a_dead_worker_left_comes_before_all_that_is_new(storage: Any
     assert "goal-19." in first
 
 
-async def _never() -> Any:
+def _never(_: Any) -> Any:
     raise AssertionError("nothing is opened by a sweep")
 
 
@@ -326,12 +323,9 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
 
         def drain(self) -> None: ...
 
-    async def broken(_: Any) -> Broken:
-        return Broken()
-
     async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
         thread = await agent.submit("report")
-        worker = Worker(storage, QUEUE, broken)
+        worker = Worker(storage, QUEUE, lambda _: nullcontext(Broken()))
         async with storage.reader() as (_, store):
             row = await store.threads.get(thread)
             assert row is not None
@@ -353,7 +347,7 @@ async def test_an_error_is_tried_again_and_then_left_to_a_person(storage: Any) -
         run = await agent.resume(thread, settings={"max_steps": 7})
         assert (run.status, run.answer, run.problem) == ("completed", "May.", "")
         async with storage.reader() as (_, store):
-            assert (await thread_settings(store, thread)).max_steps == 7  # type: ignore[union-attr]
+            assert settings_in(await store.threads.get(thread) or {}).max_steps == 7  # type: ignore[union-attr]
 
 
 async def test_a_run_cancelled_in_the_queue_is_watched_to_its_end(storage: Any) -> None:
@@ -371,7 +365,7 @@ async def test_a_worker_says_that_it_cannot_reach_its_storage(tmp_path: Path) ->
     heard = logging.handlers.QueueHandler(said)  # type: ignore[arg-type]
     own = open_storage(f"sqlite:///{tmp_path}/folder/runs.db")
 
-    async def nobody(_: Any) -> Any:
+    def nobody(_: Any) -> Any:
         raise AssertionError("nothing was submitted")
 
     logging.getLogger("donewhen.work").addHandler(heard)
@@ -441,34 +435,40 @@ async def test_what_another_worker_ended_meanwhile_stays_ended(storage: Any) -> 
 
         def drain(self) -> None: ...
 
-    async def late(_: Any) -> Late:
-        return Late()
-
     async with Agent(ScriptedModel(roles={"triage": [answer("May.")]}), storage=storage) as agent:
         thread = await agent.submit("report")
         async with storage.reader() as (_, store):
             row = await store.threads.get(thread)
-        await Worker(storage, QUEUE, late)._take(thread, row or {})
+        await Worker(storage, QUEUE, lambda _: nullcontext(Late()))._take(thread, row or {})
         info = await agent.info(thread)
         assert (info.status, info.metadata) == ("completed", {})
+
+
+COMMAND = [sys.executable, "-c", "from donewhen.agent.cli import main; main()"]
+
+
+def command_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of somebody without a key, whose state is in this folder."""
+    env = {key: text for key, text in os.environ.items() if key not in ("OPENAI_API_KEY", "OPENAI_BASE_URL")}
+    return {**env, "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
 def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop: signal.Signals) -> None:
     """R02, P18: detached goals are carried out by `donewhen worker`; drained or killed, the next one finishes them."""
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
-    env = {key: text for key, text in env.items() if key not in ("OPENAI_API_KEY", "OPENAI_BASE_URL")}
-    words = [sys.executable, "-c", "from donewhen.agent.cli import main; main()"]
+    env = command_environment(tmp_path)
 
     def command(*more: str) -> str:
-        return subprocess.run([*words, *more], env=env, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            [*COMMAND, *more], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
 
     (tmp_path / "a.txt").touch()
     thread = command("run", "--detach", "--yes", "how many files are there?").strip()
     for signum, said in ((stop, "taken up"), (signal.SIGTERM, "completed")):
         if " completed " in command("threads"):
             break
-        with subprocess.Popen([*words, "worker"], env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as worker:
+        with subprocess.Popen([*COMMAND, "worker"], env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as worker:
             assert worker.stderr is not None
             lines = []
             for line in worker.stderr:
@@ -482,12 +482,54 @@ def test_the_command_worker_is_stopped_and_another_goes_on(tmp_path: Path, stop:
     assert "completed  1" in command("status")
 
 
+SERVER = """
+import os, pathlib
+from mcp.server.fastmcp import FastMCP
+pathlib.Path("pids", str(os.getpid())).touch()
+FastMCP("slow", log_level="ERROR").run()
+"""
+
+
+def test_the_command_worker_keeps_few_idle_servers(tmp_path: Path) -> None:
+    """N29: MCP servers of threads with other choices end while the worker lives; at its end none is left."""
+    env = command_environment(tmp_path)
+    (tmp_path / "pids").mkdir()
+    server = {"command": sys.executable, "args": ["-c", SERVER], "cwd": str(tmp_path)}
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"slow": server}}))
+    for number in range(IDLE_AGENTS + 2):
+        options = ["--detach", "--yes", "--mcp", "mcp.json", "--limit", f"rounds={50 + number}"]
+        subprocess.run([*COMMAND, "run", *options, "how many files are there?"], env=env, cwd=tmp_path, check=True)
+    command = [*COMMAND, "worker", "--concurrency", "1"]
+    with subprocess.Popen(command, env=env, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as worker:
+        assert worker.stderr is not None
+        ended = 0
+        for line in worker.stderr:
+            ended += line.strip().endswith(": completed")
+            if ended == IDLE_AGENTS + 2:
+                break
+        begun = [int(path.name) for path in (tmp_path / "pids").iterdir()]
+        assert len(begun) == IDLE_AGENTS + 2
+        assert len(_alive(begun)) <= IDLE_AGENTS + 1, "the last one may still be closing"
+        worker.send_signal(signal.SIGTERM)
+        worker.stderr.read()
+    assert _alive(begun) == []
+
+
+def _alive(processes: list[int]) -> list[int]:
+    found = []
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, 0)
+            found.append(process)
+    return found
+
+
 async def test_a_run_that_has_just_been_taken_up_is_there(storage: Any) -> None:
     """R04: whoever watches a run finds it between the queue and its first checkpoint."""
     async with Agent(ScriptedModel(roles={}), storage=storage) as agent:
         thread = await agent.submit("report")
         async with storage.session(thread) as (_, store):
-            await note_thread(store, thread)
+            await update_row(store, thread)
             run = await agent.get(thread)
             assert (run.status, run.goal) == ("running", "report")
         assert (await agent.get(thread)).status == "queued"  # whoever took it up has gone

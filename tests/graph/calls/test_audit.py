@@ -29,7 +29,7 @@ def judged(model: Any) -> list[str]:
 
 
 async def test_a_doubted_result_goes_back_once_and_what_stays_is_said() -> None:
-    """V07, D07, N01: "sent", though the tool only queued it: the sentence is marked, the run is not completed."""
+    """V03, V07, D07, N01: "sent", though the tool only queued it: the sentence is marked, the run is not completed."""
     claim = finish_step("The mail to Ann is sent.", ("s1.1", "queued"))
     replies = [call("send", to="ann"), claim, claim]
     model = steps([{"content": "send", "tools": ["send"]}], {"s1": replies}, judge=[audit((1, "no", NOT_DONE))] * 2)
@@ -106,6 +106,49 @@ async def test_the_judge_sees_changes_whole_cited_passages_and_no_reasoning() ->
     assert "SECRETLY THINK" not in asked
 
 
+async def test_the_judge_needs_no_look_up_for_what_would_fit() -> None:
+    """V09, N67: an observation of a few thousand characters stands there whole, once, cited with quotes or without, and
+    so does the query that it came from; as long as there is room."""
+
+    def query(sql: str) -> str:
+        """Run a query."""
+        return f"{sql[:9]}\n" + "North | 12.50\n" * 150 + "South | 8.00"
+
+    sql = f"SELECT 1, {', '.join(f'column_{n}' for n in range(40))} FROM a JOIN b USING (id) WHERE day < '2026-01-01'"
+    looks = [call("query", sql=sql), *(call("query", sql=f"SELECT {n} FROM a") for n in range(2, 6))]
+    quotes = [{"observation": "p.2", "quote": quote} for quote in ("South | 8.00", "North | 12.50")]
+    said = call("answer", text="South has 8.00.", evidence=[{"observation": "p.1"}, *quotes])
+    model = ScriptedModel(roles={"triage": [looks, said], "judge": [audit()]})
+    await play(model, [query], effects={"query": "read"})
+    (asked,) = judged(model)
+    cited, _, seen = asked.partition("<cited>\n")[2].partition("</cited>")
+    assert cited.count("North | 12.50") == 150
+    whole = [line for line in seen.splitlines() if line.startswith("[p.") and "cut: " not in line]
+    assert [line.partition("]")[0] for line in whole] == ["[p.1", "[p.5"]
+    assert sql in whole[0]
+
+
+async def test_the_judge_is_told_what_the_user_said_of_an_unknown_outcome() -> None:
+    """V09, R03: a payment that nobody could tell of and the user denies is no payment; the one made after it is."""
+    answers = iter([ConnectionError("503"), "paid"])
+
+    def pay(amount: float) -> str:
+        """Pay."""
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    paying = call("pay", amount=5)
+    rounds = [paying, paying, finish_step("Paid 5.00 at the second attempt.", "s1.2")]
+    model = steps([{"content": "pay", "tools": ["pay"]}], {"s1": rounds}, judge=[audit()])
+    flow = await play(model, [pay], effects={"pay": "write"}, answers=["it did not"])
+    assert flow.status == "completed"
+    (asked,) = judged(model)
+    outcomes = [line.partition(":")[0] for line in asked.splitlines() if line.startswith("→")]
+    assert outcomes == ["→ it did not happen, as the user said later", "→ ok"]
+
+
 async def test_the_judge_looks_for_itself_within_its_look_ups() -> None:
     """V09: it recalls what was seen and makes readings of its own, which are observations; then it has to decide."""
     rounds = [call("look", where="north"), finish_step("3 orders.", ("s1.1", "3 orders"))]
@@ -174,3 +217,16 @@ async def test_a_goal_that_several_steps_reach_is_audited_with_the_text_that_is_
     model.assert_exhausted()
     assert (flow.status, flow.run.answer) == ("completed", "There are 3.")
     assert "(nothing is delivered)" not in judged(model)[0]
+
+
+@pytest.mark.parametrize(("met", "note"), [("no", "the goal is not met"), ("part", "part of the goal is not met")])
+async def test_a_judge_that_lists_nothing_still_doubts(met: str, note: str) -> None:
+    """V07, D06: "not met" without a reason proves nothing, of a step or of the goal."""
+    criterion = {"text": "the orders are counted", "judge": True}
+    replies = [call("look", where="north"), finish_step("3 orders in the north.", ("s1.1", "3 orders"))]
+    plan = [{"content": "count the orders", "tools": ["look"], "done_when": [criterion]}]
+    model = steps(plan, {"s1": [*replies, replies[1]]}, judge=[audit(met=met)] * 9)
+    flow = await play(model, [look], effects=EFFECTS, goal="Count the orders")
+    assert flow.status != "completed"
+    assert {row["verdict"] for row in flow.run.receipt["steps"][0]["criteria"]} == {"unverified"}
+    assert note in flow.run.receipt["steps"][0]["criteria"][0]["note"]

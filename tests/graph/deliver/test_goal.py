@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from donewhen.state.people.edit import PlanEdit, edit_plan
-from donewhen.state.plan.document import plan_document
+from donewhen.state.people.edit import PlanEdit, edit_plan, plan_document
 from donewhen.state.plan.text import plan_text
 from donewhen.testing import call, criterion, finish_step, finish_task, submit_plan
 from tests.kit.flows import play, steps
@@ -34,6 +33,8 @@ async def test_the_goal_is_proven_in_the_call_that_writes_the_answer() -> None:
     model = planned(delivered("It is 14:05 in Tokyo.", ("s1.1", "14:05")))
     flow = await play(model, [clock], effects={"clock": "read"})
     model.assert_exhausted()
+    delivering = next(request for request in model.requests if request.role == "deliver")
+    assert "[s1.1] Asia/Tokyo" in delivering.text, "what it is asked to cite"
     assert (flow.status, flow.run.answer) == ("completed", "It is 14:05 in Tokyo.")
     (row,) = (flow.run.receipt or {})["criteria"]
     assert (row["text"], row["verdict"], row["evidence"]) == (
@@ -103,9 +104,9 @@ def test_a_person_sees_and_edits_the_goal_s_criteria() -> None:
         "steps": [{"id": id, "content": id, "done_when": []} for id in ("s1", "s2")],
     }
     plan["schedule"] = None
-    shown = plan_text(plan)
+    shown = plan_text({"plan": plan})
     assert "- done when: the time is stated\n- done when: it is right\n- check: clock {} expects" in shown
-    written = plan_document(plan)
+    written = plan_document({"plan": plan})
     same = edit_plan({"plan": written}, plan)
     assert isinstance(same, PlanEdit)
     assert not same.changed

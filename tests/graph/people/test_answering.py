@@ -8,21 +8,20 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Overwrite
 
-from donewhen.graph.people.applying import apply_answer
+from donewhen.graph.people.answers import TakenAnswer, apply_answer
 from donewhen.graph.people.pauses import (
     PAUSE_ID,
-    asked_again,
-    asked_now,
-    closing,
-    named,
+    ask_again,
+    close_pause,
+    current_pause,
     open_pauses,
-    opening,
+    pause_message,
     put_away,
-    reopened,
+    with_fresh_call,
+    with_id,
 )
-from donewhen.state.people.answers import Answer
-from donewhen.state.people.grammar import AnswerKind
-from donewhen.state.updates import REDUCERS, applied, persisting, together
+from donewhen.state.people.answers import Answer, AnswerKind
+from donewhen.state.updates import REDUCERS, apply_update, combine_updates, with_migration
 from tests.kit.pauses import KINDS, pending
 
 PLAN = {"steps": [{"id": "s1", "content": "one"}, {"id": "s2", "content": "two"}], "revision": "abc"}
@@ -40,7 +39,7 @@ def run(**more: Any) -> dict[str, Any]:
 
 
 def change(kind: str, answer: Answer, **more: Any) -> dict[str, Any]:
-    return apply_answer(run(), pending(kind, **{"step": "s2", **more}), answer, at="now")
+    return apply_answer(run(), TakenAnswer(pending(kind, **{"step": "s2", **more}), answer, at="now"))
 
 
 def test_an_answer_is_the_result_of_the_call_that_asked() -> None:
@@ -122,7 +121,9 @@ def test_after_a_failure(kind: AnswerKind, text: str, expected: str) -> None:
 def test_cancel_and_nobody(kind: str) -> None:
     """C02: cancelling ends the run from every pause, and so does a policy that gives up; by whom is said."""
     assert change(kind, Answer("cancel"), arguments={})["ending"]["code"] == "cancelled"
-    update = apply_answer(run(), pending(kind, step="s2", question="Which?"), Answer("cancel"), by="policy")
+    update = apply_answer(
+        run(), TakenAnswer(pending(kind, step="s2", question="Which?"), Answer("cancel"), by="policy")
+    )
     assert (update["ending"]["code"], update["approvals"][0]["by"]) == ("unanswered", "policy")
 
 
@@ -132,13 +133,13 @@ def test_cancel_and_nobody(kind: str) -> None:
 @given(st.integers(1, 3), st.integers(0, 3), st.sampled_from(["s2.q1", "plan@2.q1", f"confirm.{'0' * 16}"]))
 def test_no_two_questions_of_a_thread_have_one_id(turn: int, times: int, id: str) -> None:
     """C04: asked again, or asked in a later request, it is another question; naming it twice changes nothing."""
-    decided = [{"id": named({"turn": turn, "approvals": [{"id": id}] * n}, {"id": id})["id"]} for n in range(times)]
+    decided = [{"id": with_id({"turn": turn, "approvals": [{"id": id}] * n}, {"id": id})["id"]} for n in range(times)]
     values = {"turn": turn, "approvals": decided}
-    pause = named(values, {"id": id})
+    pause = with_id(values, {"id": id})
     assert PAUSE_ID.fullmatch(pause["id"])
     assert pause["id"] not in [row["id"] for row in decided]
-    assert named(values, pause) == pause
-    assert named({**values, "turn": turn + 1, "approvals": []}, {"id": id})["id"] != pause["id"]
+    assert with_id(values, pause) == pause
+    assert with_id({**values, "turn": turn + 1, "approvals": []}, {"id": id})["id"] != pause["id"]
 
 
 @pytest.mark.parametrize("text", ["approve", "type", "answers", "0.5", "a.b", "s1", "plan.revision", "q1.s2"])
@@ -154,7 +155,7 @@ def test_open_pauses_are_those_of_the_plan() -> None:
     values = run(steps={"s2": asks, "s9": gone})
     assert [pause["id"] for pause in open_pauses(values)] == ["s2.q1"]
     first = pending("budget", step=None)
-    now = asked_now({**values, "pending": first})
+    now = current_pause({**values, "pending": first})
     assert (now["id"], [other["id"] for other in now["others"]]) == ("run.b1", ["s2.q1"])
     assert [pause["id"] for pause in open_pauses({**values, "pending": asks["waiting"]})] == ["s2.q1"]
 
@@ -166,14 +167,14 @@ def test_open_pauses_are_those_of_the_plan() -> None:
 def test_what_opens_a_pause_is_closed_once(kind: str) -> None:
     """C01: a message with text and a call; its answer is the result of that call, whoever writes it."""
     pause = pending(kind)
-    opened = opening(pause)
+    opened = pause_message(pause)
     assert opened.text
-    (closed,) = closing([opened], pause, "Answered.")
+    (closed,) = close_pause([opened], pause, "Answered.")
     assert isinstance(closed, ToolMessage)
     assert closed.tool_call_id == opened.tool_calls[0]["id"] == "call_1"
-    assert closing([opened, closed], pause, "Answered.") == []
-    assert reopened([], pause) == pause
-    assert reopened([opened], pause)["tool_call_id"] != "call_1"
+    assert close_pause([opened, closed], pause, "Answered.") == []
+    assert with_fresh_call([], pause) == pause
+    assert with_fresh_call([opened], pause)["tool_call_id"] != "call_1"
     assert put_away({"pending": pause, "messages": [opened]})["messages"] != []
     assert put_away({"messages": [opened]}) == {"pending": None, "messages": [], "steps": {}, "goal": ""}
 
@@ -181,17 +182,17 @@ def test_what_opens_a_pause_is_closed_once(kind: str) -> None:
 def test_asked_again_after_typing_opens_anew() -> None:
     """C08, U3: the old call is closed, and the pause, with the reason, stands under what was said."""
     pause = pending("question")
-    values = {"messages": [opening(pause), HumanMessage("?")]}
-    update = asked_again(values, pause, "too short")
+    values = {"messages": [pause_message(pause), HumanMessage("?")]}
+    update = ask_again(values, pause, "too short")
     closed, opened = update["messages"]
     assert closed.text == "Not understood."
     assert isinstance(opened, AIMessage)
     assert opened.tool_calls[0]["id"] == (update["pending"] or {})["tool_call_id"] != "call_1"
-    by_button = asked_again({"messages": [opening(pause)]}, pause, "too short")
+    by_button = ask_again({"messages": [pause_message(pause)]}, pause, "too short")
     assert "too short" in by_button["messages"][-1].text, (
         "U3: pages fold the panel that says why; the conversation does"
     )
-    assert "messages" not in asked_again({"messages": [opening(pause)]}, pause, "")
+    assert "messages" not in ask_again({"messages": [pause_message(pause)]}, pause, "")
 
 
 # --- updates
@@ -211,7 +212,7 @@ updates = st.fixed_dictionaries(
 @given(updates, updates, updates)
 def test_two_updates_are_one(values: dict[str, Any], first: dict[str, Any], second: dict[str, Any]) -> None:
     """C07: several answers taken together change what they would change one after the other."""
-    assert applied(values, together(first, second)) == applied(applied(values, first), second)
+    assert apply_update(values, combine_updates(first, second)) == apply_update(apply_update(values, first), second)
 
 
 @given(updates, updates, updates)
@@ -220,10 +221,10 @@ def test_a_migration_is_stored_with_the_update(
 ) -> None:
     """R06: what the node saw and what it changed is what is stored, whatever was stored before."""
     new = {**old, **new}
-    assert applied(old, persisting(old, new, update)) == applied(new, update)
+    assert apply_update(old, with_migration(old, new, update)) == apply_update(new, update)
 
 
 def test_every_channel_with_a_reducer_is_known() -> None:
     """R06: a new key of the state joins updates here as LangGraph joins them."""
     assert {"messages", "steps", "journal", "transcripts", "spent", "granted", "approvals", "files"} <= set(REDUCERS)
-    assert applied({"journal": [1]}, {"journal": Overwrite([2])}) == {"journal": [2]}
+    assert apply_update({"journal": [1]}, {"journal": Overwrite([2])}) == {"journal": [2]}

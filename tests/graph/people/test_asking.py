@@ -6,7 +6,7 @@ import pytest
 from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
-from donewhen.state.people.payloads import call_text, message_text, payload
+from donewhen.state.people.payload import call_text, message_text, payload
 from donewhen.testing import answer, ask_user, call, decline, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending

@@ -7,7 +7,7 @@ import pytest
 
 from donewhen import Agent, Settings
 from donewhen.state.errors import GoalError, ResumeError, ThreadBusy, UnknownThread
-from donewhen.testing import ScriptedModel, call, finish_step, submit_plan
+from donewhen.testing import ScriptedModel, audit, call, finish_step, submit_plan
 from tests.kit.flows import requests
 
 NEXT = Settings(confirm="never", when_busy="next_round")
@@ -62,6 +62,20 @@ async def test_what_is_said_at_work_is_taken_at_the_next_round() -> None:
     assert "- In euros, please." in requests(scripted, "s2")[0].messages[1].text
     assert run.receipt is not None
     assert [(row["answer"], row["by"]) for row in run.receipt["questions"]] == [("In euros, please.", "user")]
+
+
+async def test_the_judge_knows_what_the_user_said_at_work() -> None:
+    """V08, M11: the only step was told to count in euros; what it says is doubted by what the user wants by now."""
+    scripted = ScriptedModel(
+        roles={
+            "triage": [submit_plan([{"content": "work", "tools": ["work"]}])],
+            "execute": [call("work", part="a"), finish_step("did a", "s1.1")],
+            "judge": [audit()],
+        }
+    )
+    await Speaker(NEXT, "In euros, please.").run(scripted)
+    scripted.assert_exhausted()
+    assert "<user_said>\n- In euros, please.\n</user_said>" in scripted.requests[-1].text
 
 
 async def test_two_messages_reach_steps_side_by_side_once_each() -> None:

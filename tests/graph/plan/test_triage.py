@@ -9,8 +9,8 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Agent, Executor, Limits, Profile, Settings
 from donewhen.graph.context import Deps
-from donewhen.graph.models.briefs import planning_brief
-from donewhen.graph.models.offering import Offer
+from donewhen.graph.llm.briefs import planning_brief
+from donewhen.graph.llm.offer import Offer
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
 
@@ -188,7 +188,7 @@ async def test_a_text_alone_is_the_answer(text: str) -> None:
     ],
 )
 async def test_what_only_announces_an_answer_is_none(announced: Any) -> None:
-    """P02, S02, F6: a text that breaks off, or is none, decides nothing, and is taken back when the answer comes."""
+    """P02, S02, F6, N11: a text that breaks off or is none decides nothing, and is taken back later."""
     model = planning(announced, answer("Paris."))
     flow = await play(model, [look], settings=Settings())
     model.assert_exhausted()
@@ -205,7 +205,7 @@ async def test_who_says_it_again_means_it_as_the_answer(text: str) -> None:
 
 
 async def test_a_printed_decision_is_no_answer_either() -> None:
-    """P02, F6: of a model that has called a tool, whose printed calls are not read; it is never “completed” by one."""
+    """P02, F6, N11: of a model that has called a tool; its printed calls are not read, and complete nothing."""
     printed = '<think>hm</think>{"action": "submit_plan", "title": "T", "steps": ["write it"]}'
     model = planning(call("submit_plans", title="T"), printed, printed)
     flow = await play(model, settings=Settings())

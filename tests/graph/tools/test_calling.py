@@ -30,9 +30,9 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from donewhen.graph.models.transcript import bounded
+from donewhen.graph.llm.history import shorten
 from donewhen.graph.tools.call import CallResult, call_tool
-from donewhen.graph.tools.rendering import rendered
+from donewhen.graph.tools.rendering import render_value
 from donewhen.graph.tools.toolbox import from_function
 from tests.kit.places import ROOT
 
@@ -527,7 +527,7 @@ TEXT = st.text(st.sampled_from("ab \n中é\u0301\u200d\ufe0f\r😀👍🏽👩�
 @settings(max_examples=300, deadline=None)
 def test_bounded_text_keeps_head_and_tail_and_says_how_to_read_the_rest(text: str, limit: int) -> None:
     """X12: within the limit, head and tail verbatim, the number left out exact, the offset where the head ends."""
-    cut = bounded(text, limit, "s2.3")
+    cut = shorten(text, limit, "s2.3")
     if len(text) <= limit:
         assert cut == text
         return
@@ -547,11 +547,11 @@ def test_bounded_text_is_cut_between_what_is_read_as_one() -> None:
     for one in ("e\u0301", "👩\u200d🚀", "👍🏽", "🇩🇪", "❤\ufe0f", "\r\n"):
         text = one * 600
         for limit in range(300, 312):
-            cut = bounded(text, limit, "s1.1")
+            cut = shorten(text, limit, "s1.1")
             head, rest = cut.split("\n… ")[0], cut.split(" …\n")[1]
             assert len(head) % len(one) == 0
             assert len(rest) % len(one) == 0
-    note = bounded("x" * 20_000, 8_000, "s2.3").split("\n")[1]
+    note = shorten("x" * 20_000, 8_000, "s2.3").split("\n")[1]
     assert note == '… 12,085 characters left out; recall(observation="s2.3", offset=7123) reads them …'
 
 
@@ -568,4 +568,4 @@ def structures(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 @settings(max_examples=200, deadline=None)
 def test_structures_become_valid_json(value: Any) -> None:
     """Data is JSON whatever is in it, so that checks can read paths in it."""
-    json.loads(rendered(value, 100_000))
+    json.loads(render_value(value, 100_000))

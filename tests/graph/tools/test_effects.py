@@ -13,8 +13,7 @@ from langgraph.store.memory import InMemoryStore
 from donewhen import Agent, build_graph
 from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.tools.call import CallResult
-from donewhen.graph.tools.effects import FRESH, CallOutcome, Effect, EffectLog, UnknownEffect, perform
-from donewhen.graph.tools.place import Place
+from donewhen.graph.tools.effects import FRESH, CallOutcome, Effect, EffectLog, Place, UnknownEffect, perform
 from donewhen.state.errors import ConfigError, StorageError
 from donewhen.testing import ScriptedModel
 

@@ -10,7 +10,7 @@ from langchain_core.tools import StructuredTool
 from benchmarks.faults.injection import Result, play_all, played, section
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
 from donewhen.agent.workspace import workspace_tools
-from donewhen.state.people.payloads import payload
+from donewhen.state.people.payload import payload
 from donewhen.testing import ask_user, audit, call, finish_step, give_up, submit_plan
 from tests.kit.flows import Json, one_step, play, requests, steps
 from tests.kit.runs import last_seen

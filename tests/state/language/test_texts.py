@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from donewhen.state.language.texts import LANGUAGES, catalogue, known_language
-from donewhen.state.people.amounts import amount_of
-from donewhen.state.people.answers import Answer, accepted, read_answer
-from donewhen.state.people.payloads import options, payload
+from donewhen.state.people.amounts import format_amount
+from donewhen.state.people.answers import Answer, accepted_answers, read_answer
+from donewhen.state.people.payload import options, payload
 from donewhen.state.proof.outcome import summary
 from tests.kit.pauses import KINDS, PLAN, hitl, pending
 
@@ -81,8 +81,8 @@ def test_the_first_declared_language_that_there_are_texts_of(tags: Any, language
 
 def test_amounts_in_words() -> None:
     """Q11."""
-    assert amount_of("rounds", 5, "de") == "5 Runden"
-    assert amount_of("cost_usd", 0.5, "ja") == "$0.5"
+    assert format_amount("rounds", 5, "de") == "5 Runden"
+    assert format_amount("cost_usd", 0.5, "ja") == "$0.5"
 
 
 def row(id: str, status: str) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def test_the_words_that_are_said_to_be_accepted_are(kind: str, language: str) ->
     """Q11, C09: whatever stands in quotes in that sentence is taken at this pause as an answer."""
     about = {"about": kind} if kind in ("failure", "early") else {}
     asked = pending("question" if about else kind, language=language, **about)
-    said = accepted(asked)
+    said = accepted_answers(asked)
     words = re.findall(r"[“„«「]\s?(.+?)\s?[”“»」]", said)
     assert len(words) >= 2
     for word in words:

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.language.texts import LANGUAGES, shown_options
-from donewhen.state.language.words import SAID, word
+from donewhen.state.language.texts import LANGUAGES, option_texts
+from donewhen.state.language.words import SAID, read_word
 from donewhen.state.people.answers import Answer, read_answer
 from tests.kit.pauses import pending
 
-FAILED: dict[str, Any] = {"about": "failure", "options": shown_options("en", "failure")}
-EARLY: dict[str, Any] = {"about": "early", "options": shown_options("en", "early")}
+FAILED: dict[str, Any] = {"about": "failure", "options": option_texts("en", "failure")}
+EARLY: dict[str, Any] = {"about": "early", "options": option_texts("en", "early")}
 
 
 def kind(text: str, asked: str, **more: Any) -> str:
@@ -42,7 +42,7 @@ def test_a_word_means_the_same_at_every_pause_in_every_language() -> None:
 @pytest.mark.parametrize("text", ["YES", " Yes! ", "“ok”", "ＯＫ", "Да.", "好。", "👍🏽", "/cancel", "Später"])
 def test_a_word_is_folded(text: str) -> None:
     """C09: case, width, quotes and full stops do not matter."""
-    assert word(text)
+    assert read_word(text)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_the_options_of_every_language_are_understood(language: str) -> None:
         ("early", "question", EARLY),
     ):
         kinds = [
-            kind(option, asked, **{**more, "options": shown_options(language, about)})
-            for option in shown_options(language, about)
+            kind(option, asked, **{**more, "options": option_texts(language, about)})
+            for option in option_texts(language, about)
         ]
-        assert kinds == [kind(option, asked, **more) for option in shown_options("en", about)]
+        assert kinds == [kind(option, asked, **more) for option in option_texts("en", about)]
         assert all(kinds)

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from donewhen.state.people.answers import Answer, draft_of, read_answer
-from donewhen.state.plan.document import plan_document
-from donewhen.state.plan.plan import Rules, read_plan
-from donewhen.state.plan.written import visible
+from donewhen.state.people.answers import Answer, edited_draft, read_answer
+from donewhen.state.people.edit import plan_document
+from donewhen.state.plan.plan import Rules, read_plan, strip_invisible
 from tests.kit.pauses import LIMITS, PLAN, edited_text, hitl, pending, with_step
 
 CHANGED = with_step(1, content="Write the sum to out.txt")
@@ -53,7 +52,7 @@ def test_an_edit_that_changes_nothing_is_an_approval() -> None:
         assert read_answer(value, pending("plan")) == Answer("approve")
 
 
-SHOWN = plan_document(PLAN, limits=LIMITS)
+SHOWN = plan_document({"plan": PLAN, "limits": LIMITS})
 SAME = {key: item for key, item in PLAN.items() if key != "revision"}
 CRITERIA = PLAN["steps"][0]["done_when"]
 
@@ -91,7 +90,7 @@ def edited(text: str) -> Any:
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
 def test_one_edited_part_of_the_shown_text(before: str, after: str, expected: dict[str, Any]) -> None:
-    """C02, C12: what was not touched keeps its value, checks included; a plain text is the text that it reads."""
+    """C02, C12, N18: what was not touched keeps its value, checks included; a plain text is the text that it reads."""
     assert edited(edited_text(before, after)) == Answer("edit", plan=expected)
 
 
@@ -116,7 +115,7 @@ def test_calls_go_with_the_words_that_stood_for_them() -> None:
     calls = [{"tool": "read_file", "arguments": {"path": "a"}}]
     plan = {**PLAN, "steps": [{**PLAN["steps"][2], "calls": calls}]}
     for text, kept in (("Tell the user", [calls]), ("Tell nobody", [])):
-        written = plan_document({**plan, "title": "Other"}).replace("Tell the user", text)
+        written = plan_document({"plan": {**plan, "title": "Other"}}).replace("Tell the user", text)
         answer = read_answer(hitl("plan", plan=written), pending("plan", plan=plan))
         assert [step["calls"] for step in answer.plan["steps"] if "calls" in step] == kept  # type: ignore[union-attr,index]
 
@@ -146,14 +145,14 @@ def test_calls_go_with_the_words_that_stood_for_them() -> None:
     ids=lambda value: str(value)[-40:],
 )
 def test_what_cannot_be_read_is_named_with_its_line(text: str, named: str) -> None:
-    """C12, C03, N80: the pause is kept, no planner is paid, and the text is there to be given back."""
+    """C12, C03, N18, N80: the pause is kept, no planner is paid, and the text is there to be given back."""
     problem = edited(text)
     assert isinstance(problem, str)
     assert named in problem
-    assert draft_of(hitl("plan", plan=text)) == text
+    assert edited_draft(hitl("plan", plan=text)) == text
 
 
-TEXT = st.text(min_size=1, max_size=60).filter(lambda text: visible(text).strip() == text.strip() != "")
+TEXT = st.text(min_size=1, max_size=60).filter(lambda text: strip_invisible(text).strip() == text.strip() != "")
 STEP = st.fixed_dictionaries(
     {
         "content": TEXT | st.sampled_from(["a\n- b: c", "no", "1.0", "~", "08:30", "# a", "a: b", " - x\n\n\ty ", "'"]),
@@ -170,7 +169,7 @@ def test_any_plan_survives_its_own_text(steps: list[dict[str, Any]], title: str)
     plan = read_plan({"title": title, "steps": steps}, Rules(tools=["a", "b-c"]))
     assert isinstance(plan, dict), plan
     waiting = pending("plan", plan=plan, revision=plan["revision"], limits=None)
-    text = plan_document(plan)
+    text = plan_document({"plan": plan})
     assert read_answer(hitl("plan", plan=text), waiting) == Answer("approve")
     assert read_answer(hitl("plan", plan=text.replace("\n", "\r\n")), waiting) == Answer("approve")
     answer = read_answer(hitl("plan", plan=f"{text}- content: it is blue\n"), waiting)

@@ -11,9 +11,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen import Settings
+from donewhen.state.plan.next import block_unreachable
 from donewhen.state.plan.order import ancestors, needs_of
-from donewhen.state.plan.plan import left_out, read_plan, revision, step_of
-from donewhen.state.plan.progress import settle
+from donewhen.state.plan.plan import find_step, ignored_keys, read_plan, revision_of
 from donewhen.state.plan.rules import Rules
 from donewhen.testing import finish_step, submit_plan
 from tests.kit.flows import play, steps
@@ -118,7 +118,7 @@ def test_a_step_cannot_come_as_done() -> None:
     """F10: what a plan says about its own progress means nothing."""
     made = plan({"content": "a", "status": "done", "result": "42", "attempt": 7}, revision="forged", outcome="done")
     assert set(made["steps"][0]) == {"id", "content", "done_when", "depends_on", "executor", "tools"}
-    assert made["revision"] == revision(made) != "forged"
+    assert made["revision"] == revision_of(made) != "forged"
 
 
 async def test_a_step_that_comes_as_done_is_worked_on() -> None:
@@ -229,9 +229,9 @@ def test_dependencies_are_declared_or_all_earlier_ones() -> None:
     made = plan("a", {"content": "b", "depends_on": []}, {"content": "c", "depends_on": ["s2"]}, "d")
     assert [needs_of(made)[id] for id in ("s1", "s2", "s3", "s4")] == [[], [], ["s2"], ["s1", "s2", "s3"]]
     assert ancestors(made, "s3") == ["s2"]
-    assert step_of(made, "s3")["content"] == "c"
+    assert find_step(made, "s3")["content"] == "c"
     with pytest.raises(KeyError):
-        step_of(made, "s9")
+        find_step(made, "s9")
 
 
 JSON = st.recursive(
@@ -265,7 +265,7 @@ def test_a_long_plan_takes_no_cubic_time() -> None:
     """K8: 2,000 steps in a row: what each builds on, and what can run, in less than it takes to notice."""
     steps = [{"id": f"s{n}"} for n in range(2000)]
     assert len(ancestors({"steps": steps}, "s1999")) == 1999
-    assert settle({"steps": steps}, {}) == {}
+    assert block_unreachable({"steps": steps}, {}) == {}
 
 
 @examples(deadline=None)
@@ -356,5 +356,5 @@ def test_the_only_possible_executor_is_assigned() -> None:
 def test_keys_that_a_plan_has_no_place_for_are_named() -> None:
     """H14: a budget or a status in a plan is not dropped silently."""
     written = {"steps": [{"content": "a", "status": "done"}, "b"], "max_cost": 5, "reason": "r", "action": "plan"}
-    assert left_out(written) == ["max_cost", "status"]
-    assert left_out({"steps": ["a"]}) == left_out([]) == []
+    assert ignored_keys(written) == ["max_cost", "status"]
+    assert ignored_keys({"steps": ["a"]}) == ignored_keys([]) == []

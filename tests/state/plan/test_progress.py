@@ -9,8 +9,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.state.ledger import Limits, add, exhausted, remaining
+from donewhen.state.plan.next import RESERVE, block_unreachable, next_move
 from donewhen.state.plan.order import needs_of
-from donewhen.state.plan.progress import RESERVE, next_move, settle
 from donewhen.state.plan.steps import fresh_record, fresh_records, next_needs
 from donewhen.state.proof.outcome import FINAL
 from donewhen.state.settings import Settings
@@ -59,14 +59,8 @@ class World:
 
     def run(self) -> str:
         for _ in range(3000):
-            move = next_move(
-                self.plan,
-                self.records,
-                settings=self.settings,
-                spent=self.spent,
-                granted=self.granted,
-                writers=self.writers,
-            )
+            run = {"plan": self.plan, "steps": self.records, "spent": self.spent, "granted": self.granted}
+            move = next_move(run, self.settings, self.writers)
             for id, change in move.changes.items():
                 assert self.records[id]["status"] not in FINAL, f"{id} had ended"
                 self.records[id] |= change
@@ -160,7 +154,7 @@ def test_whatever_needs_a_step_that_ended_badly_is_blocked(plan: Any, data: st.D
     records = {
         id: {"status": data.draw(st.sampled_from(["pending", "pending", "done", "failed", "ready"]))} for id in ids
     }
-    after = {id: {**records[id], **change} for id, change in settle(plan, records).items()}
+    after = {id: {**records[id], **change} for id, change in block_unreachable(plan, records).items()}
     after = {**records, **after}
     for id in ids:
         hopeless = any(
@@ -179,7 +173,7 @@ def _move(plan: list[dict[str, Any]], records: dict[str, Any] | None = None, **m
     for id, record in (records or {}).items():
         known[id] = {**known[id], **record}
     settings = more.pop("settings", Settings())
-    return next_move(whole, known, settings=settings, spent=more.pop("spent", {}), granted={}, **more)
+    return next_move({"plan": whole, "steps": known, "spent": more.pop("spent", {})}, settings, **more)
 
 
 def test_steps_that_declare_nothing_run_one_after_the_other() -> None:
@@ -252,7 +246,7 @@ def test_one_model_call_is_kept_for_the_delivery() -> None:
 
 
 def test_after_the_deadline_nothing_is_started() -> None:
-    move = _move([{"id": "s1"}], late=True)
+    move = _move([{"id": "s1"}], settings=Settings(deadline="2020-01-01"))
     assert (move.kind, move.key) == ("budget", "deadline")
 
 

@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.plan.order import built_on, circle_of, needs_of
+from donewhen.state.plan.order import dependants, find_circle, needs_of
 from donewhen.state.plan.plan import Rules, read_plan
-from donewhen.state.plan.revise import work_of
+from donewhen.state.plan.revise import hash_work
 from donewhen.state.plan.steps import fresh_records
 
 
@@ -50,7 +50,7 @@ def test_exactly_what_was_built_on_it_is_done_again(plan: dict[str, Any], data: 
     assert all(after[id]["done_when"] == before[id]["done_when"] for id in set(ids) - redone)
     goal = ["all of it"] if len(ids) > 1 else ["1!", "all of it"] if redone else []
     assert [criterion["text"] for criterion in whole["done_when"]] == goal
-    assert not circle_of(whole["steps"])
+    assert not find_circle(whole["steps"])
     assert {need for step in whole["steps"] for need in step["depends_on"] or ()} <= set(after)
     records = {id: {"status": "done", "attempt": 1, "observed": 3, "rounds": 1, "result": id} for id in done}
     fresh = fresh_records(whole, records, plan, whole["change"]["stale"])
@@ -167,14 +167,14 @@ def test_the_same_work_has_the_same_name_whatever_its_ids() -> None:
     one: dict[str, Any] = {"steps": [{"id": "s1", "content": "a  B"}, last]}
     other = {**last, "id": "t9", "tools": ["y", "x"], "depends_on": ["t8"]}
     two = {"steps": [{"id": "t8", "content": "A b"}, other]}
-    assert work_of(one, ()) == work_of(two, ())
-    assert work_of(one, ()) != work_of({"steps": [one["steps"][0], {**last, "depends_on": []}]}, ())
-    assert work_of(one, {"s1"}) != work_of(one, ())
+    assert hash_work(one, ()) == hash_work(two, ())
+    assert hash_work(one, ()) != hash_work({"steps": [one["steps"][0], {**last, "depends_on": []}]}, ())
+    assert hash_work(one, {"s1"}) != hash_work(one, ())
 
 
 def test_built_on_knows_plans_that_declare_nothing() -> None:
     """P08: a step that declares nothing is built on all before it."""
     plan = {"steps": [{"id": "s1"}, {"id": "s2", "depends_on": []}, {"id": "s3"}]}
-    assert built_on(plan, ["s1"]) == ["s3"]
-    assert built_on(plan, ["s2"]) == ["s3"]
-    assert built_on(plan, ["s3"]) == []
+    assert dependants(plan, ["s1"]) == ["s3"]
+    assert dependants(plan, ["s2"]) == ["s3"]
+    assert dependants(plan, ["s3"]) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.proof.evidence import MOST_EVIDENCE, EvidenceScope, changed_something, ground, passage
+from donewhen.state.proof.evidence import MOST_EVIDENCE, EvidenceScope, ground_claim, is_change, passage
 from donewhen.state.proof.journal import observation
 
 JSON = st.recursive(
@@ -26,7 +26,7 @@ def seen(*entries: Any, result: str = "", writes_text: bool = False, **more: Any
 
 def weighed(claim: dict[str, Any], what: EvidenceScope) -> tuple[list[Any], list[str]]:
     """The evidence that holds and everything that is wrong, in substance or in form."""
-    found = ground(claim, what)
+    found = ground_claim(claim, what)
     return found.evidence, [*found.problems, *found.imprecise]
 
 
@@ -195,7 +195,7 @@ def test_what_was_seen_in_part_is_marked() -> None:
 )
 def test_only_a_change_that_was_made_is_one(entry: Any, changed: bool) -> None:
     """N03: reads, answers, failures and what other steps did change nothing."""
-    assert changed_something(entry) is changed
+    assert is_change(entry) is changed
 
 
 def test_a_judge_reads_the_passage_that_was_quoted_and_knows_what_is_cut() -> None:

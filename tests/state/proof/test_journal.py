@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from donewhen.state.proof.journal import (
     INLINE_CHARS,
-    Made,
+    CallHistory,
     answered_before,
     call_key,
-    canonical,
+    canonical_json,
+    citable_by,
     digest,
+    find_later_change,
     observation,
-    outdated_by,
-    shortened,
-    visible_to,
+    shorten_entry,
 )
 
 TEXT = st.text(max_size=60)
@@ -38,7 +38,7 @@ def seen(id: str, text: str = "x", *, step: str = "s1", **more: Any) -> dict[str
 @given(st.text(min_size=30, max_size=400), st.integers(2, 200))
 def test_a_shortened_text_keeps_head_and_tail_and_says_how_much_is_missing(text: str, limit: int) -> None:
     """X12: characters, never bytes; the digest is still that of the whole."""
-    short = shortened(seen("s1.1", text), limit)
+    short = shorten_entry(seen("s1.1", text), limit)
     assert short["digest"] == digest(text)
     assert short["length"] == len(text)
     assert short["stored"] == (len(text) > limit)
@@ -52,9 +52,9 @@ def test_a_shortened_text_keeps_head_and_tail_and_says_how_much_is_missing(text:
 
 
 def test_shortening_again_says_the_same() -> None:
-    once = shortened(seen("s1.1", "ab" * INLINE_CHARS), INLINE_CHARS)
-    assert shortened(once, 1000) == shortened(seen("s1.1", "ab" * INLINE_CHARS), 1000)
-    assert shortened(shortened(once, 1000), 1000)["text"] == shortened(once, 1000)["text"]
+    once = shorten_entry(seen("s1.1", "ab" * INLINE_CHARS), INLINE_CHARS)
+    assert shorten_entry(once, 1000) == shorten_entry(seen("s1.1", "ab" * INLINE_CHARS), 1000)
+    assert shorten_entry(shorten_entry(once, 1000), 1000)["text"] == shorten_entry(once, 1000)["text"]
 
 
 # The same call --------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_shortening_again_says_the_same() -> None:
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=4))
 def test_the_order_of_keys_does_not_make_another_call(arguments: dict[str, Any]) -> None:
     turned = dict(reversed(arguments.items()))
-    assert canonical(turned) == canonical(arguments)
+    assert canonical_json(turned) == canonical_json(arguments)
     assert call_key("a", turned) == call_key("a", arguments) != call_key("b", arguments)
 
 
@@ -72,13 +72,13 @@ def test_the_same_result_is_known_until_another_one_or_a_change() -> None:
     same = seen("s1.1", "5", arguments={"b": 1, "a": 2})
     other = seen("s1.2", "6", arguments={"a": 2, "b": 1})
     now = seen("s1.9", "5", arguments={"a": 2, "b": 1})
-    assert Made([same]).before(now) == (same, False)
-    assert Made([same, other]).before(now) == (None, False)
-    assert Made([{**same, "ok": False}]).before(now) == (None, False)
-    assert Made([{**same, "step": "s0"}]).before(now) == (None, False)
-    assert Made([same, seen("s1.4", "5", arguments={"a": 2, "b": 1}, effect=None)]).before(now) == (same, False)
-    assert Made([same, seen("s1.5", "ok", tool="edit", effect="write")]).before(now) == (same, True)
-    assert Made([same, seen("s1.5", "no", tool="edit", effect="write", ok=False)]).before(now) == (same, False)
+    assert CallHistory([same]).before(now) == (same, False)
+    assert CallHistory([same, other]).before(now) == (None, False)
+    assert CallHistory([{**same, "ok": False}]).before(now) == (None, False)
+    assert CallHistory([{**same, "step": "s0"}]).before(now) == (None, False)
+    assert CallHistory([same, seen("s1.4", "5", arguments={"a": 2, "b": 1}, effect=None)]).before(now) == (same, False)
+    assert CallHistory([same, seen("s1.5", "ok", tool="edit", effect="write")]).before(now) == (same, True)
+    assert CallHistory([same, seen("s1.5", "no", tool="edit", effect="write", ok=False)]).before(now) == (same, False)
 
 
 def test_every_observation_is_read_once() -> None:
@@ -91,11 +91,11 @@ def test_every_observation_is_read_once() -> None:
             self.taken += 1
             return super().__getitem__(place)
 
-    journal, calls = Watched(), Made()
+    journal, calls = Watched(), CallHistory()
     for n in range(100):
         entry = seen(f"s1.{n}", str(n % 3), arguments={"n": n % 5}, effect="write" if n % 7 == 0 else "read")
         calls.read(journal)
-        assert calls.before(entry) == Made(list(journal)).before(entry)
+        assert calls.before(entry) == CallHistory(list(journal)).before(entry)
         journal.append(entry)
     assert journal.taken == 99
 
@@ -104,8 +104,8 @@ def test_long_results_are_compared_whole() -> None:
     """X11: also when one of them is at hand only in part."""
     text = "a" * 5000
     one, two = seen("s1.1", text + "b" + text), seen("s1.2", text + "c" + text)
-    assert Made([shortened(one, 1000)]).before(two)[0] is None
-    assert Made([shortened(one, 1000)]).before(shortened(one, INLINE_CHARS))[0] is not None
+    assert CallHistory([shorten_entry(one, 1000)]).before(two)[0] is None
+    assert CallHistory([shorten_entry(one, 1000)]).before(shorten_entry(one, INLINE_CHARS))[0] is not None
 
 
 # Questions ----------------------------------------------------------------------------------------------------------
@@ -146,17 +146,17 @@ def test_what_was_read_before_it_changed_is_stale() -> None:
     read = seen("s1.1", targets=["a.txt"])
     wrote = seen("s1.2", tool="write", effect="write", targets=["a.txt"])
     other = seen("s1.3", tool="write", effect="idempotent", targets=["b.txt"])
-    assert outdated_by([read, wrote], 0) == wrote
-    assert outdated_by([read, wrote], 1) is None
-    assert outdated_by([read, other], 0) is None
-    assert outdated_by([wrote, read], 1) is None
-    assert outdated_by([seen("s1.1"), wrote], 0) is None
+    assert find_later_change([read, wrote], 0) == wrote
+    assert find_later_change([read, wrote], 1) is None
+    assert find_later_change([read, other], 0) is None
+    assert find_later_change([wrote, read], 1) is None
+    assert find_later_change([seen("s1.1"), wrote], 0) is None
 
 
 def test_a_call_that_was_not_made_changes_nothing() -> None:
     """X15: a rejected write does not make evidence stale."""
     refused = seen("s1.2", tool="write", effect=None, ok=False, targets=["a.txt"])
-    assert outdated_by([seen("s1.1", targets=["a.txt"]), refused], 0) is None
+    assert find_later_change([seen("s1.1", targets=["a.txt"]), refused], 0) is None
 
 
 def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_something() -> None:
@@ -166,7 +166,7 @@ def test_a_step_sees_what_it_builds_on_and_of_others_only_that_they_changed_some
         seen("s2.1", "secret", step="s2"),
         seen("s2.2", "wrote secret", step="s2", effect="write", targets=["a.txt"], arguments={"content": "secret"}),
     ]
-    known = visible_to(journal, {"s1", "s3"})
+    known = citable_by(journal, {"s1", "s3"})
     assert [e["id"] for e in known] == ["s1.1", "s2.2"]
     assert known[0] is journal[0]
     assert known[1]["outside"]

@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from donewhen.state.proof.outcome import CODES, FINAL, proven, receipt, schedule_of, status_of, summary, what_next
+from donewhen.state.proof.outcome import (
+    CODES,
+    FINAL,
+    is_step_proven,
+    next_step_lines,
+    receipt,
+    schedule_of,
+    status_of,
+    summary,
+)
 from donewhen.state.settings import Settings
 
 GROUNDED = Settings()
@@ -70,9 +79,11 @@ def test_every_code_has_one_status(code: str) -> None:
 )
 def test_how_much_proof_a_step_needs(level: Any, verdict: str, enough: bool) -> None:
     """D01: the verification level decides what counts as done; a criterion without a verdict never does."""
-    assert proven(STEP, done(verdict), level) == enough
-    assert not proven(STEP, {"status": "done", "verdicts": []}, level)
-    assert not any(proven(STEP, {**done("proven"), "status": status}, level) for status in FINAL if status != "done")
+    assert is_step_proven(STEP, done(verdict), level) == enough
+    assert not is_step_proven(STEP, {"status": "done", "verdicts": []}, level)
+    assert not any(
+        is_step_proven(STEP, {**done("proven"), "status": status}, level) for status in FINAL if status != "done"
+    )
 
 
 def _receipt(second: dict[str, Any], status: str = "partial", **values: Any) -> dict[str, Any]:
@@ -102,10 +113,10 @@ def test_a_step_under_way_is_not_started_for_the_user(status: str) -> None:
 
 def test_nothing_is_said_to_come_next_where_nothing_would() -> None:
     """D03: what would come next is the first step that still could; not after a cancellation, not for blocked steps."""
-    assert what_next(_receipt(ended("exhausted"))) == ["Next would be: write"]
-    assert what_next(_receipt(ended("blocked"))) == []
-    assert what_next(_receipt(ended("exhausted"), status="cancelled")) == []
-    assert what_next(_receipt(done())) == []
+    assert next_step_lines(_receipt(ended("exhausted"))) == ["Next would be: write"]
+    assert next_step_lines(_receipt(ended("blocked"))) == []
+    assert next_step_lines(_receipt(ended("exhausted"), status="cancelled")) == []
+    assert next_step_lines(_receipt(done())) == []
     assert summary({"steps": [], "status": "failed"}) == "Nothing was done."
 
 

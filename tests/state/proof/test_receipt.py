@@ -14,7 +14,7 @@ from donewhen import Agent
 from donewhen.agent.run import Run
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.proof.goal_check import criteria_of
-from donewhen.state.proof.outcome import CODES, FINAL, left_over, receipt, status_of, summary
+from donewhen.state.proof.outcome import CODES, FINAL, receipt, status_of, summary, unfinished_lines
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings
@@ -276,7 +276,7 @@ def test_completed_is_impossible_while_anything_required_is_unproven(
             for number, one in enumerate(criteria_of(step), 1):
                 judged = one["check"] or (one["judge"] and level != "claimed")
                 assert last[number] in (GOOD["judged"] if judged else GOOD[level])
-    listed = "\n".join(left_over(kept))
+    listed = "\n".join(unfinished_lines(kept))
     for row in kept["steps"]:
         assert (f": {row['content']}" in listed) == (row["status"] != "done")
         assert row["content"] in summary(kept)

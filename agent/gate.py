@@ -1,0 +1,127 @@
+"""The gate for answers: says which question an answer is for, strictly by id. A stale answer changes nothing."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+from langgraph.types import Command
+
+from donewhen.agent.run import Run, ThreadId
+from donewhen.graph.people.answers import BY_POLICY, OVERDUE
+from donewhen.graph.people.pauses import PAUSE_ID
+from donewhen.state.errors import StaleAnswer
+from donewhen.state.language.texts import says_continue
+from donewhen.state.people.answers import stale_reason
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+from donewhen.state.values import clean_text, flaw
+
+_INTERRUPT_ID = re.compile(r"[0-9a-f]{32}")
+
+
+def admit(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
+    """Return answers by the ids of their questions: `answer`, and what is queued for a worker. Raises StaleAnswer.
+
+    `answer` is an answer to the question asked now, or `{id: answer}` with ids of open questions. With a run as
+    `shown`, an answer without ids is for what was asked in that run, and for nothing that was asked since. Otherwise it
+    must not repeat the last answer to another question, unless `shown` is the id of a run that asks this one.
+    """
+    queued = queued_answers(row) if row.get("status") == "queued" else {}
+    open_ids = {pause["id"] for pause in run.pending}
+    queued = {id: value for id, value in queued.items() if id in open_ids}
+    return {**queued, **address(run.without(queued) if queued else run, row, answer, shown)}
+
+
+def queued_answers(row: Json) -> Json:
+    """Return the answers that a thread's row keeps for a worker, by id."""
+    return (row.get("request") or {}).get("answers") or {}
+
+
+def address(run: Run, row: Json, answer: Any, shown: Run | str) -> Json:
+    """Return an answer by the ids of the open questions it is for. Raises StaleAnswer if there are none like it."""
+    pauses = {pause["id"]: pause for pause in run.pending}
+    if not pauses:
+        hint = "; without an answer it goes on, and by `steer` in another way" if run.status == "running" else ""
+        raise StaleAnswer(f"thread {run.thread_id} waits for no answer: it is {run.status}{hint}")
+    answers = _by_id(run, answer) or {_choose(run, row.get("answered") or {}, answer, shown): answer}
+    if unknown := [str(id) for id in answers if id not in pauses]:
+        raise StaleAnswer(f"nothing waits under {', '.join(unknown)}; open: {', '.join(pauses)}", list(pauses))
+    answers = {id: _storable(value) for id, value in answers.items()}
+    for id, value in answers.items():
+        named = value.get("interrupt_id") if isinstance(value, Mapping) else None
+        if named is not None and named != pauses[id].get("interrupt_id"):
+            raise StaleAnswer(f"the answer is for {named}, which does not wait; open: {', '.join(pauses)}", [*pauses])
+        if reason := stale_reason(value, pauses[id]):
+            raise StaleAnswer(reason, list(pauses))
+    return answers
+
+
+def _by_id(run: Run, answer: Any) -> Json | None:
+    """Return the answers by pause id if `answer` is a mapping from ids; an interrupt id stands for its pause."""
+    if not isinstance(answer, Mapping) or not answer or not all(isinstance(key, str) for key in answer):
+        return None
+    first = run.pending[0]
+    known = {pause["id"] for pause in run.pending} | {first["interrupt_id"]}
+    if not (known & set(answer) or all(PAUSE_ID.fullmatch(key) or _INTERRUPT_ID.fullmatch(key) for key in answer)):
+        return None
+    return {first["id"] if id == first["interrupt_id"] else id: value for id, value in answer.items()}
+
+
+def _choose(run: Run, before: Json, answer: Any, shown: Run | str) -> str:
+    """Return the id of the question that an answer without ids is for. Raises StaleAnswer for a second delivery."""
+    if isinstance(shown, Run):
+        return str(shown.pending[0]["id"]) if shown.pending else f"{shown.thread_id}, which was {shown.status}"
+    asked = str(run.pending[0]["id"])
+    same = next((id for id, digest in before.items() if id != asked and digest == _digest(answer)), None)
+    if same is None or (isinstance(shown, ThreadId) and shown.asked == asked):
+        return asked
+    text = f"this repeats the answer to {same}, so it may be a second delivery of it; open is {asked}"
+    raise StaleAnswer(f"{text}. Say what it is for: give the Run in place of the id, or {{id: answer}}", [asked])
+
+
+def _storable(value: Any) -> Any:
+    """Return the answer as it can be stored; one that cannot be is marked as unreadable."""
+    if isinstance(value, str):
+        return clean_text(value)
+    return {"unreadable": problem} if (problem := flaw(value)) else value
+
+
+def resume_command(run: Run, answers: Json) -> Command[Any]:
+    """Return the command that gives these answers to the question asked now."""
+    first = run.pending[0]
+    given = answers[first["id"]] if list(answers) == [first["id"]] else {"answers": answers}
+    return Command(resume={first["interrupt_id"]: given})
+
+
+def digests(answers: Json) -> Json:
+    """Return what to remember of answers, by id, so that a second delivery of one is noticed."""
+    return {id: _digest(value) for id, value in answers.items()}
+
+
+def _digest(value: Any) -> str:
+    said = value.strip().casefold() if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def steer_input(run: Run, steer: str) -> Json | None:
+    """Return the input by which a stopped run is planned anew, None to go on as it was.
+
+    Raises StaleAnswer if the run was not stopped.
+    """
+    if run.status != "running":
+        open_ids = [pause["id"] for pause in run.pending]
+        raise StaleAnswer(f"thread {run.thread_id} was not stopped: it is {run.status}", open_ids)
+    return None if says_continue(steer) else {"messages": [HumanMessage(clean_text(steer))]}
+
+
+def overdue_answers(run: Run, settings: Settings) -> Json:
+    """Return, by id, that the settings answer what stayed open for longer than they allow."""
+    if settings.on_question == "wait" or settings.question_seconds is None:
+        return {}
+    latest = datetime.now(UTC) - timedelta(seconds=settings.question_seconds)
+    asked = {pause["id"]: pause.get("asked_at") for pause in run.pending if pause["kind"] in BY_POLICY}
+    return {id: OVERDUE for id, at in asked.items() if at and datetime.fromisoformat(at) <= latest}

@@ -1,0 +1,111 @@
+"""What a caller asks of a run: a `Request` begins one, a `Continuation` goes on with one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+from uuid import uuid4
+
+from langchain_core.messages import AnyMessage, HumanMessage, convert_to_messages, messages_from_dict, messages_to_dict
+
+from donewhen.agent.run import Run
+from donewhen.graph.llm.output import OutputForm
+from donewhen.graph.receive import GIVEN, goal_problem
+from donewhen.state.errors import GoalError, StaleAnswer
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+from donewhen.state.settings.merging import SettingsLike
+
+GoalInput = str | Sequence[Any]
+"""A text, content blocks (`{"type": "text", "text": …}`), or messages of which the last one is the request."""
+MISSING: Any = object()
+
+
+@dataclass(frozen=True)
+class Request:
+    """A goal to work on, and what its run is started with. It is written down beside its thread before it begins."""
+
+    messages: Sequence[AnyMessage]
+    """The user's is the last one and has an id. Empty if the template has a goal of its own."""
+    settings: Settings
+    metadata: Json | None = None
+    owner: str = ""
+    plan: Json | None = None
+    """`{plan, approved}`: work on this plan, without planning; `approved` is the revision that a person approved."""
+    template: str | None = None
+    """The name of a saved plan to work on, with `parameters`."""
+    parameters: Mapping[str, Any] | None = None
+    restart: bool = False
+    """Put away what is open on the thread."""
+
+    def __post_init__(self) -> None:
+        """Give the request an id, and mark a message that comes with a plan."""
+        if self.messages:
+            *before, last = self.messages
+            extra = {**last.additional_kwargs, GIVEN: True} if self.plan else last.additional_kwargs
+            marked = last.model_copy(update={"id": last.id or uuid4().hex, "additional_kwargs": extra})
+            object.__setattr__(self, "messages", [*before, marked])
+
+    @property
+    def goal(self) -> str:
+        """Return the text of the user's message."""
+        return self.messages[-1].text
+
+    def to_json(self) -> Json:
+        """Return what the thread's row keeps until the request has begun."""
+        return {"messages": messages_to_dict(self.messages), "plan": self.plan}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], settings: Settings) -> Self:
+        """Read the request that a thread's row keeps."""
+        kept = row["request"]
+        return cls(messages_from_dict(kept["messages"]), settings, plan=kept.get("plan"))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A way to go on with a thread: by an answer, by the words of `steer`, or as it was."""
+
+    answer: Any = MISSING
+    shown: Run | str = ""
+    """The run, or the thread's id, with which the answer was given."""
+    steer: str = ""
+    settings: SettingsLike = None
+    form: OutputForm | None = None
+    """The type of the result that the caller expects."""
+
+
+def read_goal(goal: GoalInput | None) -> list[AnyMessage]:
+    """Return the messages that start a run, the user's last; [] for None. Raises GoalError for an unusable goal."""
+    if goal is None:
+        return []
+    if not isinstance(goal, Sequence):
+        raise GoalError(f"the goal is no text, no content blocks and no messages, but {type(goal).__name__}")
+    if isinstance(goal, str):
+        messages: list[Any] = [HumanMessage(goal)]
+    elif goal and all(isinstance(part, dict) and "type" in part and "role" not in part for part in goal):
+        messages = [HumanMessage(list(goal))]
+    else:
+        try:
+            messages = list(convert_to_messages(goal))
+        except (ValueError, NotImplementedError, TypeError, KeyError) as error:
+            raise GoalError(f"the goal is no text, no content blocks and no messages: {error}") from None
+    if not messages or not isinstance(messages[-1], HumanMessage):
+        raise GoalError("the last message is to be the user's")
+    if problem := goal_problem(messages[-1].text.strip()):
+        raise GoalError(problem)
+    return messages
+
+
+def has_not_begun(row: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+    """Return whether the run's state lacks the request in its thread's row: the worker died before it began."""
+    if "messages" not in (row.get("request") or {}):
+        return False
+    id = Request.from_row(row, Settings()).messages[-1].id
+    return id not in {message.id for message in values.get("messages") or ()}
+
+
+def check_begun(thread_id: str, row: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Raise StaleAnswer if another request is to begin: questions of the one before are not open any more."""
+    if has_not_begun(row, values):
+        stands = "it is queued" if row.get("status") == "queued" else "its request has not begun"
+        raise StaleAnswer(f"thread {thread_id} waits for no answer: {stands}")

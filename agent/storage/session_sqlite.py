@@ -1,0 +1,384 @@
+"""Sessions on a SQLite file: one connection in one thread, at which all runs take turns, for saver and store.
+
+Calls that wait together are committed together, so many runs at once cost fewer commits, not more. A write in line is
+made even if the task that waits for it is cancelled.
+"""
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import BaseStore, Op, PutOp, Result
+from langgraph.store.sqlite import SqliteStore
+
+from donewhen.agent.storage.cipher import StrictSerializer
+from donewhen.agent.storage.rounds import Rounds, finish
+
+MOST_FREE = 0.25
+"""Of a file's pages, when the last user closes it; what is free is used again, by whichever run."""
+TOGETHER = 64
+"""Calls that are committed together at most."""
+Returned = TypeVar("Returned")
+Statement = tuple[str, Sequence[Sequence[Any]]]
+"""SQL that changes something, and the rows of values that it is said with, once for each."""
+
+
+class _Connection(sqlite3.Connection):
+    """Transactions are the file's business; those of LangGraph's saver and store are left out."""
+
+    def commit(self) -> None:
+        return
+
+    def execute(self, sql: str, *arguments: Any) -> sqlite3.Cursor:
+        return self.cursor() if sql in ("BEGIN", "COMMIT") else super().execute(sql, *arguments)
+
+    def run(self, sql: str) -> None:
+        """Execute a statement of the file's own."""
+        super().execute(sql).close()
+
+
+@dataclass(slots=True)
+class _Call:
+    """A call that uses the file, and its caller."""
+
+    work: Callable[["SqliteFile"], Any]
+    writes: bool
+    alone: bool
+    """Outside of any transaction."""
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    answer: Any = None
+    error: BaseException | None = None
+
+    def do(self, file: "SqliteFile") -> bool:
+        """Do the work, and return whether it went well."""
+        try:
+            self.answer, self.error = self.work(file), None
+        except BaseException as error:
+            self.error = error
+        return self.error is None
+
+    def tell(self) -> None:
+        """Hand the result to the caller, if it still waits."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.answer)
+
+
+class SqliteFile:
+    """The connection, its thread, and LangGraph's saver and store on it. Opened by the first user, closed by the last.
+
+    `patience`: seconds to wait while another process writes.
+    """
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self.connection: _Connection = sqlite3.connect(
+            path, timeout=patience, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
+        self.saver: SqliteSaver = SqliteSaver(self.connection, serde=StrictSerializer())
+        self.store: SqliteStore = SqliteStore(self.connection)
+        self.users = 0
+        self.fit: set[Any] = set()
+        """Of whom it is known that the file is set up for them."""
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._closed = False
+        threading.Thread(target=self._live, name=f"donewhen {path.name}", daemon=True).start()
+
+    def begin(
+        self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
+    ) -> asyncio.Future[Returned]:
+        """Put a call in line."""
+        loop = asyncio.get_running_loop()
+        call = _Call(work, writes, alone, loop, loop.create_future())
+        self._calls.put(call)
+        return call.future
+
+    async def call(
+        self, work: Callable[["SqliteFile"], Returned], *, writes: bool = True, alone: bool = False
+    ) -> Returned:
+        """Put a call in line and wait for its answer."""
+        return await self.begin(work, writes=writes, alone=alone)
+
+    def execute_all(self, statements: Iterable[Statement]) -> None:
+        """Execute statements, in a call."""
+        for sql, rows in statements:
+            self.connection.executemany(sql, rows)
+
+    async def flush(self) -> None:
+        """Wait until all calls in line now are done."""
+        await finish(self.begin(lambda _: None, alone=True))
+
+    async def close(self) -> None:
+        """Close the connection after all calls in line, and wait for that."""
+        await finish(self.begin(SqliteFile._close, alone=True))
+
+    def _live(self) -> None:
+        while not self._closed:
+            together, following = self._in_line()
+            if together:
+                self._commit(together)
+            if following:
+                following.do(self)
+                _answer([following])
+
+    def _in_line(self) -> tuple[list[_Call], _Call | None]:
+        """Return the calls that can be committed together, and a call after these that has to be made alone."""
+        together: list[_Call] = []
+        call = self._calls.get()
+        while not call.alone:
+            if call.writes or not call.future.cancelled():
+                together.append(call)
+            if len(together) == TOGETHER:
+                return together, None
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                return together, None
+        return together, call
+
+    def _commit(self, calls: list[_Call]) -> None:
+        """Commit calls in one transaction, or, if one of them fails, each in its own, so that only that one fails."""
+        failed = False
+        try:
+            self.connection.run("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
+            failed = not all(call.do(self) for call in calls)
+            if not failed:
+                self.connection.run("COMMIT")
+        except BaseException as error:
+            for call in calls:
+                call.error = error
+        if self.connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self.connection.run("ROLLBACK")
+        if failed and len(calls) > 1:
+            for call in calls:
+                self._commit([call])
+        else:
+            _answer(calls)
+
+    def _close(self) -> None:
+        self._closed = True
+        with suppress(sqlite3.Error):
+            self._give_back()
+        with suppress(sqlite3.Error):
+            self.connection.close()
+
+    def _give_back(self) -> None:
+        """Return free pages to the disk, if there are many and nobody else is writing; never in a file that is not
+        ours.
+        """
+        if not self.fit:
+            return
+        names = ("freelist_count", "page_count")
+        free, pages = (self.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+        if free > pages * MOST_FREE:
+            self.connection.run("PRAGMA busy_timeout = 0")
+            self.connection.executescript("PRAGMA incremental_vacuum")
+
+
+def _answer(calls: list[_Call]) -> None:
+    """Hand results to their callers, whose loops may be closed by now."""
+    for loop in {call.loop for call in calls}:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_tell, [call for call in calls if call.loop is loop])
+
+
+def _tell(calls: list[_Call]) -> None:
+    for call in calls:
+        call.tell()
+
+
+_files: dict[tuple[int, Path, int], SqliteFile] = {}
+"""By process (a child must not touch its parent's connection, nor close it), path, and the file that is there now."""
+_lock = threading.Lock()
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@asynccontextmanager
+async def open_shared(path: Path, patience: float) -> AsyncIterator[SqliteFile]:
+    """Share the file's one connection in this process. At the end, all calls that were put in line are done."""
+    key = (os.getpid(), path, os.stat(path).st_ino)
+    with _lock:
+        file = _files.get(key) or _files.setdefault(key, SqliteFile(path, patience))
+        file.users += 1
+    try:
+        yield file
+    finally:
+        with _lock:
+            file.users -= 1
+            last = not file.users
+            if last:
+                del _files[key]
+        await (file.close() if last else file.flush())
+
+
+class FileSession:
+    """State shared by the saver and the store of one session. With `reads`, writes are refused."""
+
+    def __init__(self, file: SqliteFile, reads: bool) -> None:
+        self.file = file
+        self._reads = reads
+        self.rounds: Rounds[Statement] = Rounds()
+        self.recorder = _Recorder()
+        """Where LangGraph's saver and store are told to write: values become bytes here, where they are at hand."""
+        connection: Any = self.recorder
+        self.saver: SqliteSaver = SqliteSaver(connection, serde=StrictSerializer())
+        self.store: SqliteStore = SqliteStore(connection)
+        self.saver.is_setup = self.store.is_setup = True
+
+    async def read(self, work: Callable[[SqliteFile], Returned]) -> Returned:
+        """Read in the file's thread, including what is held."""
+
+        def done(file: SqliteFile, held: list[Statement]) -> Returned:
+            file.execute_all(held)
+            return work(file)
+
+        return await self.rounds.commit(lambda held: self.file.call(lambda file: done(file, held), writes=bool(held)))
+
+    async def commit(self, *, waits: bool = False) -> None:
+        """Commit the recorded statements with what is held; or hold them too."""
+        said = self.recorder.pop_all()
+        if self._reads:
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        if waits:
+            self.rounds.hold(said, self._commit)
+        else:
+            await self.rounds.commit(lambda held: self._commit([*held, *said]))
+
+    async def flush(self) -> None:
+        """Commit what is held."""
+        await self.rounds.flush(self._commit)
+
+    async def _commit(self, statements: list[Statement]) -> None:
+        await self.file.call(lambda file: file.execute_all(statements))
+
+
+class _Recorder(list[Statement]):
+    """Stands for a connection, and records the statements."""
+
+    def cursor(self) -> "_Recorder":
+        return self
+
+    def execute(self, sql: str, values: Sequence[Any] = ()) -> None:
+        if sql not in ("BEGIN", "COMMIT"):
+            self.append((sql, [values]))
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self.append((sql, rows))
+
+    def pop_all(self) -> list[Statement]:
+        """Return the recorded statements, and forget them."""
+        taken = [*self]
+        self.clear()
+        return taken
+
+    def _ignore(self, *_: Any, **__: Any) -> None:
+        """Do nothing: transactions and functions are the file's business."""
+
+    commit = close = create_function = _ignore
+
+
+class FileSaver(BaseCheckpointSaver[Any]):
+    """The checkpointer."""
+
+    def __init__(self, session: FileSession, next_version: Callable[[Any], Any]) -> None:
+        super().__init__(serde=StrictSerializer())
+        self.session = session
+        self._next_version = next_version
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        if self.session.rounds.is_new(config):
+            return None
+        return await self.session.read(lambda file: file.saver.get_tuple(config))
+
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        for found in await self.session.read(lambda file: list(file.saver.list(config, **options))):
+            yield found
+
+    async def aput(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, versions: ChannelVersions
+    ) -> RunnableConfig:
+        session, place = self.session, config["configurable"]
+        waits, over = session.rounds.put(config, checkpoint, metadata)
+        put = session.saver.put(config, checkpoint, metadata, versions)  # first: it may refuse its values
+        gone = [(str(place["thread_id"]), namespace) for namespace in over]
+        for table in ("checkpoints", "writes") if gone else ():
+            session.recorder.executemany(f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?", gone)
+        await session.commit(waits=waits)
+        return put
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self.session.saver.put_writes(config, writes, task_id, task_path)
+        await self.session.commit(waits=self.session.rounds.can_wait(config, task_id, task_path))
+
+    async def aget_delta_channel_history(self, *given: Any, **options: Any) -> Any:
+        return await self.session.read(lambda file: file.saver.get_delta_channel_history(*given, **options))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        self.session.saver.delete_thread(thread_id)
+        await self.session.commit()
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        return self._next_version(current)
+
+
+class FileStore(BaseStore):
+    """The store beside it."""
+
+    def __init__(self, session: FileSession) -> None:
+        self.session = session
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self.supports_ttl, self.ttl_config = session.store.supports_ttl, session.store.ttl_config
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        asked, session = list(ops), self.session
+        puts = [op for op in asked if isinstance(op, PutOp)]
+        gets = [op for op in asked if not isinstance(op, PutOp)]
+        found = iter(await session.file.call(lambda file: file.store.batch(gets), writes=False) if gets else ())
+        if puts:
+            session.store.batch(puts)
+            await session.commit()
+            session.rounds.note_stored(puts)
+        return [None if isinstance(op, PutOp) else next(found) for op in asked]
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Serve synchronous tools, which run in threads. Raises RuntimeError in the session's own thread."""
+        if threading.get_ident() == self._thread:
+            raise RuntimeError("in async code, use the store's async methods: aget, aput, …")
+        return asyncio.run_coroutine_threadsafe(self.abatch(ops), self._loop).result()
+
+    async def rows(self, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Execute one statement on the table of threads."""
+        if sql.startswith("INSERT"):
+            self.session.recorder.execute(sql, values)
+            await self.session.commit()
+            return []
+        return await self.session.file.call(lambda file: file.connection.execute(sql, values).fetchall(), writes=False)

@@ -1,0 +1,320 @@
+"""The rows of threads, beside their checkpoints: how each one stands, and what workers are to do on it.
+
+The rows are the queue: an index finds what waits for a worker, and the lock of the thread says who does it. A request
+may be delivered any number of times; it is carried out once.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from donewhen.agent.request import Request
+from donewhen.agent.run import Run
+from donewhen.agent.storage import Storage
+from donewhen.agent.storage.thread_store import ThreadStore
+from donewhen.agent.storage.thread_table import NEVER
+from donewhen.graph.people.answers import BY_POLICY
+from donewhen.graph.tools.effects import store_label
+from donewhen.state.errors import ConfigError
+from donewhen.state.records import Pause
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+from donewhen.state.settings.merging import stored_settings
+
+QUEUE = "agents"
+"""The queue of agents that name none; the command has its own."""
+OPEN = ("queued", "running", "waiting")
+CANCEL_POLL = 1.0
+"""Seconds between two looks for a request to cancel."""
+
+GOAL_CHARS = 500
+QUESTION_CHARS = 300
+BEGUN = ""
+"""Sorts before every moment: a run that has begun is due before all that have not."""
+
+ENDED = ("completed", "partial", "failed", "cancelled", "exhausted")
+TRIES = 5
+"""How often a run is taken up after a crash or an error, before it is left to a person."""
+AT_ONCE = 1000
+"""Threads looked up at once."""
+
+
+@dataclass(frozen=True)
+class ThreadInfo:
+    """One line of a list of threads."""
+
+    thread_id: str
+    goal: str
+    status: str
+    """The status of its run, or `queued` for a worker."""
+    updated: str
+    """ISO 8601, UTC."""
+    metadata: Json = field(default_factory=dict)
+    """As given at the start, such as folder and model; never secrets."""
+    owner: str = ""
+    """As given at the start."""
+    created: str = ""
+    pending: Sequence[Json] = ()
+    """Open questions: `id`, `kind`, `question`, `options`, `step` and `asked_at` of each pause."""
+    queue: str = ""
+    """Its workers go on with the run; "" if only `resume` does."""
+    problem: str = ""
+    """Why workers could not go on with it; "" once it goes on."""
+
+    def to_dict(self) -> Json:
+        """Return all fields by name, in plain JSON."""
+        return {**vars(self), "pending": list(self.pending)}
+
+
+def now_text() -> str:
+    """Return the present moment as rows have it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+async def update_row(store: ThreadStore, thread_id: str, row: Json | None = None, **change: Any) -> None:
+    """Write what changed about a thread: goal, status (`running` unless given), metadata, settings …
+
+    `running` is written before its checkpoints change, any other status when all that follows from them is done.
+    `row`: as it was read already; {} if there is none.
+    """
+    before = (await store.threads.get(thread_id) if row is None else row) or {"created": now_text()}
+    given = {key: value for key, value in change.items() if value is not None}
+    if "goal" in given:
+        given["goal"] = given["goal"].strip()[:GOAL_CHARS]
+    if isinstance(given.get("settings"), Settings):
+        given["settings"] = given["settings"].model_dump(mode="json", exclude_unset=True)
+    now = now_text()
+    fresh = {"status": "running", "due": now, "updated": now, "asked": "", "pending": [], "problem": ""}
+    await store.threads.put(thread_id, {"goal": "", "metadata": {}, **before, **fresh, **given})
+
+
+async def write_stand(store: ThreadStore, run: Run, row: Json, **change: Any) -> None:
+    """Write how a run stands when nobody works on it, what it asks, and when a worker has to look at it again."""
+    pending = [_summary(pause) for pause in run.pending]
+    stands: Json = {"status": run.status, "due": _due(pending, settings_in(row)), "request": {}}
+    if run.status == "waiting":
+        stands["asked"] = min([str(pause["asked_at"]) for pause in pending if pause["asked_at"]], default=now_text())
+    if run.status == "running" and row.get("queue"):  # it was drained, perhaps before it began; others go on
+        stands = {"status": "queued", "due": BEGUN}
+    await update_row(store, run.thread_id, row, pending=pending, tries=0, **stands, **change)
+
+
+async def write_crash(store: ThreadStore, thread_id: str, row: Json, **change: Any) -> None:
+    """Write that a worker died: the run is for the next worker, up to five times, or for a person."""
+    stands: Json = {"due": NEVER}
+    if row.get("queue"):
+        stands = {"status": "queued", "due": BEGUN, "tries": int(row.get("tries") or 0) + 1}
+        if stands["tries"] > TRIES:
+            stands |= {"status": "running", "due": NEVER, "queue": "", "problem": f"its worker died {TRIES} times"}
+    await update_row(store, thread_id, row, **stands, **change)
+
+
+def is_unsettled(row: Json) -> bool:
+    """Return whether a row may not say how its thread stands, because a worker died or the row is outdated."""
+    if row["status"] == "waiting":
+        return not row.get("asked")
+    return bool(row["status"] == "running" and row.get("due") != NEVER)
+
+
+async def return_to_queue(store: ThreadStore, thread_id: str) -> bool:
+    """Leave what was submitted to another worker, as it was; return False if nothing was."""
+    row = await store.threads.get(thread_id) or {}
+    if waits := bool(row.get("queue") and row.get("request")):
+        await update_row(store, thread_id, status="queued", due=BEGUN)
+    return waits
+
+
+def has_work(row: Json) -> bool:
+    """Return whether what was submitted is still to be done, by a worker or, after its errors, by `resume`."""
+    return row.get("status") == "queued" or bool(row.get("request") and row.get("problem"))
+
+
+def _due(asked: Sequence[Json], settings: Settings | None) -> str:
+    """Return when the settings answer what is asked, if nobody does before."""
+    since = [pause["asked_at"] for pause in asked if pause["kind"] in BY_POLICY and pause["asked_at"]]
+    if not since:
+        return NEVER
+    if settings is None or settings.on_question == "wait" or settings.question_seconds is None:
+        return NEVER
+    until = datetime.fromisoformat(min(since)) + timedelta(seconds=settings.question_seconds)
+    return until.astimezone(UTC).isoformat(timespec="milliseconds")
+
+
+def _summary(pause: Pause) -> Json:
+    kept = {key: pause.get(key) for key in ("id", "kind", "options", "step", "asked_at")}
+    return {**kept, "question": str(pause.get("question") or "")[:QUESTION_CHARS]}
+
+
+def settings_in(row: Mapping[str, Any]) -> Settings | None:
+    """Return the settings of a thread's request, with unset fields left unset; None if the row has none."""
+    return None if row.get("settings") is None else stored_settings(row["settings"])
+
+
+async def enqueue(
+    store: ThreadStore, thread_id: str, queue: str, work: Request | Json, at: datetime | None = None
+) -> None:
+    """Write what the workers of a queue are to do on a thread, from `at` on: a request, or answers by id.
+
+    The caller holds the thread.
+    """
+    due = at.astimezone(UTC).isoformat(timespec="milliseconds") if at else now_text()
+    change: Json = {"request": {"answers": work}}
+    if isinstance(work, Request):
+        known = {"settings": work.settings, "metadata": work.metadata, "owner": work.owner or None}
+        change = {"goal": work.goal, "answered": {}, "request": work.to_json(), **known}
+    await update_row(store, thread_id, status="queued", queue=queue, due=due, tries=0, **change)
+
+
+# Answers to questions of a thread that somebody works on. The caller leaves the answers and then reads how the thread
+# stands; the worker writes how it stands and then looks for answers: one of the two sees it.
+
+
+def _answer_space(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "answers", store_label(thread_id))
+
+
+async def leave_answers(store: ThreadStore, thread_id: str, queue: str, answers: Json) -> None:
+    """Leave answers by id to the thread's worker; it queues them when the thread waits for one of them."""
+    for id, answer in answers.items():
+        await store.aput(_answer_space(thread_id), id, {"answer": answer, "queue": queue}, index=False)
+
+
+async def read_left_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> dict[str, Json]:
+    """Return `{answer, queue}` of the answers left for these questions, by id."""
+    items = {id: await store.aget(_answer_space(thread_id), id) for id in ids}
+    return {id: dict(item.value) for id, item in items.items() if item}
+
+
+async def withdraw_answers(store: ThreadStore, thread_id: str, ids: Iterable[str]) -> None:
+    """Delete answers that were left."""
+    for id in ids:
+        await store.adelete(_answer_space(thread_id), id)
+
+
+async def enqueue_left_answers(store: ThreadStore, run: Run, before: Json | None = None) -> Run:
+    """Queue answers left for open questions, with those queued `before`; return the run as it then stands."""
+    left = await read_left_answers(store, run.thread_id, [pause["id"] for pause in run.pending])
+    if not left:
+        return run
+    queue = next(iter(left.values()))["queue"]
+    answers = {id: row["answer"] for id, row in left.items()}
+    await enqueue(store, run.thread_id, queue, {**(before or {}), **answers})
+    await withdraw_answers(store, run.thread_id, left)
+    return run.without(left)
+
+
+CANCEL = ("donewhen", "cancel")
+
+
+async def request_cancel(store: ThreadStore, thread_id: str, reason: str) -> None:
+    """Ask the worker of a thread to end its run."""
+    await store.aput((*CANCEL, store_label(thread_id)), "asked", {"reason": reason}, index=False)
+
+
+class CancelListener:
+    """Listens for requests to cancel the runs that an agent works on: one of the runs asks for all, once a second."""
+
+    def __init__(self) -> None:
+        self._loops: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Future[str]]] = WeakKeyDictionary()
+
+    async def wait(self, store: ThreadStore, thread_id: str, drain: Callable[[], None]) -> str:
+        """Wait until the run is cancelled, from anywhere; drain it, and return the reason."""
+        loop = asyncio.get_running_loop()
+        runs = self._loops.setdefault(loop, {})
+        reason: asyncio.Future[str] = loop.create_future()
+        runs[thread_id] = reason
+        try:
+            while not (await asyncio.wait([reason], timeout=CANCEL_POLL))[0]:
+                if next(iter(runs)) == thread_id:
+                    with suppress(Exception):  # a database that fails is asked again; where it fails for good, runs do
+                        await self._ask(store, runs)
+        finally:
+            del runs[thread_id]
+        drain()
+        return reason.result()
+
+    async def _ask(self, store: ThreadStore, runs: Mapping[str, asyncio.Future[str]]) -> None:
+        reasons = {item.namespace[-1]: str(item.value["reason"]) for item in await store.asearch(CANCEL, limit=1000)}
+        for thread_id, reason in runs.items() if reasons else ():
+            if store_label(thread_id) in reasons and not reason.done():
+                reason.set_result(reasons[store_label(thread_id)])
+
+
+async def forget_cancel(store: ThreadStore, thread_id: str) -> None:
+    """Delete a request to cancel."""
+    if await store.aget((*CANCEL, store_label(thread_id)), "asked") is not None:
+        await store.adelete((*CANCEL, store_label(thread_id)), "asked")
+
+
+def read_info(thread_id: str, row: Mapping[str, Any]) -> ThreadInfo:
+    """Return a row as people get it."""
+    return ThreadInfo(
+        thread_id,
+        row.get("goal", ""),
+        row["status"],
+        row.get("updated", ""),
+        row.get("metadata") or {},
+        row.get("owner", ""),
+        row.get("created", ""),
+        tuple(row.get("pending") or ()),
+        row.get("queue", ""),
+        row.get("problem", ""),
+    )
+
+
+class Page(list[Json]):
+    """Rows, and the `cursor` to ask for the next ones with; None if there are no more."""
+
+    cursor: str | None = None
+
+
+async def list_pending(store: ThreadStore, limit: int, *, owner: str | None = None, cursor: str | None = None) -> Page:
+    """Return at most `limit` open questions, but all of a thread; the thread that was asked longest ago comes first.
+
+    Raises ConfigError for an invalid cursor, and a limit below 1.
+    """
+    if limit < 1:
+        raise ConfigError(f"pending gives at least one question at once, not {limit}")
+    page, after, most = Page(), _read_cursor(cursor), min(limit + 1, AT_ONCE)
+    while True:
+        found = await store.threads.find_waiting(most, owner=owner, after=after)
+        for thread_id, row in found:
+            if page and len(page) + len(row["pending"]) > limit:
+                page.cursor = json.dumps(after)
+                break
+            about = {"thread_id": thread_id, "goal": row.get("goal", ""), "owner": row.get("owner", "")}
+            page += [{**about, **pause} for pause in row["pending"]]
+            after = (str(row["asked"]), thread_id)
+        if page.cursor or len(found) < most:
+            page.sort(key=lambda each: str(each["asked_at"] or ""))
+            return page
+
+
+def _read_cursor(cursor: str | None) -> tuple[str, str] | None:
+    try:
+        asked, thread_id = json.loads(cursor) if cursor else ("", "")
+    except (ValueError, TypeError):
+        asked = thread_id = None
+    if not isinstance(asked, str) or not isinstance(thread_id, str):
+        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of open questions: give the one that came with a page")
+    return (asked, thread_id) if cursor else None
+
+
+async def list_threads(
+    storage: Storage,
+    limit: int,
+    *,
+    status: Collection[str] = (),
+    owner: str | None = None,
+    before: str | None = None,
+    prefix: str = "",
+) -> list[ThreadInfo]:
+    """Return the threads that match, the one changed last first."""
+    async with storage.reader() as (_, store):
+        found = await store.threads.find(limit, status=status, owner=owner, before=before, prefix=prefix)
+        return [read_info(id, row) for id, row in found]

@@ -1,0 +1,214 @@
+"""Follows a run from anywhere: events are read off its checkpoints, so none is missed if a worker dies.
+
+They are the events of a stream that the state tells of: speech, plan, steps, observations, what is waited for, the
+outcome. Speech comes whole, under the id of its message, when the reply is there; its pieces as they are written, and
+meters, are for those who sit beside the run. In one look a step's speech comes before its observations.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.types import StateSnapshot
+
+from donewhen.agent.run import Run
+from donewhen.agent.stream import end_event
+from donewhen.graph.events import set_turn, stamp_event
+from donewhen.graph.people.tasks import TASK
+from donewhen.state.errors import ConfigError
+from donewhen.state.plan.order import ancestors
+from donewhen.state.run import SAID, Json
+
+POLL = 0.5
+"""Seconds between two looks."""
+STARTED = ("running", "waiting", "ready", "done", "failed", "exhausted")
+ENDED = ("done", "failed", "blocked", "skipped", "exhausted")
+CURSOR: dict[str, type] = {
+    "of": str,
+    "turn": int,
+    "plan": str,
+    "said": str,
+    "observed": dict,
+    "steps": dict,
+    "asked": str,
+}
+Look = Callable[[], Awaitable[tuple[Run, StateSnapshot]]]
+
+
+async def watch_run(look: Look, cursor: str | None, poll: float = POLL) -> AsyncIterator[tuple[Json, str]]:
+    """Yield (event, cursor after it), until the outcome, or until workers leave the run to a person.
+
+    Raises ConfigError for a cursor that is none, or of another thread.
+    """
+    seen = _read(cursor)
+    while True:
+        run, snapshot = await look()
+        if (of := seen.get("of", run.thread_id)) != run.thread_id:
+            raise ConfigError(f"the cursor is of thread {of!r}, not of {run.thread_id!r}")
+        for event in _news(run, snapshot, seen):
+            set_turn(run.thread_id, seen.get("turn", 1))
+            yield stamp_event(run.thread_id, event), json.dumps(seen, separators=(",", ":"))
+            if event["type"] == "outcome":
+                return
+        if run.outcome is None and run.status == "running" and run.problem:
+            yield stamp_event(run.thread_id, dict(end_event(run))), json.dumps(seen, separators=(",", ":"))
+            return
+        await asyncio.sleep(poll)
+
+
+def _read(cursor: str | None) -> Json:
+    try:
+        seen = json.loads(cursor) if cursor else {}
+    except (ValueError, TypeError):
+        seen = None
+    if not isinstance(seen, dict) or (seen and {key: type(seen.get(key)) for key in CURSOR} != CURSOR):
+        raise ConfigError(f"{str(cursor)[:60]!r} is no cursor of a watched run: give one that came with an event")
+    return seen
+
+
+def _news(run: Run, snapshot: StateSnapshot, seen: Json) -> Iterator[Json]:
+    """Yield what the state tells that was not seen yet; `seen` covers each event when it is yielded."""
+    values = snapshot.values
+    turn = int(values.get("turn") or 0)
+    if run.status == "queued" or not turn:
+        return
+    if seen.get("turn") != turn:
+        seen.clear()
+        seen.update(of=run.thread_id, turn=turn, plan="", said="", observed={}, steps={}, asked="")
+        yield {"type": "started", "thread_id": run.thread_id, "goal": run.goal}
+    plan = (values.get("approval") or {}).get("plan") or run.plan
+    speech = _speech(snapshot, run, plan)
+    for message in [message for step, message in speech if step is None]:
+        yield from _speech_events(None, message, seen)
+    if plan and seen["plan"] != plan["revision"]:
+        seen["plan"] = plan["revision"]
+        yield {"type": "plan", "plan": plan}
+    steps = _Steps(run, plan or {}, speech, seen)
+    for entry in _journal(snapshot):
+        name, _, number = str(entry["id"]).rpartition(".")
+        if number.isdecimal() and int(number) > seen["observed"].get(name, 0):
+            yield from steps.tell_before(entry)
+            seen["observed"][name] = int(number)
+            yield _observation_event(entry)
+    for id in run.steps:
+        yield from steps.end_step(id)
+    if run.status == "waiting" and seen["asked"] != run.pending[0]["id"] + (run.problem or ""):
+        seen["asked"] = run.pending[0]["id"] + (run.problem or "")
+        yield dict(end_event(run))
+    if run.outcome is not None:
+        yield dict(end_event(run))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The steps, told in the order in which they happened, however much of it is seen at once."""
+
+    run: Run
+    plan: Mapping[str, Any]
+    speech: Sequence[tuple[str | None, AnyMessage]]
+    seen: Json
+
+    def tell_before(self, entry: Mapping[str, Any]) -> Iterator[Json]:
+        """Yield what was before an observation: its step began, and others had ended."""
+        for id, record in self.run.steps.items():
+            if (at := _second(record.get("ended"))) and at < _second(entry["at"]):
+                yield from self.end_step(id)
+        yield from self.begin_step(entry["step"])
+
+    def begin_step(self, id: str) -> Iterator[Json]:
+        """Yield that a step began, after the end of those that it builds on; and what it said."""
+        found = next((step for step in self.plan.get("steps", ()) if step["id"] == id), None)
+        if found and id not in self.seen["steps"]:
+            for other in ancestors(self.plan, id):
+                yield from self.end_step(other)
+            self.seen["steps"][id] = "running"
+            yield {"type": "step_started", "step": id, "content": found["content"]}
+        for message in [message for step, message in self.speech if step == id]:
+            yield from _speech_events(id, message, self.seen)
+
+    def end_step(self, id: str) -> Iterator[Json]:
+        """Yield that a step began, if it did, and that it ended, if it has."""
+        record = self.run.steps.get(id) or {}
+        over = record.get("status") in ENDED
+        if over and self.seen["steps"].get(id) == record["status"]:
+            return
+        if record.get("status") in STARTED:
+            yield from self.begin_step(id)
+        if over:
+            self.seen["steps"][id] = record["status"]
+            told = {"result": record.get("result", ""), "reason": record.get("reason", "")}
+            yield {"type": "step_finished", "step": id, "status": record["status"], **told}
+
+
+def _second(at: str | None) -> str:
+    """Return a moment to the second, which all records have."""
+    return (at or "")[:19]
+
+
+def _speech_events(step: str | None, message: AnyMessage, seen: Json) -> Iterator[Json]:
+    """Yield a message that was not yielded yet; the cursor has eight characters of each id."""
+    mark, known = str(message.id)[-8:], seen.setdefault("said", "")
+    if mark not in (known[at : at + 8] for at in range(0, len(known), 8)):
+        seen["said"] = known + mark
+        yield {"type": "speech", "step": step, "text": f"{message.text.strip()}\n", "id": message.id}
+
+
+def _speech(snapshot: StateSnapshot, run: Run, plan: Mapping[str, Any] | None) -> list[tuple[str | None, AnyMessage]]:
+    """Return what was said since the request, and by which step (None: planning)."""
+    messages = list(snapshot.values.get("messages") or ())
+    asked = [at for at, each in enumerate(messages) if isinstance(each, HumanMessage) and each.text.strip() == run.goal]
+    ids = [step["id"] for step in (plan or {}).get("steps", ())]
+    cards: dict[str, str | None] = {}
+    found: list[tuple[str | None, AnyMessage]] = []
+    waiting: list[AnyMessage] = []
+    for message in messages[asked[-1] if asked else 0 :]:
+        if isinstance(message, AIMessage):
+            cards |= {
+                str(call["id"]): _step_of(call["args"], ids) for call in message.tool_calls if call["name"] == TASK
+            }
+        if str(message.id).startswith(SAID):
+            waiting.append(message)
+        if isinstance(message, ToolMessage) and message.tool_call_id in cards:
+            step = cards.pop(message.tool_call_id)  # what a step said comes with its result, just before it
+            found += [(step, each) for each in waiting]
+            waiting.clear()
+        elif not cards:
+            found += [(None, each) for each in waiting]
+            waiting.clear()
+    found += [(next(iter(cards.values())) if len(cards) == 1 else None, each) for each in waiting]
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            said = task.state.values.get("messages") or ()
+            step = task.state.values.get("id")
+            found += [(step if step in ids else None, each) for each in said if str(each.id).startswith(SAID)]
+    return found
+
+
+def _step_of(card: Mapping[str, Any], ids: Sequence[str]) -> str | None:
+    number = str(card.get("subagent_type") or "").rpartition(" ")[2]
+    return ids[int(number) - 1] if number.isdecimal() and 0 < int(number) <= len(ids) else None
+
+
+def _journal(snapshot: StateSnapshot) -> list[Json]:
+    """Return all observations, those of steps at work too, as they were made; of one step in the order of numbers."""
+    entries = list(snapshot.values.get("journal") or ())
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            entries += task.state.values.get("journal") or ()
+    latest: dict[str, str] = {}
+
+    def moment(entry: Json) -> str:
+        """Not before what was numbered before it: of reads made side by side a later one may have ended first."""
+        name = str(entry["id"]).rpartition(".")[0]
+        latest[name] = max(latest.get(name, ""), _second(entry["at"]))
+        return latest[name]
+
+    return sorted(entries, key=moment)
+
+
+def _observation_event(entry: Mapping[str, Any]) -> Json:
+    fields = {key: entry[key] for key in ("id", "step", "tool", "ok", "seconds")}
+    return {"type": "observation", **fields, "text": entry["text"][:300]}

@@ -1,0 +1,19 @@
+"""Tools for one folder: list, read, search and check files, query tables, write, edit and move, run programs."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from donewhen.agent.workspace.toolset import workspace_tools
+
+__all__ = ["workspace_tools"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return getattr(import_module("donewhen.agent.workspace.toolset"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,293 @@
+"""Prepare the models of all providers for the runtime.
+
+A prepared model retries nothing by itself, keeps its connections as long as the event loop, reports its usage, and has
+its tools bound once. Parameters that a server refuses are remembered, and later requests leave them out. LangChain's
+packages are recognized by attributes, without importing them.
+"""
+
+import copy
+import inspect
+import json
+import re
+from asyncio import AbstractEventLoop, get_running_loop
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableBinding
+
+from donewhen.graph.llm.caching import mark_kind, takes_key
+from donewhen.graph.llm.printed import decision_schema
+from donewhen.prompts import render
+
+MOST_TOKENS = {"triage": 16_384, "plan": 32_768, "execute": 32_768, "judge": 8_192, "deliver": 16_384}
+"""The most tokens a role may write, thoughts included, if neither the settings nor the model set a limit."""
+TOKEN_FIELDS = ("max_tokens", "max_output_tokens", "num_predict")
+"""The names of that limit in LangChain's packages."""
+_REMAKE_PACKAGES = ("langchain_ollama", "langchain_google_genai")
+"""Packages whose models create their client in the constructor."""
+_CLIENT_FIELDS = ("client", "profile")
+"""Fields that such a model fills by itself."""
+_ADDRESS_FIELDS = ("openai_api_base", "azure_endpoint", "anthropic_api_url", "base_url", "endpoint", "groq_api_base")
+"""The names of the server's address in LangChain's packages."""
+_MOST_PREPARED = 128
+"""The most prepared models in the cache."""
+_REFUSALS = {
+    "prompt_cache_key": r"prompt_cache_key",
+    "cache_marks": r"cache_?control|cache_?point|prompt caching",
+    "tools": r"not support (?:the )?(?:tool|function)|support tool use|tools? (?:is|are) not support|enable-auto-tool",
+    "tool_choice": r"tool[ _]?choice|forces? tool",
+    "response_format": r"response_format|json_schema|grammar|structured output",
+    "stream_options": r"stream_options|include_usage",
+    "max_tokens": r"max_(?:completion_|output_)?tokens|completion tokens|in the completion",
+}
+"""Parameters that a server may refuse, and the words of such a refusal; the most specific first."""
+
+
+@dataclass
+class ModelQuirks:
+    """Facts learnt about a model at its server, for all conversations. No reply of the model removes a feature."""
+
+    name: str
+    """The name under which the model has its price."""
+    unsupported: set[str] = field(default_factory=set)
+    """Parameters that the server does not take."""
+    calls_tools: bool = False
+    """True once the model called a tool; it is never told to print calls then."""
+    window: int | None = None
+    """The context window in tokens, estimated after the server refused a longer request."""
+
+    def learn(self, message: AIMessage) -> None:
+        """Remember whether this reply to a request with tools made a call."""
+        self.calls_tools = self.calls_tools or bool(message.tool_calls or message.invalid_tool_calls)
+
+
+class PreparedModel(NamedTuple):
+    """A model that is ready to be asked."""
+
+    model: Any
+    """A Runnable from messages to a message."""
+    options: Mapping[str, Any]
+    """Arguments of its methods: the tools."""
+    sent: frozenset[str]
+    """The refusable parts of a request that are sent: `tool_choice`, `cache_marks`, …"""
+    printing: str = ""
+    """Appended to the instructions if calls are to be printed: the form of a printed call."""
+
+
+def model_name(model: BaseChatModel) -> str:
+    """Return the name under which a model has its price."""
+    named = (getattr(model, field, None) for field in ("model_name", "model", "model_id"))
+    return str(next((name for name in named if name), type(model).__name__))
+
+
+class Adapter:
+    """Prepares all models of one graph, and remembers their quirks.
+
+    `first_wait`: seconds before the second attempt if the provider names no time; doubled for each further attempt.
+    `longest_reply`: characters after which a reply is stopped and counts as cut off.
+    """
+
+    def __init__(self, *, first_wait: float = 0.5, longest_reply: int = 1_000_000) -> None:
+        self.first_wait: float = first_wait
+        self.longest_reply: int = longest_reply
+        self._quirks: dict[tuple[str, ...], ModelQuirks] = {}
+        self._with_clients: WeakKeyDictionary[AbstractEventLoop, dict[int, tuple[BaseChatModel, BaseChatModel]]] = (
+            WeakKeyDictionary()
+        )
+        self._prepared: WeakKeyDictionary[AbstractEventLoop, OrderedDict[Any, tuple[Any, PreparedModel]]] = (
+            WeakKeyDictionary()
+        )
+
+    def quirks_of(self, model: BaseChatModel) -> ModelQuirks:
+        """Return what is known about a model: one object for all models of that name at the same server."""
+        name = model_name(model)
+        address = (str(getattr(model, field, None) or "") for field in _ADDRESS_FIELDS)
+        return self._quirks.setdefault((name, *address), ModelQuirks(name))
+
+    async def prepare(
+        self,
+        model: BaseChatModel,
+        quirks: ModelQuirks,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        must_call: bool,
+        max_tokens: int | None,
+        printing: bool = False,
+    ) -> PreparedModel:
+        """Return the model with its tools, cached by the identity of the model and the tools.
+
+        `must_call`: the reply has to call a tool. `max_tokens`: the most it may write. `printing`: tell the model to
+        print its calls, as is done for a server that refuses tools.
+        """
+        cache = self._prepared.setdefault(get_running_loop(), OrderedDict())
+        printing = printing or "tools" in quirks.unsupported
+        key = (id(model), must_call, max_tokens, printing, *sorted(quirks.unsupported), *map(id, tools))
+        if key not in cache:
+            own = await self._with_client_of_loop(model)
+            prepared = _prepare(own, tools, quirks, must_call=must_call, max_tokens=max_tokens, printing=printing)
+            cache[key] = ((model, tools), prepared)
+            while len(cache) > _MOST_PREPARED:
+                cache.popitem(last=False)
+        cache.move_to_end(key)
+        return cache[key][1]
+
+    def note_refusal(self, quirks: ModelQuirks, prepared: PreparedModel, error: BaseException) -> str | None:
+        """Remember and return the optional parameter that the server refused, or None if the error is about none."""
+        said = str(error).lower()
+        for name, words in _REFUSALS.items():
+            if name in prepared.sent - quirks.unsupported and re.search(words, said):
+                quirks.unsupported.add(name)
+                return name
+        return None
+
+    async def _with_client_of_loop(self, model: BaseChatModel) -> BaseChatModel:
+        """Return the model with a client for this event loop; a connection belongs to the loop that opened it."""
+        cache = self._with_clients.setdefault(get_running_loop(), {})
+        if id(model) not in cache:
+            cache[id(model)] = (model, await _with_own_client(model))
+        return cache[id(model)][1]
+
+
+# A client per event loop -----------------------------------------------------------------------------------------
+
+
+async def _with_own_client(model: BaseChatModel) -> BaseChatModel:
+    """Return a copy with a new client that does not retry, or the model itself if its class is unknown here."""
+    if (client := _stainless_client(getattr(model, "root_async_client", None))) is not None:  # OpenAI's
+        single = await _without_retries(client, None if getattr(model, "http_async_client", None) else {})
+        own = {"max_retries": 0, "root_async_client": single, "async_client": single.chat.completions}
+        return model.model_copy(update={**own, "stream_chunk_timeout": None})
+    if (client := _stainless_client(getattr(model, "_async_client", None))) is not None:  # Anthropic's
+        proxy = getattr(model, "anthropic_proxy", None)
+        single = await _without_retries(client, {"proxy": proxy} if proxy else {})
+        return model.model_copy(update={"max_retries": 0, "_async_client": single})
+    inner = _stainless_client(getattr(getattr(model, "async_client", None), "_client", None))
+    if inner is not None:  # of others whose library is made as those are, such as Groq's
+        own = await _without_retries(inner, {})
+        return model.model_copy(update={"max_retries": 0, "async_client": own.chat.completions})
+    if any(type(model).__module__.startswith(package) for package in _REMAKE_PACKAGES):
+        given = {name: getattr(model, name) for name in model.model_fields_set if name not in _CLIENT_FIELDS}
+        once = {"max_retries": 1} if "max_retries" in type(model).model_fields else {}  # Google's counts the first try
+        fresh = type(model)(**{**given, **once})
+        client = getattr(fresh, "_async_client", fresh)
+        await _close_with_loop(getattr(client, "aclose", None) or getattr(client, "_client", client).aclose)
+        return fresh
+    return model.model_copy(update={"max_retries": 0}) if getattr(model, "max_retries", 0) else model
+
+
+def _stainless_client(client: Any) -> Any:
+    """Return the client if it is one that Stainless generates, as for OpenAI and Anthropic; else None."""
+    return client if hasattr(client, "with_options") and hasattr(client, "max_retries") else None
+
+
+async def _without_retries(client: Any, http: dict[str, Any] | None) -> Any:
+    """Return the client without retries, over a new connection pool; if `http` is None, over the pool it has."""
+    if http is None:
+        return client.with_options(max_retries=0)
+    library = import_module(type(client).__module__.partition(".")[0])
+    pool = library.DefaultAsyncHttpxClient(**http)
+    await _close_with_loop(pool.aclose)
+    return client.with_options(max_retries=0, http_client=pool)
+
+
+_open_pools: WeakKeyDictionary[AbstractEventLoop, list[AsyncIterator[None]]] = WeakKeyDictionary()
+
+
+async def _close_with_loop(close: Callable[[], Any]) -> None:
+    """Have `close` called when the event loop ends: `asyncio.run` closes every generator that is still open."""
+
+    async def wait_for_end() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await close()
+
+    holder = wait_for_end()
+    await anext(holder)
+    _open_pools.setdefault(get_running_loop(), []).append(holder)
+
+
+# Parameters and tools --------------------------------------------------------------------------------------------
+
+
+def _prepare(
+    model: BaseChatModel,
+    tools: Sequence[Mapping[str, Any]],
+    quirks: ModelQuirks,
+    *,
+    must_call: bool,
+    max_tokens: int | None,
+    printing: bool,
+) -> PreparedModel:
+    change: dict[str, Any] = {}
+    sent = set[str]()
+    if getattr(model, "stream_usage", False) is None:
+        change["stream_usage"] = True
+    if change.get("stream_usage", getattr(model, "stream_usage", False)):
+        change |= {"stream_usage": False} if "stream_options" in quirks.unsupported else {}
+        sent |= {"stream_options"} - quirks.unsupported
+    sent |= {"cache_marks"} - quirks.unsupported if mark_kind(model) else set()
+    sent |= {"prompt_cache_key"} - quirks.unsupported if takes_key(model) else set()
+    name = next((name for name in TOKEN_FIELDS if name in type(model).model_fields), None)
+    if name and max_tokens and "max_tokens" not in quirks.unsupported:
+        change[name] = max_tokens
+        sent.add("max_tokens")
+    definitions = copy.deepcopy([dict(tool) for tool in tools])
+    if not definitions:
+        return PreparedModel(_with_fields(model, change), {}, frozenset(sent))
+    if not printing:
+        try:
+            bound, choice = _bind_tools(_with_fields(model, change), definitions, quirks, must_call=must_call)
+            return PreparedModel(*_split_binding(bound), frozenset({"tools", *choice, *sent}))
+        except NotImplementedError:  # the class has no tools
+            pass
+    if "response_format" not in quirks.unsupported and (
+        constraint := _format_fields(model, decision_schema(definitions))
+    ):
+        change |= constraint
+        sent.add("response_format")
+    functions = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in definitions)
+    return PreparedModel(_with_fields(model, change), {}, frozenset(sent), render("print_calls", functions=functions))
+
+
+def _with_fields(model: BaseChatModel, change: Mapping[str, Any]) -> BaseChatModel:
+    return model.model_copy(update=dict(change)) if change else model
+
+
+def _bind_tools(
+    model: BaseChatModel, definitions: Sequence[dict[str, Any]], quirks: ModelQuirks, *, must_call: bool
+) -> tuple[Any, dict[str, str]]:
+    """Return the model with its tools, and the `tool_choice` that was set, if its class takes one."""
+    thinks = str((getattr(model, "thinking", None) or {}).get("type")) in (
+        "enabled",
+        "adaptive",
+    )  # Anthropic forbids it
+    takes = must_call and not thinks and "tool_choice" not in quirks.unsupported
+    if takes and "tool_choice" in inspect.signature(model.bind_tools).parameters:
+        try:
+            return model.bind_tools(definitions, tool_choice="any"), {"tool_choice": "any"}
+        except ValueError:  # this model of the class takes none
+            quirks.unsupported.add("tool_choice")
+    return model.bind_tools(definitions), {}
+
+
+def _split_binding(bound: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Return the model and its bound arguments separately; a RunnableBinding merges configurations in every request."""
+    if getattr(type(bound), "astream", None) is not RunnableBinding.astream or bound.config or bound.config_factories:
+        return bound, {}
+    return bound.bound, bound.kwargs
+
+
+def _format_fields(model: BaseChatModel, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that constrain a reply to a JSON Schema; empty for classes without such a field."""
+    if _stainless_client(getattr(model, "root_async_client", None)) is not None:
+        # Set in the body: LangChain's own parameter parses the reply again, and fails if it was cut off.
+        wanted = {"type": "json_schema", "json_schema": {"name": "decision", "schema": schema}}
+        return {"extra_body": {**(getattr(model, "extra_body", None) or {}), "response_format": wanted}}
+    return {"format": schema} if "num_predict" in type(model).model_fields else {}

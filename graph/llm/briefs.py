@@ -1,0 +1,261 @@
+"""Render the state of a run into the brief of each role, in tagged sections. Pure: equal states give equal texts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.graph.context import Deps
+from donewhen.graph.executors.executor import Card
+from donewhen.graph.llm.history import SEEN_ROOM, earlier_index, observation_index
+from donewhen.graph.llm.offer import Offer
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.prompts import brief, framed, section
+from donewhen.state.plan.order import ancestors
+from donewhen.state.plan.steps import transcript_key
+from donewhen.state.plan.text import check_text
+from donewhen.state.proof.goal_check import criteria_of
+from donewhen.state.proof.journal import user_statements
+from donewhen.state.run import PLANNING, SAID
+from donewhen.state.settings import Profile, Settings
+
+CONVERSATION_CHARS = 6000
+LEAST_SEEN_CHARS = 4_000
+"""What a brief of a long plan shows at least of the observations it builds on; plans of few steps show more."""
+SAID_CHARS = 2000
+"""The most characters of one message of the conversation."""
+ONLY_STEP = "This step is the whole plan: its `result` is delivered to the user as the answer, as it stands."
+EXECUTORS = (
+    "Others who can work on a step. Name one in the step's `executor`, by the exact id before the colon, where its "
+    "description, skills or tools fit the step better than the tools above do; without one the default executor works "
+    "on it. Who works on a step reads that step and the goal, and what came of the steps it depends on: write out in "
+    "`content` what “it” or “the second one” stands for."
+)
+MORE_TOOLS = "Beside yours there are, for steps:"
+NOTES = {
+    "approved_plan": "Submit only what changes in `<approved_plan>`: steps that you do not name stay as they are, and "
+    "so do the criteria of the goal. New steps take the place of those that failed. To change an open step, name its "
+    "`id` and what is new in it. A step in the place of others names them in `replaces`; where one that is done no "
+    "longer holds, as when the user corrects what it rests on, what was built on it is then done again by itself. "
+    "What should go stands in `drop`.",
+    "edited": "The user edited this plan: what it says is what they want.",
+    "failure": "Find another way than the one that failed, or ask, or decline.",
+    "feedback": "Change in the plan what the user says under `<feedback>`, and keep the rest.",
+    "output_schema": "The result is wanted as data of `<output_schema>`: let the steps find out what it needs. It is "
+    "made from their results at the end, which is no step.",
+}
+"""Explanations of the sections that only some planning briefs have."""
+CARD_CHARS = 600
+"""The most characters of an executor's description, and of its skills."""
+RESULT_AS_DATA = (
+    "It is wanted as data: let `result` be JSON of this schema and nothing else, null or left out where unknown: "
+)
+RESULT_CHARS = 4000
+ALL_RESULTS_CHARS = 40_000
+"""The most characters of all results in one brief, shared equally."""
+QUESTION_CHARS = 600
+"""The most characters of a question that the user answered."""
+PROOF_CHARS = 300
+"""The most characters of an observation that is cited without a quote, in the delivery's brief."""
+
+
+def profile_text(profile: Profile, extra: str = "", language: str | None = None) -> str:
+    """Render the profile as the end of a system prompt; "" if it is empty. `extra` is an executor's own."""
+    parts = [extra, f"Your name: {profile.name}" if profile.name else "", profile.role, profile.backstory]
+    parts += [*(f"Goal: {goal}" for goal in profile.goals), *(f"Task: {task}" for task in profile.tasks)]
+    parts += [f"Tone: {profile.tone}"] if profile.tone else []
+    parts += list(profile.soft)
+    parts += [f"Never touch paths outside of: {', '.join(profile.allowed_paths)}"] if profile.allowed_paths else []
+    parts += [f"Write to the user in this language: {language}"] if language else []
+    lines = [f"- {' '.join(part.split())}" for part in parts if part.strip()]
+    who = "\n".join(["Who you are here:", *lines]) if lines else ""
+    return "\n\n".join(part for part in (who, profile.instructions.strip()) if part)
+
+
+def conversation_text(messages: Sequence[BaseMessage], fence: str = "") -> str:
+    """Render the newest of the conversation before the last message, without control messages."""
+    said: list[str] = []
+    for message in reversed(messages[:-1]):
+        if isinstance(message, ToolMessage) or (isinstance(message, AIMessage) and message.tool_calls):
+            continue
+        if str(message.id).startswith(SAID):
+            continue
+        user = isinstance(message, HumanMessage)
+        said.insert(0, section("user" if user else "assistant", message.text[:SAID_CHARS], "" if user else fence))
+        if sum(map(len, said)) > CONVERSATION_CHARS:
+            return brief(*said[1:])
+    return brief(*said)
+
+
+def planning_brief(deps: Deps, settings: Settings, facts: Mapping[str, Any], offer: Offer, *, full: bool) -> str:
+    """Render the planner's brief; parts that are the same for all goals come first, so that prompt caches hit.
+
+    `offer`: the tools that the planner can call, and others that a plan may name. `full`: for the draft, which is also
+    shown the schema of a result that is wanted as data.
+    """
+    toolbox, fence = deps.all_tools(settings), facts.get("fence") or ""
+    schema = facts.get("output_schema") if full else None
+    lines = [MORE_TOOLS] if offer.bound and offer.listed else []
+    lines += [_tool_line(toolbox, name) for name in offer.listed]
+    lines += [f"({offer.more} more tools, less likely to fit; find_tools finds them)"] if offer.more else []
+    return brief(
+        section("tools", "\n".join(lines) or ("" if offer.bound else "(none)")),
+        section("executors", _executor_lines(facts.get("cards") or {}, deps, settings)),
+        section("limits", f"at most {settings.max_steps} steps"),
+        section("mode", facts.get("mode") or ""),
+        section("language", settings.speaks or ""),
+        section("fence", fence),
+        section("today", facts.get("today") or ""),
+        section("conversation", facts.get("conversation") or ""),
+        *_background_sections(facts, fence),
+        section("goal", facts["goal"]),
+        section("seen", facts.get("seen") or "", fence),
+        section("approved_plan", _json_text(_without_defaults(facts.get("approved_plan"))), fence),
+        section("failure", facts.get("failure") or "", fence),
+        section("proposal", _json_text(_without_defaults(facts.get("proposal"))), fence),
+        user_said_section([said for said in facts.get("said") or () if said["text"] != facts.get("feedback")]),
+        section("feedback", facts.get("feedback") or ""),
+        section("output_schema", _json_text(schema)),
+        section("note", "\n".join(NOTES[name] for name in NOTES if {**facts, "output_schema": schema}.get(name))),
+    )
+
+
+def _json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if value else ""
+
+
+def _without_defaults(value: Any) -> Any:
+    """Leave out unset fields, and render criteria that are only a text as that text; a model reads it, not code."""
+    if isinstance(value, Mapping):
+        given = {k: _without_defaults(v) for k, v in value.items() if v not in (None, False) and k != "revision"}
+        return given["text"] if list(given) == ["text"] else given
+    return [_without_defaults(item) for item in value] if isinstance(value, list) else value
+
+
+def _executor_lines(cards: Mapping[str, Card], deps: Deps, settings: Settings) -> str:
+    """Render the executors that a step may name; "" if there are none."""
+    lines = [_executor_line(name, card, deps, settings) for name, card in cards.items()]
+    return "\n".join([EXECUTORS, *lines]) if lines else ""
+
+
+def _executor_line(name: str, card: Card, deps: Deps, settings: Settings) -> str:
+    parts = [" ".join(card.description.split())[:CARD_CHARS]] if card.description.strip() else []
+    skills = "; ".join(" ".join(skill.split()) for skill in card.skills)[:CARD_CHARS]
+    parts += [f"Skills: {skills}."] if skills else []
+    if deps.executors[name].tools is not None:
+        parts += [f"Its tools: {', '.join(deps.tools_for(name, settings).names) or 'none'}."]
+    return f"- {name}: {' '.join(parts)}"
+
+
+def _tool_line(toolbox: Toolbox, name: str) -> str:
+    called = f"{name}({', '.join(toolbox.schema(name).get('properties', {}))})"
+    return (
+        f"- {called}, {'only in a `check`' if toolbox.checks(name) else toolbox.effect(name)}: {toolbox.one_line(name)}"
+    )
+
+
+def step_brief(values: Mapping[str, Any], step: Mapping[str, Any], today: str = "") -> str:
+    """Render the executor's brief: its step, the goal, the user's words, the results and observations it builds on."""
+    plan, records, fence = values["plan"], values.get("steps") or {}, values.get("fence", "")
+    before, gone = ancestors(plan, step["id"]), records.keys() - {each["id"] for each in plan["steps"]}
+    results = {id: str(records.get(id, {}).get("result") or "") for id in before}
+    most = _chars_per_result(sum(map(bool, results.values())))
+    shown = [section("result", _shorten_result(text, id, most), fence, step=id) for id, text in results.items()]
+    criteria = [_criterion_line(number, criterion) for number, criterion in enumerate(criteria_of(step), 1)]
+    gathered = "\n".join(part for part in shown if part)
+    journal = values.get("journal") or ()
+    seen = [
+        observation_index(journal, {PLANNING, *gone}, fence),
+        observation_index(journal, before, fence, max(SEEN_ROOM // len(plan["steps"]), LEAST_SEEN_CHARS)),
+    ]
+    return brief(
+        section("fence", fence),
+        section("today", today),
+        section("conversation", values.get("conversation") or ""),
+        section("earlier", earlier_index(values), fence),
+        *_background_sections(values, fence),
+        section("goal", values["goal"]),
+        user_said_section(user_statements(values, transcript_key(step["id"], records.get(step["id"], {})))),
+        f"<results>\n{gathered}\n</results>" if gathered else "",
+        section("seen", "\n".join(part for part in seen if part), fence),
+        section("step", step["content"], id=step["id"]),
+        section("note", only_step_note(values.get("output_schema")) if len(plan["steps"]) == 1 else ""),
+        section("done_when", "\n".join(criteria)),
+    )
+
+
+def only_step_note(schema: Mapping[str, Any] | None) -> str:
+    """Return the note about the result for the executor of a plan's only step."""
+    return f"{ONLY_STEP} {RESULT_AS_DATA}{_json_text(schema)}" if schema else ONLY_STEP
+
+
+def _background_sections(values: Mapping[str, Any], fence: str) -> list[str]:
+    """Render what the application passed for this request: `context` and `memory`."""
+    return [section(name, text, fence) for name, text in (values.get("background") or {}).items()]
+
+
+def user_said_section(said: Sequence[Mapping[str, str]]) -> str:
+    """Render the user's own words in this run, not framed as data, because they are to be followed (C10)."""
+    lines = []
+    for one in said:
+        asked = " ".join(one.get("question", "").split())[:QUESTION_CHARS]
+        lines.append(f"- {f'(asked: {asked}) ' if asked else ''}{one['text'].strip()[:SAID_CHARS]}")
+    return section("user_said", "\n".join(lines))
+
+
+def _chars_per_result(count: int) -> int:
+    """Return the most characters of each of so many results."""
+    return min(RESULT_CHARS, ALL_RESULTS_CHARS // max(count, 1))
+
+
+def _shorten_result(text: str, id: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f'{text[:most]}\n… {len(text) - most} characters left out; recall(observation="{id}.result") reads them …'
+
+
+def _criterion_line(number: int, criterion: Mapping[str, Any]) -> str:
+    check = criterion.get("check")
+    said = f" (checked by the runtime: {check_text(check)})" if check else ""
+    return f"{number}. {criterion['text']}{said}"
+
+
+def delivery_brief(
+    values: Mapping[str, Any], receipt: Mapping[str, Any], settings: Settings, reason: str, fence: str = ""
+) -> str:
+    """Render the delivery's brief: the receipt in words, with the observations that are its evidence."""
+    seen = {entry["id"]: entry["text"] for entry in values.get("journal") or ()}
+    most = _chars_per_result(sum(1 for row in receipt["steps"] if row["result"]))
+    goal_criteria = (values.get("plan") or {}).get("done_when") or ()
+    why = f" ({reason})" if reason and receipt["status"] != "completed" else ""
+    lines = [f"status: {receipt['status']}{why}"]
+    for row in receipt["steps"]:
+        lines.append(f"step {row['id']} {row['status']}: {row['content']}")
+        lines += [framed(key, row[key][:most], fence, step=row["id"]) for key in ("result", "reason") if row[key]]
+        lines += [_proof_lines(item, seen, fence, with_ids=bool(goal_criteria)) for item in row["criteria"]]
+    return brief(
+        section("fence", fence),
+        section("goal", values["goal"]),
+        user_said_section(user_statements(values)),
+        section(
+            "done_when",
+            "\n".join(_criterion_line(number, criterion) for number, criterion in enumerate(goal_criteria, 1)),
+        ),
+        section("receipt", "\n".join(lines)),
+        section("language", settings.speaks or ""),
+    )
+
+
+def _proof_lines(item: Mapping[str, Any], seen: Mapping[str, str], fence: str, *, with_ids: bool) -> str:
+    """Render a criterion, its verdict, and its proof: the quote, else the beginning of the observation.
+
+    The ids of the observations are for a delivery that has to cite them, for criteria of the goal.
+    """
+    proofs = []
+    for e in item["evidence"]:
+        proof = " ".join(str(e.get("quote") or seen.get(e["observation"], ""))[:PROOF_CHARS].split())
+        proofs += [f"[{e['observation']}] {proof}" if with_ids else proof] if proof else []
+    said = "; ".join(proofs)
+    line = f"criterion {item['text']}: {item['verdict']}"
+    return f"{line}\n{framed('proof', said[:1000], fence)}" if said else line

@@ -1,0 +1,83 @@
+"""Help providers to cache the beginning of a prompt: marks on messages, and a key for the thread.
+
+Anthropic and Bedrock cache up to the marked messages of a prompt, and nothing without marks. OpenAI and others cache by
+themselves; a key per conversation sends its requests to the server that holds its cache.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
+
+CACHE_CONTROL, CACHE_POINT = "cache_control", "cachePoint"
+_MARKS = {"ChatAnthropic": CACHE_CONTROL, "ChatAnthropicVertex": CACHE_CONTROL, "ChatBedrockConverse": CACHE_POINT}
+"""By LangChain class, subclasses included: the form of a mark."""
+_KEYED_HOSTS = ("openai.com", "azure.com", "x.ai", "mistral.ai", "fireworks.ai", "openrouter.ai")
+"""Servers that take `prompt_cache_key`; others might refuse a request with it."""
+_AFFINITY_HEADERS = {"x.ai": "x-grok-conv-id", "fireworks.ai": "x-session-affinity"}
+"""Servers that route by a header, and its name."""
+
+
+def mark_kind(model: BaseChatModel) -> str:
+    """Return the form of the marks that a model's provider expects; "" if it expects none."""
+    kind = next((_MARKS[each.__name__] for each in type(model).__mro__ if each.__name__ in _MARKS), "")
+    # Bedrock refuses marks for models that do not cache; Amazon's own cache by themselves.
+    told = (getattr(model, name, None) for name in ("provider", "base_model_id", "model_id"))
+    return "" if kind == CACHE_POINT and not any("anthropic" in str(name) for name in told) else kind
+
+
+def mark_messages(messages: Sequence[BaseMessage], kind: str, *, lasting: int, goes_on: bool) -> list[BaseMessage]:
+    """Mark where the provider should cache: behind the tools and instructions, and at the end of the conversation.
+
+    `lasting`: the first so many messages are in the next request too. `goes_on`: there will likely be a next request;
+    without one, caching more than the instructions only costs. The end of the previous request is marked as well,
+    because Anthropic looks back only 20 blocks for it. Every text becomes a block, marked or not: a provider need not
+    know that both forms mean the same.
+    """
+    places = {0} if isinstance(messages[0], SystemMessage) else set()
+    if goes_on:
+        replies = [place for place, message in enumerate(messages) if isinstance(message, AIMessage)]
+        places |= {lasting - 1, *(place - 1 for place in replies[-1:])}
+    return [
+        message if isinstance(message, AIMessage) else _in_blocks(message, kind if place in places else "")
+        for place, message in enumerate(messages)
+    ]
+
+
+def _in_blocks(message: BaseMessage, mark: str) -> BaseMessage:
+    """Return a message whose text is a block, with a mark unless it is empty."""
+    text = isinstance(message.content, str)
+    content: list[Any] = [{"type": "text", "text": message.content}] if text else [*message.content]
+    last = content[-1] if content else ""
+    if not isinstance(last, dict) or not str(last.get("text", "…")).strip():
+        return message
+    if mark == CACHE_CONTROL:
+        content[-1] = {**last, "cache_control": {"type": "ephemeral"}}
+    elif mark == CACHE_POINT:
+        content.append({"cachePoint": {"type": "default"}})
+    return message.model_copy(update={"content": content})
+
+
+def takes_key(model: BaseChatModel) -> bool:
+    """Return True if the model's server routes by a key, and its owner set none."""
+    own = {**(getattr(model, "model_kwargs", None) or {}), **(getattr(model, "extra_body", None) or {})}
+    return _host_in(model, _KEYED_HOSTS) is not None and "prompt_cache_key" not in own
+
+
+def key_options(model: BaseChatModel, thread: str) -> dict[str, Any]:
+    """Return the options of a request that carry the key of a thread, which is a hash of its id."""
+    key = sha256(f"donewhen {thread}".encode()).hexdigest()[:32]
+    options: dict[str, Any] = {"prompt_cache_key": key}
+    if host := _host_in(model, tuple(_AFFINITY_HEADERS)):
+        own = (getattr(model, "model_kwargs", None) or {}).get("extra_headers") or {}
+        options["extra_headers"] = {_AFFINITY_HEADERS[host]: key, **own}
+    return options
+
+
+def _host_in(model: BaseChatModel, hosts: Sequence[str]) -> str | None:
+    """Return the one of these hosts at which an OpenAI client has its server, or None."""
+    address = getattr(getattr(model, "root_async_client", None), "base_url", None)
+    named = str(getattr(address, "host", ""))
+    return next((host for host in hosts if named == host or named.endswith(f".{host}")), None)

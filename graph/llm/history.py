@@ -1,0 +1,414 @@
+"""Render the past for a model: observations shortened and framed as data, old rounds and other steps as lines.
+
+A request is held within the context window here: it is counted before it is sent, and shortened if it is too long.
+"""
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import groupby, islice, pairwise
+from typing import Any
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.graph.context import Deps
+from donewhen.graph.llm.cost import estimate_tokens
+from donewhen.graph.llm.reply import CALLS_CHARS
+from donewhen.graph.tools.rendering import cut_after, cut_before
+from donewhen.prompts import framed
+from donewhen.state.channels import EARLIER, is_shortened
+from donewhen.state.errors import DoneWhenError
+from donewhen.state.pattern import pattern
+from donewhen.state.proof.journal import canonical_json, is_tool_call
+from donewhen.state.settings import Settings
+from donewhen.state.values import clean_text, flaw
+
+_HEAD = pattern(r"^\[(?P<id>[^\]\s]+)\] (?P<what>\S.*) (?P<status>ok|error)$", re.MULTILINE)
+_NAMED = pattern(r"(?:before: |\[)([^\]\s]+)(?: to (\S+)$)?")
+TEXT_CHARS = 50_000
+"""The most that is stored of one reply's text; a longer text was not read as a decision anyway."""
+HEAD_SHARE = 0.9
+"""The head's part of a shortened observation; the rest is its end, where programs print their outcome."""
+ARGUMENT_CHARS, LINE_CHARS, SAID_CHARS = 120, 100, 300
+"""In the note of omitted rounds: characters of a call's arguments, of its result's first line, of the model's words."""
+REPLIES_IN_WORDS = 2
+"""After so many replies in words, a model that never called a tool is told to print its calls."""
+EARLIER_LINES = 20
+"""The most observations of earlier requests that are listed."""
+INDEX_CHARS = 120
+"""In a line of the index of earlier observations: characters of the arguments, and of the beginning."""
+INDEX_NAMES = 100
+"""The most runs of observations that the index names by tool and id."""
+SEEN_ROOM = 20_000
+"""The most characters of the observations that the index shows."""
+QUERY_CHARS = 1_000
+"""The most characters of the arguments of a call that is shown whole; a query has its conditions at the end."""
+
+
+def render_observation(entry: Mapping[str, Any], limit: int, hint: str = "", fence: str = "") -> str:
+    """Return the text of an observation for a model: `[s2.3] tool ok`, then the output, framed as data.
+
+    The words of people, and of the runtime about a call that was not made, are not framed.
+    """
+    status = "ok" if entry["ok"] else "error"
+    head = f"[{entry['id']}] {entry['tool'] or entry['source']} {status}"
+    text = shorten(entry["text"], limit, entry["id"])
+    foreign = is_tool_call(entry) or entry["source"] in ("check", "result")
+    body = framed("tool_output", text, fence) if foreign else text
+    return "\n".join(part for part in (head, body, hint) if part)
+
+
+def shorten(text: str, limit: int, recall_id: str) -> str:
+    """Return head and end of a text, at most `limit` characters with a note between on how to read the rest (X12).
+
+    Cuts are made between lines if the lines are short enough. The offset in the note is the end of the head, so that
+    `recall` continues without a gap.
+    """
+    if (span := omitted_span(text, limit, recall_id)) is None:
+        return text
+    head, tail = span
+    return text[:head] + _omission_note(tail - head, head, recall_id) + text[tail:]
+
+
+def omitted_span(text: str, limit: int, recall_id: str) -> tuple[int, int] | None:
+    """Return the span of characters that `shorten` leaves out; None if it shows all."""
+    if len(text) <= limit:
+        return None
+    room = max(limit - len(_omission_note(len(text), len(text), recall_id)), 2)
+    head = cut_before(text, int(room * HEAD_SHARE))
+    head = text.rfind("\n", head - room // 10, head) + 1 or head
+    tail = cut_after(text, len(text) - (room - head))
+    return head, text.find("\n", tail, tail + room // 20) + 1 or tail
+
+
+def _omission_note(count: int, offset: int, recall_id: str) -> str:
+    return f'\n… {count:,} characters left out; recall(observation="{recall_id}", offset={offset}) reads them …\n'
+
+
+class TranscriptLength:
+    """Counts the characters of a transcript. Each message is counted once, because transcripts only grow (K8)."""
+
+    def __init__(self) -> None:
+        self._count = self._chars = 0
+
+    def measure(self, messages: Sequence[AnyMessage]) -> int:
+        """Return the characters of these messages, which begin with those of the last call."""
+        self._chars += sum(map(_message_chars, messages[self._count :]))
+        self._count = len(messages)
+        return self._chars
+
+    def restart(self) -> None:
+        """Start again: the next messages are different ones."""
+        self._count = self._chars = 0
+
+
+def fit_transcript(
+    messages: list[AnyMessage], limit: int, fence: str = "", length: TranscriptLength | None = None
+) -> list[AnyMessage]:
+    """Return the messages, or, if they exceed `limit` characters, the later rounds behind a note of the earlier ones.
+
+    A round is a reply with its results; messages before the first reply, such as an earlier note, count as one. The
+    omitted part grows by half of `limit` at a time, so that the beginning is the same from round to round and the
+    providers' prompt caches hit. The last round always stays. `length` counts this transcript.
+    """
+    length = length or TranscriptLength()
+    if (over := length.measure(messages) - limit) <= 0:
+        return messages
+    step = max(limit // 2, 1)
+    aim, dropped, start = -(-over // step) * step, 0, 0
+    starts = [place for place, message in enumerate(messages) if not place or isinstance(message, AIMessage)]
+    for begin, end in pairwise(starts):
+        if dropped < aim:
+            dropped += sum(map(_message_chars, messages[begin:end]))
+            start = end
+    if start <= is_shortened(messages):
+        return messages
+    length.restart()
+    gone = messages[:start]
+    note = HumanMessage(
+        _note_of_rounds(gone, limit // 4, fence),
+        id=EARLIER,
+        response_metadata={"called_natively": has_native_call(gone)},
+    )
+    return [note, *messages[start:]]
+
+
+def rounds_of(state: Mapping[str, Any]) -> list[AnyMessage]:
+    """Return all rounds that a step or planning is shown: from before it was dispatched again, and since."""
+    since = state.get("transcript", ())
+    return [*(() if is_shortened(since) else state.get("earlier", ())), *since]
+
+
+def _message_chars(message: AnyMessage) -> int:
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    return len(_message_text(message)) + sum(len(str(call["args"])) for call in calls)
+
+
+def _message_text(message: AnyMessage) -> str:
+    content = message.content
+    return content if isinstance(content, str) else str(message.text)
+
+
+def _note_of_rounds(gone: Sequence[AnyMessage], limit: int, fence: str) -> str:
+    """Return a note with a line per call and the model's own words; beyond `limit`, only ids of the oldest calls."""
+    lines = list(_lines_of_rounds(gone))
+    size, first = 0, len(lines)
+    while first and size + len(lines[first - 1][1]) <= limit:
+        first -= 1
+        size += len(lines[first][1])
+    ids = [id for id, _ in lines[:first] if id]
+    older = [f"before: {ids[0]} to {ids[-1]}"] if ids else []
+    told = framed("earlier_rounds", "\n".join([*older, *(line for _, line in lines[first:] if line)]), fence)
+    return f"Earlier rounds of this step, shortened to a line each; recall reads what was observed in them.\n{told}"
+
+
+def _lines_of_rounds(gone: Sequence[AnyMessage]) -> Iterator[tuple[str, str]]:
+    """Yield the id of each observation, or "", with the line about it."""
+    calls: dict[str, Any] = {}
+    for message in gone:
+        text = _message_text(message)
+        if message.id == EARLIER:
+            yield from _lines_of_note(text)
+            continue
+        if isinstance(message, AIMessage):
+            calls |= {str(call["id"]): call for call in message.tool_calls}
+            if said := _one_line(text, SAID_CHARS):
+                yield "", f"you said: {said}"
+            continue
+        call = calls.get(message.tool_call_id) if isinstance(message, ToolMessage) else None
+        made = f"{call['name']} {_one_line(canonical_json(call['args']), ARGUMENT_CHARS)}" if call else ""
+        heads = list(islice(_HEAD.finditer(text), 1 if call else None))
+        if made and not heads:
+            yield "", f"{made} → {_one_line(text, LINE_CHARS)}"
+        for place, head in enumerate(heads):
+            end = heads[place + 1].start() if place + 1 < len(heads) else len(text)
+            body = re.sub(r"^<tool_output[^\n]*>\n", "", text[head.end() + 1 : end])
+            told = _one_line(body.strip().partition("\n")[0], LINE_CHARS)
+            yield head["id"], f"[{head['id']}] {made or head['what']} {head['status']} → {told}"
+
+
+def _lines_of_note(note: str) -> Iterator[tuple[str, str]]:
+    for line in note.split("\n")[2:-1]:
+        first, last = found.groups() if (found := _NAMED.match(line)) else ("", None)
+        if last:
+            yield first, ""
+        yield last or first, line
+
+
+def _one_line(text: str, most: int) -> str:
+    line = " ".join(text[: most * 2].split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def has_native_call(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the model made a tool call in this conversation; if so, JSON in its text is text."""
+    return any(
+        message.tool_calls if isinstance(message, AIMessage) else message.response_metadata.get("called_natively")
+        for message in messages
+    )
+
+
+def has_only_spoken(messages: Sequence[BaseMessage]) -> bool:
+    """Return True if the model replied `REPLIES_IN_WORDS` times in this conversation, and never with a call."""
+    replies = [message for message in messages if isinstance(message, AIMessage) or message.id == EARLIER]
+    if has_native_call(replies) or any(getattr(message, "invalid_tool_calls", ()) for message in replies):
+        return False
+    return len(replies) >= REPLIES_IN_WORDS or any(message.id == EARLIER for message in replies)
+
+
+def storable_reply(message: AIMessage) -> AIMessage:
+    """Return the reply as it is stored, shortened so that a runaway reply fills neither storage nor prompt."""
+    text = clean_text(str(message.text))
+    raw = "".join(call.get("args") or "" for call in message.invalid_tool_calls)
+    flawed = any(flaw(call["args"]) for call in message.tool_calls) or clean_text(raw) != raw
+    size = len(raw) + sum(
+        0 if flawed else len(json.dumps(call["args"], ensure_ascii=False, default=str)) for call in message.tool_calls
+    )
+    if flawed or size > CALLS_CHARS:
+        why = "that cannot be stored" if flawed else f"of {size:,} characters"
+        return AIMessage(f"(a reply with arguments {why}, left out)", id=message.id)
+    if len(text) <= TEXT_CHARS and text == message.text:
+        return message
+    half = TEXT_CHARS // 2
+    if len(text) > TEXT_CHARS:
+        text = f"{text[:half]}\n… {len(text) - TEXT_CHARS} characters left out …\n{text[-half:]}"
+    return message.model_copy(update={"content": text})
+
+
+def reply_messages(message: AIMessage, text: str | Callable[[str], str]) -> list[AnyMessage]:
+    """Return the answer to a reply: one message per call, or one plain message if it made none.
+
+    `text` may be a function of the call's id. Calls and their results stay atomic pairs (X14).
+    """
+    said = text if callable(text) else lambda _: text
+    ids = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls) if call.get("id")]
+    if not ids:
+        return [HumanMessage(said(""))]
+    return [ToolMessage(said(id), tool_call_id=id) for id in ids if id]
+
+
+def observation_index(
+    journal: Sequence[Mapping[str, Any]], steps: Collection[str], fence: str, room: int = SEEN_ROOM
+) -> str:
+    """List what these steps observed, newest last, in about `room` characters.
+
+    The latest are shown whole and others in a line while there is room; the rest is named by tool and id, for `recall`.
+    The same result of the same call stands there once. An observation of several lines is framed, so that none of its
+    lines can pass for another observation.
+    """
+    seen = [entry for entry in journal if entry["step"] in steps and entry["source"] in ("tool", "check")]
+    first = {_call_and_result(entry): entry for entry in reversed(seen)}
+    rows = dict[str, str]()
+    for entry in (first[_call_and_result(entry)] for entry in reversed(seen)):
+        row = _whole_row(entry, fence)
+        if entry["id"] not in rows and not entry.get("stored") and len(row) <= room:
+            rows[entry["id"]] = row
+            room -= len(row)
+    rest = []
+    for entry in reversed(seen):
+        same = first[_call_and_result(entry)]["id"]
+        repeated = same != entry["id"] and len(entry["text"]) > LINE_CHARS
+        row = f"{_call_line(entry)} as {same}" if repeated else rows.get(entry["id"]) or _index_row(entry)
+        if entry["id"] not in rows and len(row) > room:
+            rest.append(entry)
+        elif entry["id"] not in rows:
+            rows[entry["id"]] = row
+            room -= len(row)
+    named = _names_row(rest[::-1])
+    return "\n".join([*([named] if named else []), *(rows[e["id"]] for e in seen if e["id"] in rows)])
+
+
+def _names_row(entries: Sequence[Mapping[str, Any]]) -> str:
+    """Name observations by tool and id; what one tool made in a row stands as one: `look s1.1 to s1.9`."""
+    runs = [(tool, [e["id"] for e in run]) for tool, run in groupby(entries, key=lambda entry: entry["tool"])]
+    named = [f"{tool} {ids[0]}{f' to {ids[-1]}' if len(ids) > 1 else ''}" for tool, ids in runs[-INDEX_NAMES:]]
+    gone = sum(len(ids) for _, ids in runs[:-INDEX_NAMES])
+    more = [f"{gone} earlier ones"] if gone else []
+    return f"Read by recall alone: {', '.join([*more, *named])}" if named else ""
+
+
+def earlier_index(values: Mapping[str, Any]) -> str:
+    """List what earlier requests of the thread observed, a line each; `recall` reads them."""
+    return "\n".join(_index_row(entry) for entry in (values.get("before") or ())[-EARLIER_LINES:])
+
+
+def _call_and_result(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["tool"], canonical_json(entry["arguments"]), entry["ok"], entry["digest"]
+
+
+def _call_line(entry: Mapping[str, Any], limit: int = INDEX_CHARS) -> str:
+    said = json.dumps(entry["arguments"], ensure_ascii=False) if entry["arguments"] else ""
+    arguments = f" {said[:limit]}{'…' if len(said) > limit else ''}" if said else ""
+    return f"[{entry['id']}] {entry['tool']}{arguments} {'ok' if entry['ok'] else 'error'}:"
+
+
+def _whole_row(entry: Mapping[str, Any], fence: str) -> str:
+    head, text = _call_line(entry, QUERY_CHARS if entry["effect"] == "read" else INDEX_CHARS), entry["text"].strip()
+    return f"{head} {text}" if len(text.splitlines()) < 2 else f"{head}\n{framed('tool_output', entry['text'], fence)}"
+
+
+def _index_row(entry: Mapping[str, Any]) -> str:
+    text = " ".join(entry["text"][: 2 * INDEX_CHARS].split())
+    if max(entry["length"], len(text)) <= INDEX_CHARS:
+        return f"{_call_line(entry)} {text}"
+    return f"{_call_line(entry)} {text[:INDEX_CHARS]} … ({entry['length']:,} characters)"
+
+
+HEAD_MESSAGES = 2
+"""The number of messages that always stay: the instructions and the brief."""
+WINDOW_SHARE = 0.95
+"""The part of the window that is used; the rest is for errors of the estimate."""
+OBSERVATION_PARTS = 8
+"""One observation takes at most one part in so many of the window."""
+LEAST_MESSAGE_CHARS = 400
+"""The least that a shortened message keeps."""
+PICTURE = " " * 4_000
+"""Stands for an image or a file in an estimate: about a thousand tokens, as providers charge for an image."""
+_ID = pattern(r"\A\[([^\]\s]+)\] ")
+
+
+def window_of(model: BaseChatModel, settings: Settings) -> int | None:
+    """Return the most tokens of a request, by the model's profile and the settings; None if neither limits it."""
+    own = (getattr(model, "profile", None) or {}).get("max_input_tokens")
+    known = [most for most in (own, settings.context_tokens) if isinstance(most, int) and most > 0]
+    return min(known, default=None)
+
+
+def observation_limit(deps: Deps, settings: Settings, role: str, executor: str | None = None) -> int:
+    """Return the most characters of one observation in a prompt, by the settings and the context window."""
+    try:
+        window = window_of(deps.model(role, settings, executor), settings)
+    except DoneWhenError:  # reported when the model is asked
+        window = None
+    return (
+        settings.observation_chars
+        if window is None
+        else min(settings.observation_chars, window * 4 // OBSERVATION_PARTS)
+    )
+
+
+def count_tokens(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]]) -> int:
+    """Estimate the tokens of a request."""
+    return sum(map(_count_message_tokens, messages)) + sum(
+        estimate_tokens(json.dumps(tool, ensure_ascii=False)) for tool in tools
+    )
+
+
+def fits(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]], window: int) -> bool:
+    """Return True if a request fits; tokens are counted only if its length leaves a doubt."""
+    length = sum(len(text) for message in messages for text in _texts_of(message))
+    return length + 4_000 * len(tools) < window or count_tokens(messages, tools) <= window * WINDOW_SHARE
+
+
+def compact_request(
+    messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]], window: int, fence: str
+) -> list[BaseMessage] | None:
+    """Shorten the oldest rounds to a line each and, if necessary, long results; None if the request cannot fit.
+
+    `recall` reads what is left out.
+    """
+    head, rounds = list(messages[:HEAD_MESSAGES]), list(messages[HEAD_MESSAGES:])
+    room = window * WINDOW_SHARE - count_tokens(head, tools)
+    if room <= 0 or not rounds:
+        return None
+    chars = int(room * sum(map(_request_chars, rounds)) / max(count_tokens(rounds, ()), 1))
+    for limit in (chars, chars // 2, chars // 4):
+        shorter = [*head, *fit_transcript(rounds, limit, fence)]  # type: ignore[arg-type]
+        if fits(shorter, tools, window):
+            return shorter
+    last = fit_transcript(rounds, chars // 4, fence)  # type: ignore[arg-type]
+    each = max(chars // (len(last) + 1), LEAST_MESSAGE_CHARS)
+    shorter = [*head, *(_shorten_message(message, each) for message in last)]
+    return shorter if fits(shorter, tools, window) else None
+
+
+def _shorten_message(message: BaseMessage, limit: int) -> BaseMessage:
+    """Shorten a result in its middle, with a note on how to read the rest; replies stay unchanged."""
+    text = str(message.text)
+    if isinstance(message, AIMessage) or len(text) <= limit or not isinstance(message.content, str):
+        return message
+    named = _ID.match(text)
+    return message.model_copy(update={"content": shorten(text, limit, named[1] if named else "…")})
+
+
+def _texts_of(message: BaseMessage) -> list[str]:
+    calls = message.tool_calls if isinstance(message, AIMessage) else ()
+    parts = message.content if isinstance(message.content, list) else ()
+    pictures = [PICTURE for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+    said = [json.dumps(call["args"], ensure_ascii=False, default=str) for call in calls]
+    return [str(message.text), *said, *pictures]
+
+
+def _request_chars(message: BaseMessage) -> int:
+    return sum(map(len, _texts_of(message)))
+
+
+def _count_message_tokens(message: BaseMessage) -> int:
+    return 4 + sum(map(_count_text_tokens, _texts_of(message)))
+
+
+@lru_cache(maxsize=512)
+def _count_text_tokens(text: str) -> int:
+    return estimate_tokens(text)

@@ -1,0 +1,80 @@
+"""Choose the tools that a model is offered; `find_tools` finds the rest. Tools that a plan or step names always are."""
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from donewhen.graph.context import Deps
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.prompts import framed
+from donewhen.state.records import FrozenCall, StepRecord
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+FIND_TOOLS = "find_tools"
+MOST_FOUND = 8
+"""The most tools that one call of `find_tools` returns."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The part of many tools that a model is shown."""
+
+    bound: Sequence[str] = ()
+    """Tools that it can call, with their definitions."""
+    listed: Sequence[str] = ()
+    """Tools that a plan may name, with a line each."""
+    more: int = 0
+    """The number of further tools."""
+
+    def legal(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return these control tools, with `find_tools` if there are further tools."""
+        return (*names, FIND_TOOLS) if self.more else tuple(names)
+
+
+async def offer_for_planning(deps: Deps, settings: Settings, goal: str, planning: Mapping[str, Any]) -> Offer:
+    """Offer tools to planning: `Settings.tool_selection` less two for `find_tools`; nearly half of them for looking."""
+    toolbox, seen = deps.all_tools(settings), planning.get("found") or ()
+    named = {name for step in (planning.get("proposal") or {}).get("steps", ()) for name in step.get("tools") or ()}
+    reads, most = deps.reads(settings), settings.tool_selection
+    if len(toolbox) <= most:
+        return Offer(reads.names, [name for name in toolbox.names if name not in reads])
+    bound = await deps.finder.chosen(goal, reads, max(most // 2 - 2, 1))
+    shown = await deps.finder.chosen(goal, toolbox, max(most - 2, 1), {*bound, *named})
+    new = [name for name in seen if name in toolbox and name not in shown]
+    listed = [name for name in [*shown, *new] if name not in bound and name not in (set(new) & {*reads})]
+    return Offer([*bound, *(name for name in new if name in reads)], listed, len(toolbox) - len(shown) - len(new))
+
+
+async def offer_for_step(deps: Deps, settings: Settings, step: Json, record: StepRecord) -> Offer:
+    """Offer tools to a step: those it lists and all that read, or all if it lists none; of too many, the likely ones.
+
+    A step that lists `[]` writes text from what is known. Tools for checks are not offered. Found tools come last, so
+    that nothing before them changes.
+    """
+    listed, toolbox = step.get("tools"), deps.tools_for(step.get("executor"), settings)
+    if listed is not None and not listed:
+        return Offer()
+    work = [name for name in toolbox.names if not toolbox.checks(name) or name in (listed or ())]
+    useful = [name for name in work if listed is None or name in listed or toolbox.effect(name) == "read"]
+    if len(useful) <= settings.tool_selection:
+        return Offer(useful)
+    wanted = " ".join([step["content"], *(criterion["text"] for criterion in step.get("done_when") or ())])
+    fit = await deps.finder.chosen(wanted, toolbox.subset(useful), settings.tool_selection - 1, listed or ())
+    fit += [name for name in record.get("found") or () if name in toolbox and name not in fit]
+    return Offer(fit, (), len(work) - len(fit))
+
+
+async def find_tools(deps: Deps, toolbox: Toolbox, call: FrozenCall, known: Collection[str], fence: str) -> Json:
+    """Answer a `find_tools` call: `text` for the model, and the `names` of the tools that it is offered from now on."""
+    rest = toolbox.subset([name for name in toolbox.names if name not in known and not toolbox.checks(name)])
+    names = (await deps.finder.best(str(call["args"]["query"]), rest))[:MOST_FOUND]
+    lines = [
+        f"- {name} ({rest.effect(name)}): {rest.one_line(name)} "
+        f"Arguments: {json.dumps(rest.schema(name).get('properties', {}), ensure_ascii=False)}"
+        for name in names
+    ]
+    said = "These are offered to you from now on." if names else "You have been offered all tools that there are."
+    shown = f"\n{framed('tool_output', chr(10).join(lines), fence)}" if lines else ""
+    return {"text": f"{FIND_TOOLS} ok: {said}{shown}", "names": names}

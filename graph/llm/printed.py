@@ -1,0 +1,269 @@
+"""Read decisions that models without tool calling print as JSON in their text, and constrain replies to that form.
+
+Both forms of the protocol become calls:
+
+1. `{"action": "finish_step", …arguments}` — also with the arguments under arguments, args, action_input or input, and
+   `{"name": …, "arguments": …}` or `{"tool": …, "args": …}`, one or a list.
+2. the original: `{"speak", "action", "reason", "complexity", "need_thinking", "plan_steps", "goal_check",
+   "tool_call"}`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from donewhen.state.plan.plan import MEANT, unwrap_plan
+from donewhen.state.reading.decisions import NAMES
+from donewhen.state.reading.extraction import extract, prose
+
+ARGUMENT_KEYS = ("arguments", "args", "action_input", "input", "parameters", "tool_input")
+NAME_KEYS = ("action", "name", "tool", "tool_name", "function")
+CALL_KEYS = ("tool_call", "tool_calls")
+DECISION_KEYS = ("action", *CALL_KEYS)
+"""Keys that only decisions have: an object with one of them that cannot be read as a decision is a broken one."""
+HINT_KEYS = ("arguments", "action_input")
+"""The same for an object that is not valid JSON."""
+SYNONYMS = {
+    "plan": "submit_plan",
+    "make_plan": "submit_plan",
+    "create_plan": "submit_plan",
+    "reply": "answer",
+    "final_answer": "answer",
+    "final answer": "answer",
+    "ask": "ask_user",
+    "question": "ask_user",
+    "refuse": "decline",
+    "finish": "finish_step",
+    "step_done": "finish_step",
+    "complete_step": "finish_step",
+    "next_step": "finish_step",
+    "done": "finish_task",
+    "task_done": "finish_task",
+    "complete_task": "finish_task",
+    "fail": "give_up",
+}
+TOOL_WORDS = frozenset({"tool_call", "call_tool", "use_tool", "tool", "tools"})
+SPEAK_WORDS = frozenset({"continue", "speak", "say", "think", "none", ""})
+RENAMED_ARGUMENTS = {"plan_steps": "steps"}
+OWN_DECISIONS = frozenset(
+    {"answer", "ask_user", "decline", "submit_plan", "finish_step", "finish_task", "give_up", "deliver", "audit"}
+)
+"""Decisions, as opposed to calls of tools."""
+UNREADABLE = "the JSON of the decision cannot be read for certain; write it again, valid and whole"
+TEXT_ARGUMENTS = {
+    "answer": "text",
+    "deliver": "text",
+    "ask_user": "question",
+    "finish_step": "result",
+    "finish_task": "result",
+}
+"""The argument that a text belongs to if it came in place of all arguments."""
+
+
+@dataclass(frozen=True)
+class PrintedDecision:
+    """The decision in a text: calls `{id, name, args}` and the speech before them, or problems."""
+
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    speech: str = ""
+    problems: list[str] = field(default_factory=list)
+    whole: bool = False
+    """The decision is the whole text, apart from thinking and a fence."""
+    goes_on: bool = False
+    """The decision is to say something and continue."""
+
+
+def read_printed(text: str, legal: Sequence[str], tools: Sequence[str] = ()) -> PrintedDecision:
+    """Read the decision in a text; without one, all of it is speech. `legal` and `tools` name what may be called."""
+    names = _Vocabulary(legal, tools)
+    found = extract(text, names.are_decision, DECISION_KEYS, HINT_KEYS)
+    if found is None:
+        return PrintedDecision([], prose(text, None))
+    said = [prose(text, found)]
+    if found.value is None:
+        return PrintedDecision([], said[0], [UNREADABLE])
+    if not found.complete and (found.open_list or names.tool_in(found.value)):
+        return PrintedDecision([], said[0], ["the JSON is cut off: closing brackets are missing; write it whole"])
+    calls, problems = [], []
+    for value in names.decisions(found.value):
+        if isinstance(spoken := value.get("speak"), str) and names.word(value) != "submit_plan":
+            said.append(spoken.strip())
+        try:
+            calls += list(names.calls(value))
+        except _MalformedCall as error:
+            problems.append(str(error))
+    numbered = [{"id": f"text_{number}", **call} for number, call in enumerate(calls)]
+    whole = not said[0] and not text[found.end :].strip()
+    goes_on = not numbered and not problems
+    return PrintedDecision(numbered, "\n".join(part for part in said if part), problems, whole, goes_on)
+
+
+class _MalformedCall(ValueError):
+    """A decision whose call cannot be read."""
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The names that may be called, and their synonyms. A tool's own name takes precedence over any other meaning."""
+
+    legal: Sequence[str]
+    tools: Sequence[str]
+
+    def word(self, value: Mapping[str, Any]) -> str:
+        """Return the name that an object calls; "" if it names nothing."""
+        name = _name_in(value) or ""
+        return name if name in self.tools or name in self.legal else SYNONYMS.get(name.lower(), name)
+
+    def is_speech(self, word: str) -> bool:
+        return word not in self.tools and word.lower() in SPEAK_WORDS
+
+    def wraps(self, word: str) -> bool:
+        """Return True if the word only says that a call is nested in the object."""
+        return word not in self.tools and word.lower() in TOOL_WORDS
+
+    def are_decision(self, value: Any) -> bool:
+        """Return True for a decision, a list of decisions, or a plan without a name."""
+        if isinstance(value, list):
+            return bool(value) and (all(map(self.is_decision, value)) or self.is_plan({"steps": value}))
+        return self.is_decision(value) or self.is_plan(value)
+
+    def is_plan(self, value: Any) -> bool:
+        """Return True for a bare plan if one is expected: steps with contents, or with concrete calls."""
+        if "submit_plan" not in self.legal or not isinstance(value, Mapping) or _name_in(value) in self.legal:
+            return False
+        value = unwrap_plan(dict(value))
+        steps, named = value.get("steps"), isinstance(value.get("title"), str)
+        if not isinstance(steps, list) or not steps:
+            return False
+        return all(_is_step(step) or (named and isinstance(step, str) and bool(step.strip())) for step in steps)
+
+    def is_decision(self, value: Any) -> bool:
+        if not isinstance(value, Mapping):
+            return False
+        if any(isinstance(value.get(key), Mapping | list) and value[key] for key in CALL_KEYS):
+            return True
+        if (name := _name_in(value)) is None:
+            return False
+        word = self.word(value)
+        known = word in (*self.legal, *self.tools, *SYNONYMS.values()) or self.wraps(word) or self.is_speech(word)
+        shaped = "action" in value or any(isinstance(value.get(key), Mapping) for key in ARGUMENT_KEYS)
+        return known or (shaped and len(name) <= 64 and not any(c.isspace() for c in name))
+
+    def decisions(self, value: Any) -> list[Mapping[str, Any]]:
+        """Return the decisions in a value that is one, or a list of them."""
+        plain = isinstance(value, list) and not all(isinstance(i, Mapping) and _name_in(i) in self.tools for i in value)
+        if plain and self.is_plan({"steps": value}) and not any(_name_in(item) in self.legal for item in value):
+            return [{"action": "submit_plan", "steps": value}]
+        if isinstance(value, list):
+            return value
+        return [{"action": "submit_plan", **value}] if self.is_plan(value) and not self.is_decision(value) else [value]
+
+    def tool_in(self, value: Any) -> bool:
+        """Return True if a decision without its last brackets may lack an argument, as a call of a tool may."""
+        return not isinstance(value, Mapping) or self.word(value) not in OWN_DECISIONS
+
+    def calls(self, value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the calls of one decision; none if it only speaks."""
+        word = self.word(value)
+        nested = [value[key] for key in CALL_KEYS if value.get(key)]
+        if self.wraps(word) or (nested and self.is_speech(word)):
+            items = [item for entry in nested for item in (entry if isinstance(entry, list) else [entry])]
+            if not items:
+                raise _MalformedCall("tool_call needs name and arguments")
+            yield from (_read_nested_call(item) for item in items)
+        elif not self.is_speech(word):
+            yield {"name": word, "args": _arguments_of(word, value)}
+
+
+_STEP_KEYS = {"content", *MEANT["content"], "done_when", "tool", "name", *ARGUMENT_KEYS}
+
+
+def _is_step(step: Any) -> bool:
+    """Return True if an object has the content of a step, or a concrete call."""
+    return isinstance(step, Mapping) and bool(_STEP_KEYS & set(step))
+
+
+def _name_in(value: Mapping[str, Any]) -> str | None:
+    return next((str(value[key]).strip() for key in NAME_KEYS if isinstance(value.get(key), str)), None)
+
+
+def _read_nested_call(item: Any) -> dict[str, Any]:
+    inner = item.get("function") if isinstance(item, Mapping) and isinstance(item.get("function"), Mapping) else item
+    if not isinstance(inner, Mapping) or not (name := _name_in(inner)):
+        raise _MalformedCall("tool_call needs name and arguments")
+    given: Any = next((inner[key] for key in ARGUMENT_KEYS if key in inner), {})
+    return {"name": name, "args": _arguments_object(given, name)}
+
+
+def _arguments_object(given: Any, name: str) -> dict[str, Any]:
+    """Return arguments as an object; in OpenAI's form they are JSON in a string."""
+    if isinstance(given, str):
+        found = extract(given, lambda item: isinstance(item, dict))
+        given = {} if not given.strip() else found.value if found and found.complete else None
+    if given is None or not isinstance(given, Mapping):
+        raise _MalformedCall(f"the arguments of {name[:60]} are not a JSON object")
+    return dict(given)
+
+
+def _arguments_of(word: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    given = next((value[key] for key in ARGUMENT_KEYS if key in value), None)
+    if isinstance(given, Mapping):
+        return dict(given)
+    own = {
+        RENAMED_ARGUMENTS.get(k, k): v for k, v in value.items() if k not in (*NAME_KEYS, *CALL_KEYS, *ARGUMENT_KEYS)
+    }
+    if isinstance(given, str) and word in TEXT_ARGUMENTS:
+        own.setdefault(TEXT_ARGUMENTS[word], given)
+    elif given is not None:
+        return _arguments_object(given, word)
+    return _original_arguments(word, own)
+
+
+def _original_arguments(word: str, own: dict[str, Any]) -> dict[str, Any]:
+    """Fill in arguments that the original protocol writes in `speak` or `reason`."""
+    said = own.get("speak") or own.get("reason") or ""
+    why = own.get("reason") or said
+    filled = {
+        "answer": {"text": said},
+        "ask_user": {"question": said},
+        "decline": {"guidance": said, "reason": why},
+        "finish_step": {"result": said},
+        "finish_task": {"result": said, "reason": why},
+        "give_up": {"reason": why, "kind": "failed"},
+    }.get(word)
+    if filled is None:
+        return own
+    said_apart = ("speak", "need_thinking", "complexity")
+    return {**filled, **{k: v for k, v in own.items() if v is not None and k not in said_apart}}
+
+
+MOST_ITEMS, ITEM_CHARS = 12, 400
+"""The most items of a list in a printed decision, and characters of a text in it."""
+
+
+def decision_schema(tools: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the JSON Schema of printed calls: one object per tool, `{"action": its name, "arguments": {…}}`."""
+    forms, shared = [], dict[str, Any]()
+    for tool in tools:
+        function = tool["function"]
+        parameters = dict(function.get("parameters") or {"type": "object"})
+        shared |= parameters.pop("$defs", {})  # references point to the top of the schema
+        parameters = _with_bounds(parameters) if function["name"] in NAMES else parameters
+        properties = {"action": {"const": function["name"]}, "arguments": parameters}
+        form = {"type": "object", "properties": properties, "required": ["action", "arguments"]}
+        forms.append({**form, "additionalProperties": False})
+    return {"anyOf": forms, **({"$defs": shared} if shared else {})}
+
+
+def _with_bounds(schema: Any, deep: bool = False) -> Any:
+    """Limit lists and the texts in them; a weak model that is constrained to a schema fills them without end."""
+    if isinstance(schema, list):
+        return [_with_bounds(each, deep) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    listed, bounds = schema.get("type") == "array", dict[str, Any]()
+    if listed:
+        bounds = {"maxItems": MOST_ITEMS}
+    elif deep and schema.get("type") == "string":
+        bounds = {"maxLength": ITEM_CHARS}
+    return {**{key: _with_bounds(each, deep or listed) for key, each in schema.items()}, **bounds}

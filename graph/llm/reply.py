@@ -1,0 +1,281 @@
+"""Read any reply of a model as a decision, or as a correction that the model can act on.
+
+The gates, in order: parse → schema → legality → tool known → arguments. Approval and evidence need the run, and are
+decided where the decision is carried out.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Literal
+
+from langchain_core.messages import AIMessage
+
+from donewhen.graph.llm.printed import read_printed
+from donewhen.graph.tools.toolbox import Toolbox
+from donewhen.state.reading.decisions import LOOKUPS, NAMES, arguments_schema
+from donewhen.state.reading.extraction import extract, prose
+from donewhen.state.values import clean_text, flaw, near
+
+if TYPE_CHECKING:
+    from donewhen.graph.tools.arguments import Arguments
+
+CALLS_CHARS = 200_000
+"""The most for all calls of one reply. A longer decision is refused; longer calls of tools are stored shortened."""
+QUESTION = "I need your help to go on. What should I do?"
+
+Kind = Literal[
+    "speak", "calls", "answer", "ask_user", "submit_plan", "decline", "finish_step", "finish_task", "give_up",
+    "deliver", "audit",
+]  # fmt: skip
+MOST_CALLS = 32
+LENGTH_REASONS = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens"})
+"""Finish reasons of a reply that reached the output limit."""
+CLAIMS = ("finish_step", "finish_task")
+LOOK_FIRST = "Look first: the results of the other calls came after this {name}. {name} again if they bear it out."
+ALONE = "{name} must be the only call of a reply; act on results after you saw them"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision of the model: speech, calls of tools, or one control tool with its arguments."""
+
+    kind: Kind
+    arguments: dict[str, Any] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    """`{id, name, args}`, with the arguments as they will run; `recall` counts as a call."""
+    speech: str = ""
+    id: str = ""
+    """The id of the control tool's call, which has to be answered; "" if the decision was printed."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """Calls of the same reply that are not made: id → their answer."""
+    claim: "Decision | None" = None
+    """A claim to be done beside the changes that it rests on; it is checked after they are made."""
+
+
+@dataclass(frozen=True)
+class UnusableReply:
+    """A reply that is no decision, with the reasons in sentences for the model."""
+
+    problems: list[str]
+    speech: str = ""
+    printed: bool = False
+    """The reply made no tool call, so the correction says how a call is printed."""
+    hint: str = ""
+    """An example of a good reply, added to the last correction."""
+    by_call: dict[str, list[str]] = field(default_factory=dict)
+    """Problems by the id of a call; calls that are not in it are told all problems."""
+
+    def text(self, legal: Collection[str], id: str = "") -> str:
+        """Return the correction for the model, or the answer to this call of its reply."""
+        tools = ", or calls of the tools you have" if "finish_step" in legal else ""
+        how = ' Call it, or print {"action": "<name>", "arguments": {…}}.' if self.printed else ""
+        said = _as_list(self.by_call.get(id) or self.problems)
+        hint = f"\n{self.hint}" if self.hint else ""
+        return f"Correction: nothing was done.\n{said}\nLegal now: {', '.join(legal)}{tools}.{how}{hint}"
+
+
+@dataclass
+class _Call:
+    """One call of a reply on its way through the gates."""
+
+    id: str
+    name: str
+    args: Any
+    problems: list[str] = field(default_factory=list)
+    spoken: str = ""
+    """Speech that stands beside a decision, in one of its arguments."""
+
+    @property
+    def decides(self) -> bool:
+        """True for a control tool that ends the round."""
+        return self.name in NAMES and self.name not in LOOKUPS
+
+
+def read_reply(
+    message: AIMessage, legal: Sequence[str], toolbox: Toolbox | None = None, *, printed: bool = True, result: str = ""
+) -> Decision | UnusableReply:
+    """Read a reply. `legal` are the control tools of this moment, `toolbox` the domain tools, if any may be called.
+
+    `printed`: accept a decision in the text, as for models that made no tool call so far.
+    `result`: the result of a claim that was sent back, for a claim that names none.
+    """
+    text = clean_text(str(message.text))
+    calls, speech, problems = _native_calls(message), prose(text, None), []
+    native = bool(calls)
+    if not native and printed:
+        found = read_printed(text, legal, toolbox.names if toolbox else ())
+        calls, speech, problems = [_Call(**call) for call in found.calls], found.speech, found.problems
+        if found.goes_on:
+            return Decision("speak", {"goes_on": True}, speech=speech)
+    if (calls or problems) and was_cut_off(message):
+        problems = ["the reply was cut off at the output limit, so its calls are not complete; say less"]
+    elif len(calls) > MOST_CALLS:
+        problems = [f"{len(calls)} calls in one reply; at most {MOST_CALLS}"]
+    if problems:
+        return UnusableReply(problems, speech, printed=not native)
+    for call in calls:
+        if result and call.name in CLAIMS and isinstance(call.args, Mapping) and not call.args.get("result"):
+            call.args = {**call.args, "result": result}
+        _check_call(call, legal, toolbox, speech)
+    if calls:
+        speech = "\n".join(filter(None, [speech, *(call.spoken for call in calls if call.spoken not in speech)]))
+        return _choose(calls, toolbox, speech, native)
+    if not speech:
+        return UnusableReply(["the reply is empty: no text and no tool call"], printed=printed)
+    return Decision("speak", speech=speech)
+
+
+def was_cut_off(message: AIMessage) -> bool:
+    """Return True if the provider says that the reply reached the output limit."""
+    said = message.response_metadata
+    reasons = [said.get("finish_reason"), said.get("stop_reason"), said.get("done_reason")]
+    details = said.get("incomplete_details")
+    reasons += [details.get("reason")] if isinstance(details, Mapping) else []
+    return any(str(reason).rpartition(".")[2] in LENGTH_REASONS for reason in reasons if reason)
+
+
+def _native_calls(message: AIMessage) -> list[_Call]:
+    """Return the tool calls; those with broken syntax are repaired if that is unambiguous."""
+    calls = [_Call(call["id"] or f"call_{n}", call["name"], call["args"]) for n, call in enumerate(message.tool_calls)]
+    for number, broken in enumerate(message.invalid_tool_calls, len(calls)):
+        name, raw = broken.get("name") or "", broken.get("args") or ""
+        call = _Call(broken.get("id") or f"call_{number}", name, {})
+        raw = _unquote(raw)
+        found = extract(raw, lambda value: isinstance(value, dict))
+        if not name:
+            call.problems = ["a call names no tool"]
+        elif (
+            found and found.value is not None and found.complete and not (raw[: found.start] + raw[found.end :]).strip()
+        ):
+            call.args = found.value
+        else:
+            why = "are cut off" if found and not found.complete else "are not valid JSON"
+            call.problems = [f"the arguments of {name[:60]} {why}: {raw[:120]!r}"]
+        calls.append(call)
+    return calls
+
+
+def _unquote(raw: str) -> str:
+    """Return JSON that was encoded as a string a second time."""
+    try:
+        inner = json.loads(raw) if raw.lstrip().startswith('"') else raw
+    except (ValueError, RecursionError):
+        return raw
+    return inner if isinstance(inner, str) else raw
+
+
+def _check_call(call: _Call, legal: Sequence[str], toolbox: Toolbox | None, speech: str) -> None:
+    """Check a call: note its problems in it, and coerce its arguments to the schema if nothing is lost by that."""
+    name, tools = call.name, toolbox.names if toolbox else ()
+    if call.problems:
+        return
+    if name not in legal and name in NAMES:
+        call.problems = [f"{name} is not legal here"]
+    elif name not in legal and name not in tools:
+        call.problems = [f"there is no tool {name[:60]!r}{near(name, [*legal, *tools])}"]
+    elif problem := flaw(call.args):
+        call.problems = [f"{name}: the value {problem}"]
+    else:
+        if name in legal:
+            if name != "submit_plan" and isinstance(call.args, Mapping) and isinstance(call.args.get("speak"), str):
+                call.spoken = call.args["speak"].strip()
+                call.args = {key: item for key, item in call.args.items() if key != "speak"}
+            call.args, problems = read_control(name, call.args, speech)
+        else:
+            assert toolbox is not None
+            call.args, problems = toolbox.read(name, call.args)
+        call.problems = [f"{name}: {problem}" for problem in problems]
+
+
+def _choose(calls: Sequence[_Call], toolbox: Toolbox | None, speech: str, native: bool) -> Decision | UnusableReply:
+    """Return the decision in checked calls. Valid calls run beside invalid ones (X18).
+
+    All calls beside a claim to be done run; beside any other control tool only reads do. The control tool is answered
+    with "look first" (X19), because it was written before the results were known. A claim beside nothing but changes
+    is checked after they are made.
+    """
+    deciding = [call for call in calls if call.decides]
+    if len(calls) == 1 and deciding and not calls[0].problems:
+        return Decision(calls[0].name, calls[0].args, speech=speech, id=calls[0].id if native else "")  # type: ignore[arg-type]
+    reads = any(call.name not in CLAIMS for call in deciding)
+    run, refused = [], {}
+    for call in calls:
+        if call.problems:
+            refused[call.id] = f"Correction: this call was not made.\n{_as_list(call.problems)}"
+        elif call.decides:
+            refused[call.id] = LOOK_FIRST.format(name=call.name)
+        elif reads and call.name not in LOOKUPS and (toolbox is None or toolbox.effect(call.name) != "read"):
+            refused[call.id] = f"Not made, because {deciding[0].name} stood beside it; decide one of them."
+        else:
+            run.append({"id": call.id, "name": call.name, "args": call.args})
+    if run:
+        claim = _claim_beside_changes(calls, deciding, toolbox) if native else None
+        if claim:
+            refused.pop(claim.id, None)
+        return Decision("calls", calls=run, speech=speech, refused=refused, claim=claim)
+    if deciding and not any(call.problems for call in calls):
+        return UnusableReply([ALONE.format(name=deciding[0].name)], speech, printed=not native)
+    by_call = {call.id: call.problems or [ALONE.format(name=call.name)] for call in calls}
+    problems = [problem for call in calls for problem in call.problems]
+    return UnusableReply(problems, speech, printed=not native, by_call=by_call)
+
+
+def _claim_beside_changes(
+    calls: Sequence[_Call], deciding: Sequence[_Call], toolbox: Toolbox | None
+) -> Decision | None:
+    """Return the claim of a reply whose other calls are all changes, so that it depends on no result; else None."""
+    others = [call for call in calls if not call.decides]
+    writes = toolbox is not None and all(c.name not in LOOKUPS and toolbox.effect(c.name) != "read" for c in others)
+    if len(deciding) != 1 or deciding[0].name not in CLAIMS or not writes or any(call.problems for call in calls):
+        return None
+    return Decision(deciding[0].name, deciding[0].args, id=deciding[0].id)  # type: ignore[arg-type]
+
+
+def _as_list(problems: Sequence[str]) -> str:
+    return "\n".join(f"- {problem}" for problem in problems[:20])
+
+
+def read_control(name: str, args: Any, speech: str) -> tuple[Any, list[str]]:
+    """Coerce the arguments of a control tool if nothing is lost by that; return them with the remaining problems.
+
+    Plans and goal_checks have readers of their own. `speech` is the speech beside the call.
+    """
+    args = _argument_reader(name).coerced(args)
+    args = _with_question(args, speech) if name == "ask_user" else args
+    return args, _control_problems(name, args)
+
+
+@lru_cache
+def _argument_reader(name: str, *, whole: bool = True) -> "Arguments":
+    """Return the reader of a control tool's arguments; with `whole=False`, of those without a reader of their own."""
+    from donewhen.graph.tools.arguments import Arguments  # with jsonschema, which only replies need
+
+    schema = arguments_schema(name)
+    if whole:
+        return Arguments(schema)
+    own = ("goal_check", "evidence", "sentences", "goal")  # with readers of their own
+    asked = {key: rule for key, rule in schema["properties"].items() if key not in own}
+    for key in (required := [key for key in schema["required"] if key in asked]):
+        asked[key] = {**asked[key], **({"pattern": r"\S"} if asked[key]["type"] == "string" else {})}
+    return Arguments({**schema, "properties": asked, "required": required}, closed=False)
+
+
+def _with_question(args: Any, speech: str) -> Any:
+    """Fill in a missing question: the speech beside it, else its reason, else a default (X16)."""
+    if not isinstance(args, Mapping) or str(args.get("question") or "").strip():
+        return args
+    return {**args, "question": speech or str(args.get("reason") or "").strip() or QUESTION}
+
+
+def _control_problems(name: str, args: Any) -> list[str]:
+    """Return the problems of a control tool's arguments. Plans and goal_checks have readers of their own."""
+    if not isinstance(args, Mapping):
+        return ["the arguments must be an object"]
+    if name == "submit_plan":
+        return []
+    if (size := len(json.dumps(args, ensure_ascii=False, default=str))) > CALLS_CHARS:
+        return [f"the arguments have {size:,} characters; at most {CALLS_CHARS:,}"]
+    carried = ["only submit_plan carries steps"] if args.get("steps") or args.get("plan_steps") else []
+    return [*carried, *_argument_reader(name, whole=False).problems(dict(args))]

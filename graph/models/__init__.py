@@ -1,1 +1,0 @@
-"""Asking models: prompts in, decisions, speech and costs out."""

@@ -1,0 +1,393 @@
+"""An answer on its way into the run: read for every pause it names, checked, and what it changes. Pure.
+
+Either all of it is taken or nothing. `confirm` and `ask_user` bring it; `advance` goes on from what it changed.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, cast
+
+from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import now
+from donewhen.graph.executors.relay import decision
+from donewhen.graph.llm.history import render_observation
+from donewhen.graph.people.consent import approval_record, decision_row, plan_rules
+from donewhen.graph.people.pauses import ask_again, close_pause, open_pauses, pause_message, with_fresh_call
+from donewhen.state.channels import merge_records
+from donewhen.state.language.texts import catalogue, option_key, say
+from donewhen.state.ledger import add
+from donewhen.state.people.answers import JUDGEMENT, Answer, answers_by_id, read_answer
+from donewhen.state.people.edit import add_line_number
+from donewhen.state.plan.plan import read_plan, revision_of
+from donewhen.state.plan.planning import begun_steps, fresh_planning, start_replanning
+from donewhen.state.plan.schedule import next_moments
+from donewhen.state.plan.steps import fresh_records, transcript_key
+from donewhen.state.plan.text import moments_text, schedule_text
+from donewhen.state.proof.journal import call_key, observation
+from donewhen.state.records import FrozenCall, Pause, StepRecord
+from donewhen.state.run import PLANNING, Json, RunState
+from donewhen.state.secrets import redact_json
+from donewhen.state.settings import Settings
+from donewhen.state.updates import Draft
+from donewhen.state.values import flaw
+
+AGAIN = (
+    "“approve” is what was said to the pause before; from a second window it would be no answer to this question. "
+    "Answer it, or approve once more to leave it to the agent's judgement"
+)
+ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
+NO_ANSWER = "(no answer was given; go on without it, or give up)"
+OVERDUE = {"overdue": True}
+"""In place of an answer to what is open longer than `Settings.question_seconds`: the policy answers it."""
+BY_POLICY = ("question", "budget")
+"""What a policy may answer; plans, calls and effects are for people."""
+
+
+@dataclass(frozen=True)
+class TakenAnswer:
+    """An answer that was understood and may be applied."""
+
+    pause: Pause
+    answer: Answer
+    by: str = "user"
+    """Or `policy`."""
+    at: str = ""
+    """ISO 8601."""
+
+    @property
+    def step(self) -> str:
+        """The step that asked; "" for planning and the run."""
+        return self.pause["step"] or ""
+
+    def row(self) -> Json:
+        """Return what the receipt says of it."""
+        return decision_row(self.pause, self.answer.kind, self.answer.text, self.by, self.at)
+
+
+def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
+    """Return the update for what came as the answer to `pending`: an answer, or answers by id to any open questions.
+
+    If any of it is not understood, nothing is taken and the pause stays. Questions that were not answered stay open.
+    """
+    by_id = {} if value == OVERDUE else answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
+    if isinstance(by_id, str):
+        return ask_again(state, pending, by_id, value)
+    pauses = {pause["id"]: pause for pause in (open_pauses(state) if by_id else [pending])}
+    answers, at = by_id or {pending["id"]: value}, now("milliseconds")
+    taken: list[TakenAnswer] = []
+    problems: list[str] = []
+    for id, given in answers.items():
+        answer = _understand(state, pauses[id], given, deps, settings)
+        if isinstance(answer, str):
+            problems.append(answer if len(answers) == 1 else f"{id}: {answer}")
+        elif answer.kind != "later":
+            taken.append(TakenAnswer(pauses[id], answer, _answered_by(pauses[id], given, settings), at))
+    if problems or not taken:
+        return ask_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
+    draft = Draft(state)
+    for each in taken:  # each from the state in which those before it are applied
+        draft.add(apply_answer(draft.values, each))
+    said = next((each.answer for each in taken if each.pause["id"] == pending["id"]), None)
+    return {**draft.update, **_close_asked(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
+
+
+def answered_by_policy(pending: Pause, settings: Settings) -> bool:
+    """Return whether nobody is asked at all: the settings answer questions, and give nobody time to."""
+    return pending["kind"] == "question" and settings.alone
+
+
+def _answered_by(pause: Pause, value: Any, settings: Settings) -> str:
+    overdue = value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
+    return "policy" if overdue else "user"
+
+
+def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings: Settings) -> Answer | str:
+    """Return what an answer to this pause means, if it may be taken, or why not."""
+    if _answered_by(pause, value, settings) == "policy":
+        return _answer_by_policy(pause, settings)
+    if isinstance(named := answers_by_id(value, [pause["id"]]), dict):
+        value = named.get(pause["id"], value)
+    answer = read_answer(value, pause)
+    if isinstance(answer, str):
+        return answer
+    if answer.text == JUDGEMENT and _approved_last(state) and not pause.get("problem"):
+        return AGAIN
+    if answer.plan is not None:
+        plan = _validate_edited_plan(state, pause, answer, deps, settings)
+        return plan if isinstance(plan, str) else replace(answer, plan=plan)
+    if answer.kind == "edit" and pause["kind"] == "tool":
+        return _find_problem(pause, answer.arguments or {}, deps) or answer
+    return answer
+
+
+def _answer_by_policy(pause: Pause, settings: Settings) -> Answer:
+    if pause["kind"] == "budget":
+        return Answer("deliver", "nobody answered")
+    if pause.get("about") == "early":
+        return Answer("declined", "nobody answered; the plan goes on")
+    if settings.on_question == "abort" or pause.get("about"):
+        return Answer("cancel", "nobody answered")
+    if settings.on_question == "default" and settings.default_answer.strip():
+        return Answer("answer", settings.default_answer)
+    return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
+
+
+def _approved_last(state: RunState) -> bool:
+    rows = state.get("approvals") or [{}]
+    return bool(rows[-1].get("decision") == "approve" and rows[-1].get("by") == "user")
+
+
+def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
+    """Return what is wrong with edited arguments: of a tool, or of an executor that works by itself on a brief."""
+    if unfit := flaw(arguments):
+        return f"the edited arguments cannot be stored: something {unfit}"
+    if pause.get("relayed"):
+        return ""
+    if (name := pause["tool"]) in deps.toolbox:
+        return "; ".join(deps.toolbox.problems(name, arguments))
+    fits = set(arguments) == {"brief"} and isinstance(arguments["brief"], str)
+    return "" if fits else f"{name} takes one argument, brief, a text"
+
+
+def _validate_edited_plan(
+    state: RunState, pending: Pause, answer: Answer, deps: Deps, settings: Settings
+) -> Json | str:
+    """Return the plan as a person edited it, held to the rules of every plan, or everything that is wrong with it.
+
+    Finished steps stay in the plan as they were.
+    """
+    planning = state.get("planning") or {}
+    finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in planning.get("stale", ())}
+    done = {step["id"]: step for step in pending["plan"]["steps"] if step["id"] in finished}
+    edited = dict(answer.plan or {})
+    steps = edited.get("steps") if isinstance(edited.get("steps"), list) else []
+    given = {step.get("id"): step for step in steps or () if isinstance(step, Mapping)}
+    if touched := [str(id) for id, step in done.items() if id not in given or {**step, **given[id]} != step]:
+        return f"finished steps stay in the plan as they are: {', '.join(touched)}"
+    rules = plan_rules(deps, settings, finished, pending["plan"], begun_steps(state))
+    most = max(settings.max_steps, len(pending["plan"]["steps"]))
+    plan = read_plan(edited, replace(rules, max_steps=most, repeats=deps.repeats and not state.get("approval")))
+    if isinstance(plan, list):
+        return "the edited plan cannot be taken: " + "; ".join(add_line_number(each, answer.lines) for each in plan)
+    whole = {**plan, "steps": [done.get(step["id"], step) for step in plan["steps"]]}
+    return {**whole, "revision": revision_of(whole)}
+
+
+def _close_asked(state: RunState, pending: Pause, answer: Answer | None, *, ended: bool) -> RunState:
+    """Return what becomes of the question that is asked now; without an answer it stays open, or is asked again."""
+    messages = state["messages"]
+    if answer is not None or ended:
+        return {"pending": None, "messages": close_pause(messages, pending, _describe(pending, answer))}
+    if pending["step"] is not None or pending["kind"] == "budget":
+        # Those who were answered go on first; this one is asked again afterwards.
+        return {"pending": None, "messages": close_pause(messages, pending, "Asked again later.")}
+    kept = with_fresh_call(messages, {**pending, "problem": "", "draft": None})
+    return {"pending": kept, "messages": [*close_pause(messages, pending, "Asked again."), pause_message(kept)]}
+
+
+def _describe(pending: Pause, answer: Answer | None) -> str:
+    if answer is None:
+        return "Ended."
+    if pending["kind"] == "plan":
+        fixed = {"approve": "Approved.", "edit": "Approved with changes.", "cancel": "Cancelled."}
+        return fixed.get(answer.kind) or f"Rejected: {answer.text}".rstrip(": ")
+    return answer.text or answer.kind
+
+
+# --- what an answer changes, by the kind of pause
+
+
+def apply_answer(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    """Return the update of the run for an answer; an edited plan must have been validated."""
+    pending, answer = taken.pause, taken.answer
+    if pending["kind"] == "plan":
+        return _apply_to_plan(values, taken)
+    row = taken.row()
+    if pending["kind"] == "tool" and answer.kind == "edit":
+        row["edited"] = redact_json(answer.arguments or {})
+    if answer.kind == "cancel":
+        reason = f"nobody answered: {pending.get('question')}" if taken.by == "policy" else _where_cancelled(pending)
+        return {
+            "ending": {"code": "unanswered" if taken.by == "policy" else "cancelled", "reason": reason},
+            "approvals": [row],
+        }
+    about = pending.get("about") or pending["kind"]
+    update = _APPLY[about](values, taken)
+    return update if about == "question" else {**update, "approvals": [row]}
+
+
+def _where_cancelled(pending: Pause) -> str:
+    step = f" in step {pending['step']}" if pending.get("step") else ""
+    if pending["kind"] in ("tool", "effect"):
+        return f"cancelled when asked about {pending.get('tool')}{step}"
+    return f"cancelled when {'the budget was used up' if pending['kind'] == 'budget' else 'asked a question'}{step}"
+
+
+def _apply_to_plan(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    pending, answer, approval = taken.pause, taken.answer, values.get("approval")
+    row = {**taken.row(), "revision": pending["revision"]}
+    row |= {"limits": answer.amounts} if answer.amounts else {}
+    granted = {key: amount - pending["limits"][key] for key, amount in answer.amounts.items()}
+    if answer.kind in ("approve", "edit"):
+        plan = pending["plan"] if answer.kind == "approve" else answer.plan
+        assert plan is not None
+        given = {**approval_record(plan, taken.by), "before": approval["plan"] if approval else None}
+        row |= {"approved_revision": plan["revision"]}
+        ending = {"ending": _scheduled_ending(plan, values, taken.at)} if plan.get("schedule") else {}
+        return {"approvals": [row], "plan": plan, "approval": given, "granted": granted, **ending}
+    if answer.kind == "cancel" or not (approval or answer.text):
+        # The receipt is about what was approved before, else about what was not.
+        kept = {"plan": approval["plan"]} if approval else {"steps": fresh_records(pending["plan"], {}, None)}
+        return {
+            "approvals": [row],
+            "ending": {"code": "cancelled", "reason": "the plan was not approved"},
+            **kept,
+        }
+    planning = values["planning"]
+    if not answer.text:
+        refused = {**planning, "open": False, "refused": True}
+        return {"approvals": [row], "plan": (approval or {})["plan"], "planning": refused}
+    known = {key: planning[key] for key in ("failure", "failed", "finished", "promoted", "tried") if planning.get(key)}
+    again = fresh_planning(planning["number"] + 1, feedback=answer.text, proposal=pending["plan"], **known)
+    if planning.get("failure"):
+        again["phase"] = "draft"
+    plan = approval["plan"] if approval else None
+    return {"approvals": [row], "planning": again, "plan": plan, "feedback": answer.text, "granted": granted}
+
+
+def _scheduled_ending(plan: Mapping[str, Any], values: Mapping[str, Any], at: str) -> Json:
+    """Return the end of a request for something recurring: it is scheduled, and nothing of it runs now."""
+    schedule, language = plan["schedule"], values.get("language", "en")
+    times = moments_text(next_moments(schedule, datetime.fromisoformat(at)))
+    when = schedule_text(schedule, catalogue(language)["plan"])
+    said = say(language, "summary", "scheduled", when=when, times=times)
+    return {"code": "scheduled", "reason": "", "text": f"{said}\n\n{say(language, 'summary', 'scheduled_by')}"}
+
+
+def _apply_to_question(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    """Make the answer an observation, and the result of the call that asked; a plain message if no call did."""
+    pending, answer, step = taken.pause, taken.answer, taken.step
+    planning, record = values["planning"], _record(values, taken)
+    # Planning numbers its observations by those that there are, a step by its own count.
+    seen = sum(entry["step"] == PLANNING for entry in values.get("journal") or ())
+    number = 1 + (record.get("observed", 0) if step else seen)
+    text, asked = answer.text or NO_ANSWER, {"question": pending["question"], "by": taken.by, "asked": pending["id"]}
+    entry = observation(
+        f"{step or PLANNING}.{number}",
+        step or PLANNING,
+        (record if step else planning).get("rounds", 0),
+        "user",
+        text,
+        ok=answer.kind == "answer",
+        arguments=asked | ({"options": pending["options"]} if pending["options"] else {}),
+        at=taken.at,
+    )
+    told, call = render_observation(entry, 20_000), pending.get("call")
+    message: BaseMessage = ToolMessage(told, tool_call_id=call) if call else HumanMessage(told)
+    if not step:
+        return {"journal": [entry], "transcripts": {planning["transcript"]: [message]}}
+    change: StepRecord = {"status": "ready", "waiting": None, "observed": number}
+    if pending.get("relayed"):
+        change["calls"] = _relay(record, text)
+    if answer.kind == "answer":
+        change["silent"] = 0
+    return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [message]}}
+
+
+def _apply_to_tool(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    pending, answer, record = taken.pause, taken.answer, _record(values, taken)
+    why = answer.text or "no reason given"
+    if pending.get("relayed"):
+        said = decision(answer.kind, answer.text, pending["tool"], answer.arguments)
+        return _continue_step(taken, calls=_relay(record, said))
+    first, *rest = record["calls"]
+    batch = [row["position"] for row in pending.get("batch") or ()]
+    change: FrozenCall = {"approved": taken.by} if answer.kind == "approve" else {"refused": why}
+    if answer.kind == "edit":
+        batch, change = [], {"args": answer.arguments or {}, "approved": taken.by, "edited": True}
+    elif answer.kind == "respond":
+        batch, change = [], {"response": answer.text}
+    together = [call for call in rest if call.get("position") in batch]
+    calls = [cast("FrozenCall", {**call, **change}) if call in (first, *together) else call for call in (first, *rest)]
+    gone = {call_key(call["name"], call["args"]): why for call in calls if "refused" in call}
+    return _continue_step(taken, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
+
+
+def _apply_to_effect(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    first, *rest = _record(values, taken)["calls"]
+    known: FrozenCall = {"known": taken.answer.kind, "attempt": taken.pause.get("attempt", "")}
+    return _continue_step(taken, calls=[{**first, **known}, *rest])
+
+
+def _apply_to_budget(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    pending, answer, step = taken.pause, taken.answer, taken.step
+    keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
+    why = f"the limit of {' and '.join(keys)} was reached"
+    if answer.kind == "extend" and step:
+        granted = add(_record(values, taken).get("granted"), answer.amounts)
+        return {"steps": {step: {"status": "ready", "granted": granted}}}
+    if answer.kind == "extend":
+        return {"granted": answer.amounts}
+    if answer.kind == "replan":
+        steps: Json = {step: {"status": "exhausted", "reason": why, "handled": True}} if step else {}
+        records = {**values, "steps": merge_records(values.get("steps") or {}, steps)}
+        planning = start_replanning(records, f"{why}; find a cheaper way", answer.text or None)
+        return {"planning": planning, "steps": steps, **_grant_replan(pending)}
+    return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
+
+
+def _apply_to_early(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    change = {"let_go": True} if taken.answer.kind == "leave_out" else {"finished_task": None}
+    return {"steps": dict.fromkeys(taken.pause["early"], change)}
+
+
+def _apply_to_failure(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+    pending, answer = taken.pause, taken.answer
+    if answer.kind == "retry":
+        again = {"status": "pending", "handled": False, "reason": "", "code": "", "corrections": 0, "refused": 0}
+        records = values.get("steps") or {}
+        blocked = [id for id, record in records.items() if record.get("status") == "blocked"]
+        unblocked = {id: {"status": "pending", "reason": ""} for id in blocked}
+        return {"steps": {**dict.fromkeys(pending["failed"], again), **unblocked}}
+    failed = {id: {"handled": True} for id in pending["failed"]}
+    if answer.kind == "replan":
+        feedback = None if option_key(answer.text) else answer.text
+        planning = start_replanning(values, pending["failure"], feedback)
+        return {"steps": failed, "planning": planning, **_grant_replan(pending)}
+    if answer.kind == "deliver":
+        return {"steps": failed, "ending": {"code": "delivered_early", "reason": "delivered after a failed step"}}
+    return {"steps": failed, "ending": {"code": "cancelled", "reason": "stopped after a failed step"}}
+
+
+def _record(values: Mapping[str, Any], taken: TakenAnswer) -> StepRecord:
+    records: Mapping[str, StepRecord] = values.get("steps") or {}
+    return records.get(taken.step, {})
+
+
+def _continue_step(taken: TakenAnswer, **change: Any) -> Json:
+    return {"steps": {taken.step: {"status": "ready", "waiting": None, **change}}}
+
+
+def _relay(record: StepRecord, answer: Any) -> list[FrozenCall]:
+    """Add an answer for the executor that asked, which gets them when all that it asked is answered."""
+    first, *rest = record["calls"]
+    return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]
+
+
+def _grant_replan(pending: Pause) -> Json:
+    """Count the replan that a person asks for, and grant what it takes."""
+    return {"spent": {"replans": 1}, "granted": pending.get("with_replan") or {}}
+
+
+_APPLY: dict[str, Callable[[Mapping[str, Any], TakenAnswer], Json]] = {
+    "question": _apply_to_question,
+    "tool": _apply_to_tool,
+    "effect": _apply_to_effect,
+    "budget": _apply_to_budget,
+    "failure": _apply_to_failure,
+    "early": _apply_to_early,
+}
+"""By the kind of pause, or by what a question of the runtime's own is about."""

@@ -1,0 +1,85 @@
+"""What the user says while a run works: written down beside the thread, taken at the next round of who is at work."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.runtime import Runtime
+from langgraph.store.base import BaseStore
+
+from donewhen.graph.context import settings_of
+from donewhen.graph.events import now, thread_of
+from donewhen.graph.tools.effects import read_all, store_label
+from donewhen.state.proof.journal import observation
+from donewhen.state.records import JournalEntry
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+AT_WORK = (
+    "The user says this while you work. Follow it from here on; where it makes the plan or finished work wrong, "
+    "give_up with kind replan."
+)
+
+
+def _space(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "told", store_label(thread_id))
+
+
+async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
+    """Write down what the user says, in its order, and return its key."""
+    said, key = {"text": text, "at": now("milliseconds")}, f"{time.time_ns():020}"
+    await store.aput(_space(thread_id), key, said, index=False)
+    return key
+
+
+async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> list[Json]:
+    """Return `{key, text, at}` of what was said after `cursor`, in its order."""
+    items = await read_all(store, _space(thread_id))
+    rows = [{"key": item.key, **item.value} for item in items if item.key > cursor]
+    return sorted(rows, key=lambda row: row["key"])
+
+
+async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> None:
+    """Forget one message: nobody is there to hear it."""
+    await store.adelete(_space(thread_id), key)
+
+
+async def new_interjections(runtime: Runtime[Settings], settings: Settings, cursor: str) -> list[Json]:
+    """Return `{key, text, at}` of what was said after `cursor`, in its order; [] where the settings refuse it."""
+    if runtime.store is None or settings.when_busy != "next_round":
+        return []
+    return await read_interjections(runtime.store, thread_of(runtime), cursor)
+
+
+async def delete_interjections(store: BaseStore, thread_id: str) -> None:
+    """Delete what was said to the last request, as a new one begins."""
+    for item in await read_all(store, _space(thread_id)):
+        await store.adelete(item.namespace, item.key)
+
+
+def interjection_message(told: Sequence[Mapping[str, Any]], then: str = AT_WORK) -> HumanMessage:
+    """Return the message in which a model reads them."""
+    words = "\n".join(str(row["text"]) for row in told)
+    return HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
+
+
+async def with_interjections(
+    state: Any, record: Literal["record", "planning"], cursor: str, runtime: Runtime[Settings], then: str = AT_WORK
+) -> tuple[Any, list[AnyMessage]]:
+    """Return the state of a round with what the user said since `cursor`, and the message with it, if any."""
+    if not (told := await new_interjections(runtime, settings_of(runtime), cursor)):
+        return state, []
+    said = interjection_message(told, then)
+    now = {record: {**state[record], "heard": told[-1]["key"]}, "transcript": [*state.get("transcript", ()), said]}
+    return {**state, **now}, [said]
+
+
+def interjection_entries(told: Sequence[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]) -> list[JournalEntry]:
+    """Return the user's words as the journal keeps them for all who work later, numbered after those it has."""
+    said = {"question": "", "by": "user"}
+    first = 1 + sum(entry["id"].startswith("said.") for entry in journal)
+    return [
+        observation(f"said.{n}", "plan", 0, "user", row["text"], arguments=said, at=row["at"])
+        for n, row in enumerate(told, first)
+    ]

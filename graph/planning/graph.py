@@ -1,0 +1,60 @@
+"""The plan node: a subgraph of two phases, triage and draft, which both may look before they decide."""
+
+from functools import cache
+from typing import Any, Literal
+
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from donewhen.graph.binding import Node, Subgraph, add_route
+from donewhen.graph.context import Deps
+from donewhen.graph.llm.history import observation_index
+from donewhen.graph.planning.look import look
+from donewhen.graph.planning.round import draft, triage
+from donewhen.state.plan.planning import planning_given
+from donewhen.state.run import PLANNING, Json, Planning, PlanningOutput, PlanningStored
+from donewhen.state.settings import Settings
+
+
+def build_plan(deps: Deps) -> Subgraph:
+    """Build the subgraph of the plan node."""
+    return Subgraph(_compile_planning(), for_planning, deps)
+
+
+def for_planning(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
+    """Return what planning starts from. A later planning learns what was seen and said before it."""
+    given = planning_given(run, settings)
+    if run["planning"]["number"] > 1:
+        given["brief"]["seen"] = observation_index(
+            run.get("journal") or (), {PLANNING, *(run.get("steps") or {})}, run.get("fence", "")
+        )
+    given["run"] = run
+    return given
+
+
+@cache
+def _compile_planning() -> CompiledStateGraph[Any, Settings, Any, Any]:
+    """Compile it once: it takes its dependencies from the run."""
+    graph = StateGraph(PlanningStored, context_schema=Settings, output_schema=PlanningOutput)
+    graph.add_node("triage", Node(triage))
+    graph.add_node("draft", Node(draft))
+    graph.add_node("look", Node(look))
+    more, looks = "not decided yet", "wants to see something"
+    begin = {"triage": "quick", "draft": "careful", "look": "what it wanted to see"}
+    add_route(graph, START, after_round, begin, inside=True)
+    decided = {"triage": more, "draft": "worth a careful plan", "look": looks, END: "decided"}
+    add_route(graph, "triage", after_round, decided, inside=True)
+    add_route(graph, "draft", after_round, {"draft": more, "look": looks, END: "decided"}, inside=True)
+    add_route(
+        graph, "look", after_round, {"triage": "seen, quick", "draft": "seen, careful", END: "no budget"}, inside=True
+    )
+    return graph.compile(name="planning")
+
+
+def after_round(state: Planning) -> Literal["triage", "draft", "look", "__end__"]:
+    """Go on in the phase of the record until a plan, a question or an end comes out of planning."""
+    if state.get("plan") or state.get("pending") or state.get("ending"):
+        return "__end__"
+    if state["planning"].get("calls"):
+        return "look"
+    return "draft" if state["planning"]["phase"] == "draft" else "triage"

@@ -1,0 +1,87 @@
+"""The look node: planning reads what it asked for; what it sees can be cited by the answer and by steps."""
+
+import asyncio
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit, emit_charge, emit_observation
+from donewhen.graph.llm.history import observation_limit, render_observation
+from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
+from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
+from donewhen.graph.step.calls import CallContext, left_of, make_call, observe_call
+from donewhen.graph.step.observations import store_entry
+from donewhen.graph.tools.call import CallResult
+from donewhen.graph.tools.effects import CallOutcome
+from donewhen.graph.tools.paths import path_problem
+from donewhen.state.ledger import add, exhausted
+from donewhen.state.records import FrozenCall, JournalEntry
+from donewhen.state.run import PLANNING, Planning
+from donewhen.state.secrets import redact_json
+from donewhen.state.settings import Settings
+
+
+async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
+    """Make the reading calls of the last reply, side by side, as far as the budget goes."""
+    settings, planning = settings_of(runtime), state["planning"]
+    asked: list[FrozenCall] = planning["calls"]
+    told, names = await _find_tools(asked, state, settings, deps)
+    calls = [call for call in asked if call["name"] != FIND_TOOLS]
+    if calls and (key := exhausted(left_of(state), ("tool_calls",))):
+        return out_of_budget(PlanningRound(state, runtime, deps), key)
+    context = CallContext(planning_as_step(state), runtime, config, deps, settings.tool_seconds)
+    room = int(left_of(state).get("tool_calls", len(calls)))
+    first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
+    entries = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
+    seconds = max((entry["seconds"] for entry in entries), default=0.0)
+    spent = add(context.spent, {"tool_calls": len(entries), "active_seconds": seconds})
+    emit_charge(runtime, None, spent)
+    limit = observation_limit(deps, settings, "triage" if planning["phase"] == "triage" else "plan")
+    texts = [render_observation(entry, limit, fence=state["brief"].get("fence", "")) for entry in entries]
+    texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
+    told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
+    return {
+        "planning": {**planning, "calls": [], **({"found": [*(planning.get("found") or ()), *names]} if names else {})},
+        "journal": [await store_entry(runtime, context.state, entry) for entry in entries],
+        "transcript": _result_messages(asked, [told[call["position"]] for call in asked]),
+        "spent": spent,
+    }
+
+
+async def _find_tools(
+    calls: list[FrozenCall], state: Planning, settings: Settings, deps: Deps
+) -> tuple[dict[int, str], list[str]]:
+    """Return what the calls of `find_tools` came to, by position, and all names that they found."""
+    finds, told, names = [call for call in calls if call["name"] == FIND_TOOLS], dict[int, str](), list[str]()
+    if finds:
+        offer = await offer_for_planning(deps, settings, state["brief"]["goal"], state["planning"])
+        for call in finds:
+            known = {*offer.bound, *offer.listed, *names}
+            came = await find_tools(deps, deps.all_tools(settings), call, known, state["brief"].get("fence", ""))
+            told[call["position"]] = came["text"]
+            names += came["names"]
+    return told, names
+
+
+async def _make_call(call: FrozenCall, number: int, context: CallContext) -> JournalEntry:
+    """Return the observation of one call."""
+    settings, toolbox = context.settings, context.deps.reads(context.settings)
+    if outside := path_problem(call["args"], settings.profile.allowed_paths):
+        return observe_call(context.state, number, call, CallResult(False, f"Not run: {outside}", 0.0))
+    given = redact_json(call["args"])
+    emit(context.runtime, "tool_started", id=f"{PLANNING}.{number}", step=None, tool=call["name"], arguments=given)
+    outcome = await make_call(context, toolbox, call, f"{PLANNING}.{number}")
+    assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
+    context.spent = add(context.spent, outcome.spent)
+    entry = observe_call(context.state, number, call, outcome.result, toolbox)
+    emit_observation(context.runtime, entry)
+    return entry
+
+
+def _result_messages(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:
+    """Return one result per call; those of printed calls go back in one message."""
+    if not calls[0]["native"]:
+        return [HumanMessage("\n\n".join(told))]
+    return [ToolMessage(text, tool_call_id=call["id"]) for call, text in zip(calls, told, strict=True)]

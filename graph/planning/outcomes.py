@@ -1,0 +1,293 @@
+"""What comes out of planning: a plan, an answer, a question, a refusal, a correction, or an honest end."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit, emit_charge, emit_mode
+from donewhen.graph.llm.history import render_observation, reply_messages
+from donewhen.graph.llm.offer import Offer
+from donewhen.graph.llm.output import OutputForm
+from donewhen.graph.llm.reply import Decision, UnusableReply
+from donewhen.graph.llm.voice import Voice, push_rest
+from donewhen.graph.people.budget import Account, budget_pause
+from donewhen.graph.people.consent import Proposal, propose_plan
+from donewhen.graph.people.pauses import make_pause, pause_message
+from donewhen.graph.step.audit import Subject, audit, is_audit_due
+from donewhen.graph.step.calls import CallContext, left_of
+from donewhen.state.language.texts import say
+from donewhen.state.ledger import add
+from donewhen.state.people.amounts import format_count
+from donewhen.state.plan.planning import PROMOTED, mode_row
+from donewhen.state.plan.revise import hash_work
+from donewhen.state.proof.audit import doubts_to_send_back
+from donewhen.state.proof.evidence import EvidenceScope, Grounding, ground_claim
+from donewhen.state.proof.journal import answered_before
+from donewhen.state.reading.decisions import DRAFT, TRIAGE
+from donewhen.state.records import Ending, FrozenCall, Mode, PlanningRecord
+from donewhen.state.run import PLANNING, Json, Planning, Step
+from donewhen.state.secrets import redact
+from donewhen.state.settings import Settings
+
+NO_QUESTIONS = (
+    "No question was asked: the limit of questions is reached. Plan with what is most likely and say so in `speak`."
+)
+EXAMPLE = (
+    'A good reply is one call and nothing else, such as submit_plan with {"title": "Tidy up", "steps": [{"content": '
+    '"Move the old files to old/", "done_when": ["no file older than a year is left"], "tools": ["move_file"]}]}, or '
+    'ask_user with {"question": "Which files?"}.'
+)
+REPEATED = (
+    "this is, step for step, what failed already; find another way, or ask_user, or decline. If it should be tried "
+    "again as it is, ask_user whether to"
+)
+ONLY_SHOWN = "say only what was shown, and openly what is missing; or look, or plan what is to be done"
+ANSWER_CHARS = 20_000
+LEGAL = {"triage": TRIAGE, "draft": DRAFT}
+
+
+@dataclass(frozen=True)
+class PlanningRound:
+    """One round of planning: its state, and what it works with."""
+
+    state: Planning
+    runtime: Runtime[Settings]
+    deps: Deps
+    offer: Offer = field(default_factory=Offer)
+    voice: Voice | None = None
+    form: OutputForm | None = None
+    """The form of the result, where it is wanted as data."""
+    config: RunnableConfig = field(default_factory=dict)  # type: ignore[assignment]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return settings_of(self.runtime)
+
+    @property
+    def planning(self) -> PlanningRecord:
+        """The planner's record."""
+        return self.state["planning"]
+
+    @property
+    def legal(self) -> tuple[str, ...]:
+        """The decisions of the phase, less the one that a forced mode excludes."""
+        gone = {"auto": "", "answer": "submit_plan"}.get(self.settings.mode, "answer")
+        return self.offer.legal(name for name in LEGAL[self.planning["phase"]] if name != gone)
+
+    def with_record(self, **record: Any) -> "PlanningRound":
+        """Return the round with these fields in the planner's record."""
+        planning = cast(PlanningRecord, {**self.planning, **record})
+        return replace(self, state={**self.state, "planning": planning})
+
+    def message_id(self, argument: str) -> str | None:
+        """Return the id of the message in which an argument was streamed to people."""
+        return self.voice.message_id(argument) if self.voice else None
+
+
+def send_correction(turn: PlanningRound, message: AIMessage, correction: UnusableReply) -> Planning:
+    """Tell the model what was wrong; too many unusable replies in a row fail the phase (P11)."""
+    most, count = turn.settings.max_corrections, turn.planning["corrections"] + 1
+    said = redact("; ".join(correction.problems)[:1000])
+    emit(turn.runtime, "correction", step=None, text=said[:500])
+    if count >= most:
+        return fail_planning(
+            turn, "no_plan", f"{format_count(count, 'unusable reply')} in a row; the last: {said[:300]}"
+        )
+    correction = replace(correction, hint=EXAMPLE) if count == most - 1 else correction
+    told = reply_messages(message, partial(correction.text, turn.legal))
+    return {"planning": {**turn.planning, "corrections": count}, "transcript": [message, *told]}
+
+
+def fail_planning(turn: PlanningRound, code: str, reason: str) -> Planning:
+    """End a phase that failed: the draft falls back on the triage's plan and says so (P04); else the run ends."""
+    if turn.planning.get("sketched"):
+        emit(turn.runtime, "note", text=f"Careful planning failed ({reason}); going on with the quick plan.")
+        return _propose(turn.with_record(fell_back=reason), turn.planning["proposal"])
+    return {"ending": {"code": code, "reason": reason}}
+
+
+def out_of_budget(turn: PlanningRound, key: str) -> Planning:
+    """Go on with the quick plan where a limit is reached; without one, ask for more or end, by policy."""
+    settings, planning, state = turn.settings, turn.planning, turn.state
+    if planning.get("sketched") or settings.at_limit != "ask":
+        code = "stopped" if settings.at_limit == "stop" else "out_of_budget"
+        return fail_planning(turn, code, f"the limit of {key} was reached while planning")
+    before = state["account"]
+    spent = add(before["spent"], state.get("spent"))
+    needs = (key,) if key in ("questions", "tool_calls") else ("model_calls",)
+    more: Json = {"done": before["done"], "unplanned": True, "needs": needs, "language": _language(state)}
+    account = Account(settings.limits, before["granted"], spent, **more)
+    id = f"budget.{planning['transcript']}.{key}.{planning['rounds']}"
+    pending = budget_pause(account, key, id)
+    rounds = list(state.get("transcript", ()))
+    return {"pending": pending, "messages": [pause_message(pending)], "transcripts": {planning["transcript"]: rounds}}
+
+
+def take_plan(turn: PlanningRound, message: AIMessage, decision: Decision, plan: Json) -> Planning:
+    """Take a plan to the careful draft if the triage wants one, else to consent; send back one that failed already."""
+    tried = () if turn.planning.get("feedback") else turn.planning.get("tried", ())
+    change: PlanningRecord = plan.pop("change", {})
+    finished = [id for id in turn.planning.get("finished") or () if id not in change.get("stale", ())]
+    if hash_work(plan, finished) in tried:
+        return _send_back_repeated(turn, message, decision)
+    turn = turn.with_record(corrections=0, **change)
+    if turn.planning["phase"] == "triage" and plan["need_thinking"]:
+        emit(turn.runtime, "note", text="This deserves a careful plan; thinking it through.")
+        return {"planning": {**turn.planning, "phase": "draft", "proposal": plan, "sketched": True}}
+    return _propose(turn, plan)
+
+
+def _send_back_repeated(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Tell the planner that the work failed already; the second time ask a person, or end the run (M7)."""
+    if not turn.planning.get("repeat_told"):
+        return send_correction(turn.with_record(repeat_told=True), message, UnusableReply([REPEATED]))
+    emit(turn.runtime, "note", text="The planner proposes again what failed already.")
+    if turn.settings.alone:
+        return fail_planning(turn, "no_plan", "what failed already was planned again")
+    steps = "; ".join(step["content"] for step in decision.arguments.get("steps") or () if isinstance(step, dict))
+    question = say(_language(turn.state), "ask", "repeated", steps=steps[:500])
+    return ask_question(
+        turn.with_record(tried=[]), message, Decision("ask_user", {"question": question}, id=decision.id)
+    )
+
+
+def _propose(turn: PlanningRound, plan: Json) -> Planning:
+    state, planning, language = turn.state, turn.planning, _language(turn.state)
+    count = len(plan["steps"])
+    reason = planning.get("reason") or say(language, "mode", "enough" if count == 1 else "takes", number=count)
+    modes = _record_mode(turn, "plan" if count > 1 or planning.get("promoted") else "step", reason)
+    emit(turn.runtime, "plan", plan=plan)
+    proposal = Proposal(
+        plan,
+        language,
+        state.get("approval"),
+        granted=(state.get("account") or {}).get("granted"),
+        ask=bool(planning.get("let_go")) or planning.get("promoted") == f"{PROMOTED}write",
+        reasons=planning.get("dropped") or {},
+    )
+    update = propose_plan(proposal, turn.settings, turn.deps)
+    return {"planning": {**planning, "open": False}, **modes, **update}  # type: ignore[typeddict-item]
+
+
+def _record_mode(turn: PlanningRound, mode: Mode, reason: str) -> Planning:
+    """Stream and record the mode of the request where it changes."""
+    if turn.planning.get("mode") == mode:
+        return {}
+    by = "triage" if turn.planning["phase"] == "triage" else "plan"
+    row = mode_row(mode, by if turn.settings.mode == "auto" else "settings", reason)
+    emit_mode(turn.runtime, row)
+    return {"modes": [dict(row)]}
+
+
+def start_looking(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Leave reading calls to the next node; say at once what was wrong with others of the same reply."""
+    native = bool(message.tool_calls or message.invalid_tool_calls)
+    calls = [
+        cast(FrozenCall, {**call, "native": native, "position": number}) for number, call in enumerate(decision.calls)
+    ]
+    told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
+    planning: PlanningRecord = {**turn.planning, "corrections": 0, "texts": 0, "calls": calls}
+    return {"planning": planning, "transcript": [message, *told]}
+
+
+async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """End the run with an answer, without a plan. It goes back once if what it cites does not hold, if its data is not
+    in the form, or if a judge doubts it. Where nothing was looked at or changed, no judge is asked."""
+    state, form, arguments = turn.state, turn.form, decision.arguments
+    entries = [*state.get("known", ()), *state.get("journal", ())]
+    found = ground_claim(arguments, EvidenceScope(entries, PLANNING)) if arguments.get("evidence") else Grounding()
+    good, problems = found.evidence, [f"evidence: {each}" for each in (*found.problems, *found.imprecise)]
+    data, flaws = form.read(arguments, arguments["text"]) if form else (None, [])
+    if (problems or flaws) and not turn.planning.get("answer_told"):
+        return send_correction(turn.with_record(answer_told=True), message, UnusableReply([*problems, *flaws]))
+    more: Planning = {}
+    audited: Json | None = None
+    if is_audit_due(turn.settings, state["run"], entries):
+        output = data if form and not flaws else None
+        verdicts = {PLANNING: [{"evidence": good}]}
+        subject = Subject(state["run"], arguments["text"], entries, output, verdicts)
+        context = audit_context(turn, len(entries))
+        audited = dict(await audit(context, subject))
+        emit_charge(turn.runtime, None, context.spent)
+        more = {"spent": context.spent, "journal": context.noted}
+        if (doubts := doubts_to_send_back(audited)) and not turn.planning.get("answer_told"):
+            update = send_correction(turn.with_record(answer_told=True), message, UnusableReply([*doubts, ONLY_SHOWN]))
+            return {**update, "spent": add(context.spent, update.get("spent")), "journal": context.noted}
+    ending: Ending = {"code": "answered", "reason": "", "text": arguments["text"], "evidence": good, "audit": audited}
+    ending["message_id"] = turn.message_id("answer.text")
+    if form and not flaws:
+        ending["output"] = data
+    seen = ", ".join(dict.fromkeys(item["observation"] for item in good))
+    why = arguments.get("reason") or (f"what was read answers it: {seen}" if seen else "it needs no work")
+    return {
+        "planning": {**turn.planning, "corrections": 0},
+        "ending": ending,
+        **_record_mode(turn, "answer", why),
+        **more,
+    }
+
+
+def audit_context(turn: PlanningRound, observed: int) -> CallContext:
+    """Return where a judge's look-ups are made while planning."""
+    step = planning_as_step(turn.state)
+    return CallContext(step, turn.runtime, turn.config, turn.deps, turn.settings.tool_seconds, observed=observed)
+
+
+def planning_as_step(state: Planning) -> Step:
+    """Return planning as calls see it: where they are made, and what they may cost."""
+    planning = state["planning"]
+    return {
+        "step": {"id": PLANNING},
+        "goal": state["brief"]["goal"],
+        "turn": state.get("turn", 1),
+        "fence": state["brief"].get("fence", ""),
+        "record": {"attempt": planning["number"], "rounds": planning["rounds"]},
+        "allowance": state.get("allowance") or {},
+        "spent": state.get("spent") or {},
+    }
+
+
+def decline(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """End the run because it cannot be done here: the reason is for the log, the guidance for the user."""
+    arguments = decision.arguments
+    ending: Ending = {"code": "declined", "reason": arguments["reason"], "text": arguments["guidance"]}
+    return {"planning": {**turn.planning, "corrections": 0}, "ending": ending}
+
+
+def ask_question(turn: PlanningRound, message: AIMessage, decision: Decision) -> Planning:
+    """Leave with a question; the answer will be the result of this very call."""
+    state = turn.state
+    planning: PlanningRecord = {**turn.planning, "corrections": 0}
+    question, options = decision.arguments["question"], decision.arguments.get("options")
+    told = ""
+    if left_of(state).get("questions", 1) < 1:
+        if turn.settings.at_limit == "ask":
+            return {"planning": planning, **out_of_budget(turn, "questions")}
+        told = NO_QUESTIONS
+    if before := answered_before(state.get("asked", ()), question, options, step=PLANNING):
+        told = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
+    if told:
+        return {"planning": planning, "transcript": [message, *reply_messages(message, told)]}
+    number = planning["questions"] + 1
+    more: Json = {"call": decision.id, "message_id": turn.message_id("ask_user.question"), "language": _language(state)}
+    pending = make_pause("question", f"{planning['transcript']}.q{number}", question, options=options or (), **more)
+    asked = pause_message(pending)
+    push_rest(asked, question, inside=True)
+    return {
+        "planning": {**planning, "questions": number},
+        "pending": pending,
+        "messages": [asked],
+        "transcripts": {planning["transcript"]: [*state.get("transcript", ()), message]},
+        "spent": {"questions": 1},
+    }
+
+
+def _language(state: Planning) -> str:
+    """Return the language of the runtime's texts: as the last decision declared, else as the run has it."""
+    return str(state["planning"].get("language") or state["brief"].get("language") or "en")

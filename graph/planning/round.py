@@ -1,0 +1,245 @@
+"""The two phases of planning: triage, quick and without thinking; then, where that pays, a careful draft."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from langchain_core.messages import HumanMessage, SystemMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import emit, emit_charge, emit_decision, thread_of
+from donewhen.graph.executors.executor import Card
+from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.graph.llm.attachments import brief_message
+from donewhen.graph.llm.briefs import planning_brief, profile_text
+from donewhen.graph.llm.history import has_native_call, rounds_of, storable_reply
+from donewhen.graph.llm.offer import offer_for_planning
+from donewhen.graph.llm.output import form_of
+from donewhen.graph.llm.printed import read_printed
+from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply, was_cut_off
+from donewhen.graph.llm.voice import Voice
+from donewhen.graph.people.consent import plan_rules
+from donewhen.graph.people.interjections import with_interjections
+from donewhen.graph.planning.outcomes import (
+    PlanningRound,
+    ask_question,
+    decline,
+    fail_planning,
+    out_of_budget,
+    send_correction,
+    settle_by_answer,
+    start_looking,
+    take_plan,
+)
+from donewhen.graph.step.calls import left_of
+from donewhen.prompts import instructions
+from donewhen.state.language.texts import known_language, primary_language
+from donewhen.state.ledger import add, exhausted
+from donewhen.state.pattern import pattern
+from donewhen.state.people.amounts import format_count
+from donewhen.state.plan.plan import ignored_keys, read_plan
+from donewhen.state.reading.decisions import control_tools, plan_tool
+from donewhen.state.records import PlanningRecord
+from donewhen.state.run import Json, Planning
+from donewhen.state.settings import Settings
+
+ALONE = "a text alone decides nothing here; if it is your answer, make the call `answer` with it"
+KEEP = "name it in the `done_when` of a step that reaches it or of the plan, or in `drop` with why it goes"
+_KEYS = pattern(r"[\"'](?:action|plan_steps|tool_calls?|done_when)[\"']\s*:|\bsubmit_plan\b|\bask_user\b")
+"""What only a printed decision has, however broken it is."""
+ECHO = "this repeats what you were given; decide by one call"
+
+
+ROLE = {"triage": "triage", "draft": "plan"}
+"""Phase → whose model is asked; the instructions are called like the phase."""
+LAST_ROUNDS = 2
+GO_ON = "Go on: look, or decide."
+
+
+async def triage(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
+    """Phase 1: quick, thinking off, small context. Looks, answers, asks, declines or plans (P01, P02, P20)."""
+    return await _plan_round(state, runtime, config, deps)
+
+
+async def draft(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Planning:
+    """Phase 2: thinking on; only when the triage wants it, or when a plan failed (P03)."""
+    return await _plan_round(state, runtime, config, deps)
+
+
+async def _plan_round(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
+    """Do a round, with what the user said since the last one."""
+    heard, then = state["planning"].get("heard") or "", "The user says this while you plan. Follow it."
+    now, said = await with_interjections(state, "planning", heard, runtime, then)
+    update = await _ask_and_act(now, runtime, config, deps)
+    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
+
+
+async def _ask_and_act(state: Planning, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> Planning:
+    """Make one model call of the phase, and act on the reply."""
+    voice, form = Voice(runtime, inside=True), form_of(state["brief"].get("output_schema"), config)
+    turn = PlanningRound(state, runtime, deps, voice=voice, form=form, config=config)
+    settings, planning = turn.settings, turn.planning
+    if planning["rounds"] >= settings.plan_rounds:
+        return fail_planning(turn, "no_plan", f"planning used all its {format_count(settings.plan_rounds, 'round')}")
+    if settings.late():
+        return fail_planning(turn, "out_of_budget", f"the deadline, {settings.deadline}, has passed")
+    if key := exhausted(left_of(state), ("model_calls",)):
+        return out_of_budget(turn, key)
+    turn = replace(turn, offer=await offer_for_planning(deps, settings, state["brief"]["goal"], planning))
+    reply = await ask(deps, settings, await _question(turn, await deps.executors.cards(), voice))
+    emit_charge(runtime, None, reply.spent)
+    after: PlanningRecord = {**planning, "rounds": planning["rounds"] + 1}
+    turn = replace(turn, state={**state, "planning": after, "spent": add(state.get("spent"), reply.spent)})
+    if reply.error and reply.error.retryable:  # with more to spend, or more time, it would have been asked again
+        if key := exhausted(left_of(turn.state), ("model_calls",)):
+            return {"planning": after, **out_of_budget(turn, key), "spent": reply.spent}
+        if settings.late():
+            return {"planning": after, "spent": reply.spent}
+    update = await _act_on(turn, reply)
+    messages = [*voice.messages(), *update.get("messages", ())]
+    spoken: Planning = {"language": said} if (said := (update.get("planning") or {}).get("language")) else {}
+    return {"planning": after, **update, **spoken, "messages": messages, "spent": add(reply.spent, update.get("spent"))}
+
+
+async def _question(turn: PlanningRound, cards: Mapping[str, Card], voice: Voice) -> Question:
+    """Return the prompt: instructions and tools, then the brief, then the rounds; nothing earlier ever changes."""
+    state, deps, settings, form = turn.state, turn.deps, turn.settings, turn.form
+    phase = turn.planning["phase"]
+    role = ROLE[phase]
+    facts = {**state["brief"], "proposal": turn.planning.get("proposal"), "today": settings.today}
+    facts["cards"] = cards
+    profile = profile_text(settings.profile, language=settings.speaks)
+    brief = planning_brief(deps, settings, facts, turn.offer, full=role == "plan")
+    model = partial(deps.model, role, settings)
+    ending = _rounds_left_note(state, settings)
+    messages = [
+        SystemMessage(instructions(f"plan_{phase}", profile)),
+        await brief_message(brief, state.get("attachments", ()), turn.runtime, model),
+        *rounds_of(state),
+        *ending,
+    ]
+    quick = role == "triage"
+    again = not quick or facts.get("approved_plan")
+    used = {"executor": cards, "id": again, "replaces": again, "drop": again, "need_thinking": quick, "reason": False}
+    used |= {"schedule": deps.repeats}
+    own = {"submit_plan": plan_tool(*(name for name, use in used.items() if not use))}
+    tools = [*control_tools(turn.legal, own | (form.tools if form else {})), *deps.toolbox.openai(turn.offer.bound)]
+    return Question(
+        role,
+        messages,
+        tools,
+        allowance=left_of(state),
+        passing=len(ending),
+        thread=thread_of(turn.runtime),
+        fence=state["brief"].get("fence", ""),
+        say=voice.say,
+        retract=voice.retract,
+        on_stall=voice.report_stall,
+        place={"step": "plan", "round": state["planning"]["rounds"] + 1},
+        must_call=True,
+    )
+
+
+def _rounds_left_note(state: Planning, settings: Settings) -> list[HumanMessage]:
+    """Say how many rounds are left when they are few; it goes last and away again, so that nothing earlier changes."""
+    left = settings.plan_rounds - state["planning"]["rounds"]
+    said = f"(Rounds left to decide, this one included: {left}.)"
+    return [HumanMessage(said)] if left <= LAST_ROUNDS < settings.plan_rounds else []
+
+
+async def _act_on(turn: PlanningRound, reply: ModelReply) -> Planning:
+    """Return what the reply changes; `turn` has this round counted."""
+    settings, planning, legal = turn.settings, turn.planning, turn.legal
+    if reply.message is None:
+        assert reply.error is not None
+        return fail_planning(turn, "model_error", str(reply.error))
+    message, native = storable_reply(reply.message), has_native_call(rounds_of(turn.state))
+    outcome = read_reply(reply.message, legal, turn.deps.reads(settings), printed=not native)
+    alone = isinstance(outcome, Decision) and outcome.kind == "speak"
+    if alone and outcome.arguments:  # type: ignore[union-attr]
+        return _continue(reply, outcome.speech)
+    echo = alone and (turn.state["brief"].get("fence") or "\0") in outcome.speech  # no text of its own has that word
+    # Nor is a decision that was printed by who can call an answer, however often it is printed.
+    no_answer = echo or not alone or was_cut_off(message) or _is_decision(outcome.speech, legal)
+    may_answer = not no_answer and "answer" in legal and any(map(str.isalnum, outcome.speech))
+    if may_answer and (planning.get("texts") or not turn.deps.all_tools(settings).names):
+        outcome, alone = Decision("answer", {"text": outcome.speech}), False
+    # What stands alone decides nothing and is said again with the decision: the user should not read it twice.
+    said = "" if alone else outcome.speech
+    if alone:
+        turn, outcome = turn.with_record(texts=1), UnusableReply([ECHO if echo else ALONE], printed=not native)
+    plan: Json = {}
+    if isinstance(outcome, Decision) and outcome.kind == "submit_plan":
+        found = _read_plan(turn, outcome.arguments)
+        if lost := _lost_criteria(turn, found):
+            found, turn = lost, turn.with_record(lost_told=True)
+        turn = turn.with_record(reason=str(outcome.arguments.get("reason") or planning.get("reason") or ""))
+        outcome, plan = (UnusableReply(found), plan) if isinstance(found, list) else (outcome, found)
+    if isinstance(outcome, Decision) and _wrong_language(turn, outcome.arguments):
+        outcome = UnusableReply([f"write what the user reads in this language: {settings.speaks}"])
+        turn = turn.with_record(language_told=True)
+    if isinstance(outcome, Decision) and primary_language(outcome.arguments.get("language")):
+        turn = turn.with_record(language=known_language(outcome.arguments["language"]))
+    taken = outcome if isinstance(outcome, Decision) else Decision("speak")
+    if reply.speech:
+        reply.speech.finish(said, taken.kind, taken.arguments)
+    if isinstance(outcome, UnusableReply):
+        return send_correction(turn, message, outcome)
+    emit_decision(turn.runtime, None, outcome.kind, [call["name"] for call in outcome.calls])
+    if plan:
+        return take_plan(turn, message, outcome, plan)
+    if outcome.kind == "answer":
+        update = await settle_by_answer(turn, message, outcome)
+    else:
+        update = {"calls": start_looking, "ask_user": ask_question, "decline": decline}[outcome.kind](
+            turn, message, outcome
+        )
+    if reply.speech and outcome.kind == "answer" and "ending" not in update:  # it is sent back, and said again
+        reply.speech.restart()
+    return update
+
+
+def _continue(reply: ModelReply, speech: str) -> Planning:
+    """Let the model go on after a text that it said: a round like any other."""
+    assert reply.message is not None
+    if reply.speech:
+        reply.speech.finish(speech)
+    return {"transcript": [storable_reply(reply.message), HumanMessage(GO_ON)]}
+
+
+def _is_decision(text: str, legal: Sequence[str]) -> bool:
+    """Return whether a text is, or holds, a decision that was printed, also one that cannot be read (N11)."""
+    return bool(read_printed(text, legal).calls) or _KEYS.search(text) is not None
+
+
+def _read_plan(turn: PlanningRound, written: Json) -> Json | list[str]:
+    """Return the plan, in a replan the approved one with its changes, or all that is wrong with it."""
+    state, settings, planning = turn.state, turn.settings, turn.planning
+    before = (state.get("approval") or {}).get("plan")
+    rules = plan_rules(turn.deps, settings, planning.get("finished"), before, state.get("begun"))
+    binding = settings.confirm == "never" and not planning.get("feedback")
+    rules = replace(rules, approved=before, failed=planning.get("failed") or (), binding=binding)
+    found = read_plan(written, replace(rules, max_steps=1) if settings.mode == "step" else rules)
+    if isinstance(found, list):
+        return found
+    if extra := ignored_keys(written):
+        emit(turn.runtime, "note", text=f"Left out of the plan, which has no place for it: {', '.join(extra)}.")
+    return found
+
+
+def _lost_criteria(turn: PlanningRound, plan: Json | list[str]) -> list[str]:
+    """Return what to say of the goal's criteria that a new plan does not mention; the planner is told once."""
+    texts = plan.get("change", {}).get("came_back", []) if isinstance(plan, dict) else []
+    told = turn.planning.get("lost_told") or turn.planning["corrections"] + 1 >= turn.settings.max_corrections
+    return [] if told else [f"“{text[:200]}” was to be reached: {KEEP}" for text in texts]
+
+
+def _wrong_language(turn: PlanningRound, said: Json) -> bool:
+    """Return whether a decision declares another language than the one that was set; pointed out once (P14)."""
+    planning, settings = turn.planning, turn.settings
+    if planning.get("language_told") or planning["corrections"] + 1 >= settings.max_corrections:
+        return False
+    declared, wanted = primary_language(said.get("language")), primary_language(settings.speaks)
+    return bool(declared and wanted and declared != wanted)

@@ -1,0 +1,94 @@
+"""The pauses in which a step asks a person about a call: to approve it, or to say what became of it. Pure."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+from donewhen.graph.executors.relay import open_ask
+from donewhen.graph.people.pauses import make_pause
+from donewhen.graph.tools.effects import UnknownEffect
+from donewhen.state.language.texts import option_texts, say
+from donewhen.state.people.payload import escape_unseen
+from donewhen.state.plan.steps import transcript_key
+from donewhen.state.proof.journal import call_key, canonical_json
+from donewhen.state.records import FrozenCall, Pause, StepRecord
+from donewhen.state.run import Json, Step
+from donewhen.state.secrets import conceal_json
+
+Reason = Literal["each", "unlisted", "asks", "new"]
+"""Why a person must approve a call: texts of the catalogues."""
+NewTargets = Mapping[int, Sequence[str]]
+"""Targets of calls that no person knows of, by the position of the call in its reply."""
+
+MOST_SHOWN = 10
+"""New targets of one call that its question names; the call itself is shown whole."""
+
+
+def approval_pause(calls: Sequence[FrozenCall], state: Step, reason: Reason, new: NewTargets) -> Pause:
+    """Ask to approve the first call, and with it the others."""
+    call, *others = calls
+    speak = partial(say, state.get("language", "en"), "call")
+    targets = list(new.get(call.get("position", 0), ())) if reason == "new" else []
+    question = f"{_may_call(call['name'], state)} {speak(reason, new=_listed(targets))}"
+    if others:
+        lines = "\n".join(f"- {_line(other, new, state)}" for other in others)
+        question = f"{question}\n{speak('batch')}\n{lines}"
+    targets += [target for other in others for target in new.get(other.get("position", 0), ())]
+    batch = [{"position": each.get("position", 0), "tool": each["name"], "arguments": each["args"]} for each in others]
+    more: Json = {"batch": batch} if batch else {}
+    more |= {"new": list(dict.fromkeys(targets))} if targets else {}
+    return _call_pause("tool", call, state, question, options=["approve", "edit", "reject"], **more)
+
+
+def relay_pause(call: FrozenCall, state: Step) -> StepRecord:
+    """Return the record's change with which a step waits because its executor asks, in the executor's words."""
+    ask, record, id = open_ask(call), state["record"], state["step"]["id"]
+    assert ask is not None
+    number, said = record.get("questions", 0) + 1, ask["question"]
+    if ask["kind"] == "tool":
+        said = f"{call['name']}: {_may_call(ask['tool'], state)} {said}".strip()
+    if why := ask.get("unreached"):
+        said += f"\n\n{say(state.get('language', 'en'), 'call', 'unreached', name=call['name'], why=why)}"
+    if ask["kind"] == "tool":
+        position = 100 * call.get("position", 0) + len(call.get("answers") or ())
+        its: FrozenCall = {"name": ask["tool"], "args": ask["arguments"], "position": position}
+        pause: Pause = {**ask, **_call_pause("tool", its, state, said, options=ask["options"], relayed=True)}
+        return {"status": "waiting", "waiting": pause, "calls": [call]}
+    name = f"{transcript_key(id, record)}.q{number}"
+    pause = {**ask, **make_pause("question", name, said, step=id, options=ask["options"], relayed=True)}
+    return {"status": "waiting", "waiting": pause, "calls": [call], "questions": number}
+
+
+def unknown_effect_pause(call: FrozenCall, state: Step, unknown: UnknownEffect) -> StepRecord:
+    """Return the record's change with which a step waits to be told whether a write took effect."""
+    language, about = state.get("language", "en"), conceal_json(unknown.arguments or call["args"])
+    happened, not_happened, _ = option_texts(language, "effect")
+    said = {"call": f"{call['name']}({canonical_json(about)[:500]})", "step": unknown.step or "?"}
+    question = say(language, "call", unknown.why, **said, happened=happened, not_happened=not_happened)
+    options = option_texts("en", "effect")
+    waiting = _call_pause("effect", call, state, question, options=options, attempt=unknown.attempt)
+    return {"status": "waiting", "waiting": {**waiting, "arguments": conceal_json(call["args"])}}
+
+
+def _call_pause(kind: Literal["tool", "effect"], call: FrozenCall, state: Step, question: str, **more: Any) -> Pause:
+    """Return a pause about a call, whose id names attempt, round, content and position of the call."""
+    step, record, what = state["step"]["id"], state["record"], "call" if kind == "tool" else kind
+    digest, position = call_key(call["name"], call["args"])[:8], call.get("position", 0)
+    id = f"{transcript_key(step, record)}.{what}{record['rounds']}.{digest}" + (f".{position}" if position else "")
+    return make_pause(kind, id, question, step=step, tool=call["name"], arguments=call["args"], **more)
+
+
+def _may_call(tool: str, state: Step) -> str:
+    """Ask whether the step may call the tool, and say what the step is for."""
+    purpose = " ".join(str(state["step"].get("content") or "").split())[:200]
+    return say(state.get("language", "en"), "call", "may", step=state["step"]["id"], purpose=purpose, tool=tool)
+
+
+def _line(call: FrozenCall, new: NewTargets, state: Step) -> str:
+    said, targets = f"{call['name']} {canonical_json(call['args'])}", new.get(call.get("position", 0))
+    return f"{said} {say(state.get('language', 'en'), 'call', 'new', new=_listed(targets))}" if targets else said
+
+
+def _listed(targets: Sequence[str]) -> str:
+    """Return targets as they are shown: what cannot be seen in them is written as an escape."""
+    return ", ".join(f"`{escape_unseen(target)[:200]}`" for target in targets[:MOST_SHOWN])

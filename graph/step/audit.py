@@ -1,0 +1,352 @@
+"""Have a judge doubt what is about to be delivered: one question, with a few look-ups of its own. Fails closed.
+
+The judge sees the goal, every change with its outcome, the passages that are cited and an index of everything that
+was observed; never the reasoning of whoever wrote the text.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import emit, thread_of
+from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.history import observation_limit, render_observation, reply_messages, storable_reply
+from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
+from donewhen.graph.step.calls import CallContext, make_reading
+from donewhen.graph.step.observations import recall, with_whole_text
+from donewhen.prompts import brief, framed, instructions, section
+from donewhen.state.errors import DoneWhenError
+from donewhen.state.ledger import add, exhausted
+from donewhen.state.proof.audit import read_audit, split_claims, unaudited
+from donewhen.state.proof.evidence import WRITES, passage
+from donewhen.state.proof.goal_check import criteria_of
+from donewhen.state.proof.journal import call_key, is_tool_call, user_statements
+from donewhen.state.proof.receipt import AuditRow
+from donewhen.state.reading.decisions import AUDIT, control_tools
+from donewhen.state.records import FrozenCall
+from donewhen.state.run import Json
+from donewhen.state.settings import Settings
+
+CHANGE_CHARS = 3_000
+"""The most characters of a change's arguments, and of its outcome; a cut is marked."""
+AROUND = 150
+"""Characters on either side of a passage that is cited."""
+LINE_CHARS = 160
+ARGUMENT_CHARS = 1_000
+"""Of a call that reads: a query has its conditions at the end, and joins in the middle."""
+MOST_LINES = 300
+"""The most lines of the index of observations; those left out are named by ids."""
+CITED_CHARS = 1_500
+"""An observation that is cited and not longer is shown whole."""
+WHOLE_CHARS, ROOM = 4_000, 6_000
+"""So is one that is not longer than this, cited or not, as long as all of these have room: to look it up, a judge has
+to be sent everything again."""
+READS = 8
+"""Reading tools of the run that the judge is offered."""
+CORRECTIONS = 2
+NOTES = {"before": "as it was before a change", "part": "the agent saw a part of it"}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The subject of an audit: a text that is about to be delivered, and all that it can rest on."""
+
+    run: Mapping[str, Any]
+    """The state of the run: goal, conversation, plan, fence, language."""
+    text: str
+    journal: Sequence[Mapping[str, Any]]
+    """Everything that was observed, oldest first."""
+    output: Any = None
+    """The result as data, if it is wanted as that."""
+    verdicts: Mapping[str, Sequence[Json]] = field(default_factory=dict)
+    """Verdicts by step, `goal` for those of the goal's own criteria: what they cite is shown."""
+    steps: Mapping[str, Json] = field(default_factory=dict)
+    """Records by step."""
+    step: str | None = None
+    """The step whose result it is, where a step is audited and not the run."""
+
+    @property
+    def fence(self) -> str:
+        """The word that frames foreign text."""
+        return str(self.run.get("fence") or "")
+
+
+def is_audit_due(settings: Settings, run: Mapping[str, Any], new: Iterable[Mapping[str, Any]] = ()) -> bool:
+    """Return whether a text must be audited: one that rests, or may seem to rest, on what was looked at or changed.
+
+    Not the words of an executor that took the goal whole: nobody else has worked on it, or is to be asked (P16).
+    """
+    if settings.verification in ("claimed", "grounded") or (run.get("modes") or [{}])[-1].get("by") == "executor":
+        return False
+    steps = (run.get("plan") or {}).get("steps") or ()
+    by_its_word = any(step.get("tools") is None for step in steps)  # it may say that it used tools, and used none
+    return (
+        by_its_word
+        or settings.verification == "judged"
+        or any(is_tool_call(e) for e in [*(run.get("journal") or ()), *new])
+    )
+
+
+async def audit(context: CallContext, subject: Subject, *, reserve: int = 0) -> AuditRow:
+    """Return what the judge says of the text; a `problem` where it cannot be asked or says nothing usable.
+
+    What it looks up becomes observations, in `context.noted`. `reserve`: model calls kept for the end of the run,
+    which an audit may use.
+    """
+    settings, deps = context.settings, context.deps
+    if not _can_judge(deps, settings):
+        return {**unaudited(""), "nobody": True}
+    claims = split_claims(subject.text, subject.output, str(subject.run.get("language") or ""))
+    toolbox = deps.reads(settings)
+    used = {e["tool"] for e in subject.journal if is_tool_call(e) and e["effect"] == "read"}
+    reads = toolbox.subset([name for name in toolbox.names if name in used][:READS])
+    tools = [*control_tools(AUDIT), *reads.openai()]
+    messages: list[AnyMessage] = [
+        SystemMessage(instructions("audit")),
+        HumanMessage(audit_brief(await _with_whole_texts(context, subject), claims, settings.today)),
+    ]
+    place = {"step": context.state["step"]["id"], "round": context.state["record"]["rounds"]}
+    looks, corrections, problem = settings.audit_calls, 0, ""
+    while True:
+        left = context.left()
+        if "model_calls" in left:
+            left = {**left, "model_calls": left["model_calls"] + reserve}
+        if exhausted(left, ("model_calls",)):
+            return _report_unaudited(context, problem or "no model call was left for it")
+        offered = tools if looks else tools[:1]
+        legal = AUDIT if looks else AUDIT[:1]
+        question = Question(
+            "judge",
+            messages,
+            offered,
+            allowance=left,
+            fence=subject.fence,
+            must_call=True,
+            place=place,
+            thread=thread_of(context.runtime),
+        )
+        reply = await ask(deps, settings, question)
+        context.spent = add(context.spent, reply.spent)
+        if reply.message is None:
+            return _report_unaudited(context, f"the judge could not be asked: {reply.error}")
+        outcome = read_reply(reply.message, legal, reads if looks else None)
+        if isinstance(outcome, Decision) and outcome.kind == "calls":
+            told, looks = await _look_up(outcome, reads, context, subject, looks)
+            messages += [storable_reply(reply.message), *_answer_calls(reply.message, outcome, told)]
+            continue
+        found = _read_outcome(outcome, claims)
+        if not isinstance(found, list):
+            emit(context.runtime, "audit", step=subject.step, **found)
+            return found
+        problem, corrections = f"the judge said nothing usable: {'; '.join(found)[:300]}", corrections + 1
+        if corrections > CORRECTIONS:
+            return _report_unaudited(context, problem)
+        lines = "\n".join(f"- {each}" for each in found[:20])
+        said = f"Correction: this is no audit.\n{lines}\nCall `audit` again, whole."
+        messages += [storable_reply(reply.message), *reply_messages(reply.message, said)]
+
+
+async def _with_whole_texts(context: CallContext, subject: Subject) -> Subject:
+    """Return the subject with all that changes and cited observations said, of which the journal may have a part."""
+    cited = {e["observation"] for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()}
+    journal = [
+        await with_whole_text(context.runtime, context.state, entry)
+        if entry.get("stored") and (entry["id"] in cited or entry["effect"] in WRITES)
+        else entry
+        for entry in subject.journal
+    ]
+    return replace(subject, journal=journal)
+
+
+def _can_judge(deps: Deps, settings: Settings) -> bool:
+    """Return whether the model of the role says that it can judge; one that cannot be made says nothing."""
+    try:
+        return bool(getattr(deps.model("judge", settings), "judges", True))
+    except DoneWhenError:
+        return True
+
+
+def _report_unaudited(context: CallContext, problem: str) -> AuditRow:
+    emit(context.runtime, "note", text=f"Nobody audited the answer: {problem}")
+    return unaudited(problem)
+
+
+def _read_outcome(outcome: Decision | UnusableReply, claims: Sequence[str]) -> AuditRow | list[str]:
+    if isinstance(outcome, UnusableReply):
+        return outcome.problems
+    if outcome.kind != "audit":
+        return ["a text alone decides nothing here"]
+    return read_audit(outcome.arguments, claims)
+
+
+def _answer_calls(message: AIMessage, decision: Decision, told: Mapping[str, str]) -> list[AnyMessage]:
+    if not message.tool_calls and not message.invalid_tool_calls:
+        return [HumanMessage("\n\n".join([*told.values(), *decision.refused.values()]))]
+    return reply_messages(message, lambda id: told.get(id) or decision.refused.get(id) or "Not made.")
+
+
+async def _look_up(
+    decision: Decision, reads: Any, context: CallContext, subject: Subject, looks: int
+) -> tuple[dict[str, str], int]:
+    """Make the judge's look-ups, as far as they go; what came of each, and how many are left."""
+    settings, told = context.settings, dict[str, str]()
+    for call in decision.calls:
+        if looks <= 0:
+            told[call["id"]] = "Not made: all look-ups are used up. Decide by what you have seen."
+            continue
+        looks -= 1
+        if call["name"] == "recall":
+            seen = cast("Any", {**context.state, "known": list(subject.journal), "journal": []})
+            piece = await recall(cast("FrozenCall", call), seen, list(context.noted), context.runtime)
+            told[call["id"]] = piece.text
+            continue
+        if exhausted(context.left(), ("tool_calls",)):
+            told[call["id"]] = "Not made: the limit of tool calls is reached."
+            continue
+        reading = await make_reading(context, call["name"], call["args"])
+        if isinstance(reading, str):
+            told[call["id"]] = f"Not made: {reading}"
+            continue
+        entry = await with_whole_text(context.runtime, context.state, reading[0])
+        told[call["id"]] = render_observation(
+            entry, observation_limit(context.deps, settings, "judge"), fence=subject.fence
+        )
+    return told, looks
+
+
+def audit_brief(subject: Subject, claims: Sequence[str], today: str) -> str:
+    """Return what the judge reads: what was asked, what was changed, what is cited and seen, and the claims."""
+    run, fence = subject.run, subject.fence
+    plan: Mapping[str, Any] = run.get("plan") or {}
+    changes = [e for e in subject.journal if e["source"] == "tool" and e["effect"] in WRITES and not e.get("outside")]
+    ids = {e["id"] for e in changes}
+    evidence = [e for rows in subject.verdicts.values() for row in rows for e in row.get("evidence") or ()]
+    cited, shown_whole = _cited(subject, evidence, ids)
+    rest = [e for e in subject.journal if e["id"] not in ids | shown_whole and not e.get("outside")]
+    said = "\n".join(
+        f"- {_asked(one)}{one['text'].strip()}" for one in user_statements({**run, "journal": subject.journal})
+    )
+    numbered = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
+    return brief(
+        section("fence", fence),
+        section("today", today),
+        section("conversation", run.get("conversation") or ""),
+        section("goal", run["goal"]),
+        section("user_said", said),
+        section("plan", _plan(plan, subject), fence),
+        framed("changes", "\n".join(_changes(changes, run.get("approvals") or ())) or "none", fence),
+        section("cited", cited, fence),
+        section("observations", _index(rest, {item["observation"] for item in evidence}), fence),
+        framed("claims", numbered or "(nothing is delivered)", fence),
+    )
+
+
+def _asked(one: Mapping[str, str]) -> str:
+    return f"(asked: {' '.join(one['question'].split())[:600]}) " if one.get("question") else ""
+
+
+def _plan(plan: Mapping[str, Any], subject: Subject) -> str:
+    """Return the steps with what became of them and their criteria; in a step's audit only that one."""
+    lines = []
+    for step in plan.get("steps") or ():
+        if subject.step not in (None, step["id"]):
+            continue
+        record = subject.steps.get(step["id"], {})
+        lines.append(f"{step['id']} ({record.get('status', 'pending')}): {step['content']}")
+        lines += [f"  done when: {criterion['text']}" for criterion in criteria_of(step)]
+        if why := record.get("unchanged"):
+            lines.append(f"  nothing was changed, because: {why}")
+        if reason := record.get("reason"):
+            lines.append(f"  reason: {reason[:300]}")
+    if subject.step is None:
+        lines += [f"in the end: {criterion['text']}" for criterion in plan.get("done_when") or ()]
+    return "\n".join(lines)
+
+
+def _changes(entries: Iterable[Mapping[str, Any]], approvals: Iterable[Json]) -> Iterator[str]:
+    """Yield the changes; of each that nobody could tell of when it was made, also what the user said of it later."""
+    rows = [row for row in approvals if row["kind"] == "effect" and row["decision"] == "not_happened"]
+    denied = Counter(call_key(row["tool"], row["arguments"]) for row in rows)
+    for entry in entries:
+        key = call_key(entry["tool"], entry["arguments"])
+        denials = denied[key] if entry.get("unknown") else 0
+        denied[key] -= bool(denials)
+        yield _change(entry, "it did not happen, as the user said later" if denials else "")
+
+
+def _change(entry: Mapping[str, Any], said: str) -> str:
+    seen = "unknown whether it took effect" if entry.get("unknown") else "ok" if entry["ok"] else "failed"
+    outcome = said or seen
+    made_with = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), CHANGE_CHARS)
+    return f"[{entry['id']}] {entry['tool']} {made_with}\n→ {outcome}: {_cut_middle(entry['text'], CHANGE_CHARS)}"
+
+
+def _cut_middle(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} [… cut: {len(text) - 2 * half:,} characters …] {text[-half:]}"
+
+
+def _cited(subject: Subject, evidence: Sequence[Json], changes: Collection[str]) -> tuple[str, set[str]]:
+    """Return what is cited, each passage with what stands around it, and the ids of what stands there whole.
+
+    A change stands under the changes; what is short is shown once, whole.
+    """
+    entries = {e["id"]: e for e in subject.journal if not e.get("outside") and e["id"] not in changes}
+    lines, shown_whole, room = dict[str, None](), set[str](), ROOM
+    for item in evidence:
+        entry, quote = entries.get(item["observation"]), item.get("quote", "")
+        if entry is None or not quote or entry["source"] == "result":
+            continue
+        notes = [note for key, note in NOTES.items() if item.get(key)]
+        about = f" ({', '.join(notes)})" if notes else ""
+        length = len(entry["text"])
+        if entry["id"] not in shown_whole and length <= max(CITED_CHARS, min(WHOLE_CHARS, room)):
+            shown_whole.add(entry["id"])
+            room -= length
+        text = entry["text"] if entry["id"] in shown_whole else passage(entry["text"], quote, AROUND)
+        lines[f"[{entry['id']}] {_source(entry)}{about}: {text}"] = None
+    return "\n".join(lines), shown_whole
+
+
+def _source(entry: Mapping[str, Any]) -> str:
+    if entry["source"] == "user":
+        return "the user said"
+    if entry["source"] == "result":
+        return "words of the agent"
+    by = " (another agent)" if entry.get("transcript") else ""
+    sent = _cut_middle(json.dumps(entry["arguments"], ensure_ascii=False), ARGUMENT_CHARS) if entry["arguments"] else ""
+    return f"{entry['tool']}{by} {sent} {'ok' if entry['ok'] else 'failed'}".strip()
+
+
+def _index(entries: Sequence[Mapping[str, Any]], cited: Collection[str]) -> str:
+    """Return everything observed beside the changes, oldest first: what is cited and then the latest whole, as far as
+    there is room, others in a line."""
+    kept = [e for e in entries if e["source"] != "result"][-MOST_LINES:]
+    latest = {_call_and_result(e): e["id"] for e in kept}
+    room, shown_whole = ROOM, set[str]()
+    for _, entry in sorted(enumerate(kept), key=lambda row: (row[1]["id"] in cited, row[0]), reverse=True):
+        fits = len(entry["text"]) <= min(WHOLE_CHARS, room) or entry["source"] == "user"
+        if fits and latest[_call_and_result(entry)] == entry["id"]:
+            shown_whole.add(entry["id"])
+            room -= len(entry["text"])
+    lines = [f"[… {len(entries) - MOST_LINES} earlier ones are left out]"] if len(entries) > MOST_LINES else []
+    for entry in kept:
+        same, text = latest[_call_and_result(entry)], entry["text"]
+        if same != entry["id"]:
+            text = f"the same as {same}"
+        elif entry["id"] not in shown_whole:
+            first = " ".join(text[: 2 * LINE_CHARS].split())[:LINE_CHARS]
+            text = f"{first} [… cut: {entry['length']:,} characters in all; recall reads them]"
+        lines.append(f"[{entry['id']}] {_source(entry)}: {text}")
+    return "\n".join(lines)
+
+
+def _call_and_result(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["source"], entry["tool"], json.dumps(entry["arguments"], sort_keys=True), entry["digest"]

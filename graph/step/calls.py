@@ -1,0 +1,571 @@
+"""The calls of one decision, in order: each passes the gates, is made once, and becomes an observation.
+
+The calls of planning, of checks and of a judge are made here as well; a person's approval is a matter of steps alone.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from langgraph.errors import GraphInterrupt, ParentCommand
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit, emit_charge, emit_observation, now, thread_of
+from donewhen.graph.llm.cost import Meter
+from donewhen.graph.llm.history import observation_limit, render_observation
+from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_step
+from donewhen.graph.llm.reply import LOOK_FIRST
+from donewhen.graph.llm.voice import without_listeners
+from donewhen.graph.people.interjections import new_interjections
+from donewhen.graph.step.approvals import NewTargets, Reason, approval_pause, relay_pause, unknown_effect_pause
+from donewhen.graph.step.leave import leave, silence_hint
+from donewhen.graph.step.observations import RecallResult, load_text, recall, seen_before, store_entry, store_text
+from donewhen.graph.tools.call import CallResult, call_tool, seconds_for
+from donewhen.graph.tools.effects import (
+    CallOutcome,
+    Effect,
+    EffectLog,
+    Place,
+    UnknownEffect,
+    effect_key,
+    kept_artifact,
+    perform,
+    shorten_text,
+)
+from donewhen.graph.tools.paths import path_problem
+from donewhen.graph.tools.probing import differences
+from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.consent import KnownTargets
+from donewhen.state.ledger import Amounts, add, exhausted, subtract
+from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.plan.steps import count_silence, needs_no_call
+from donewhen.state.proof.journal import Source, call_key, canonical_json, is_tool_call, observation
+from donewhen.state.reading.decisions import LOOKUPS
+from donewhen.state.records import FrozenCall, JournalEntry, StepClaim, StepRecord
+from donewhen.state.run import Json, Planning, Step
+from donewhen.state.secrets import conceal_json, redact_json
+from donewhen.state.settings import Settings
+
+EFFECT = "donewhen_effect"
+"""In the metadata of a call: the key of its effect, the same when it is made again after a crash."""
+
+Outcome = CallOutcome | RecallResult | str
+"""The result of a call, of a look-up, or the reason why the call was not made."""
+
+
+class StepTools(Protocol):
+    """The tools of a step: a Toolbox, or an executor that works by itself."""
+
+    def get(self, name: str) -> BaseTool | None:
+        """Return the tool of this name, or None."""
+
+    def effect(self, name: str) -> EffectKind:
+        """Return what it does to the world."""
+
+    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
+        """Return whether the tool says that such a call asks, or that it does not; None: neither."""
+
+    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
+        """Return the targets of a call that no person knows of."""
+
+    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
+        """Return the files, addresses and ids that the call is about."""
+
+
+async def act(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
+    """Make the calls in the step's record; stop at the first that needs a person or that the budget does not allow."""
+    settings = settings_of(runtime)
+    context = CallContext(state, runtime, config, deps, settings.tool_seconds)
+    return await CallBatch.of(context, deps.tools_for(state["step"].get("executor"), settings)).run()
+
+
+def left_of(state: Step | Planning) -> Amounts:
+    """Return what a step or planning may still spend: its allowance less what it spent since it was sent off."""
+    return subtract(state.get("allowance") or {}, state.get("spent"))
+
+
+@dataclass
+class CallContext:
+    """The step for which calls are made, the run it belongs to, and what the calls have spent and seen so far."""
+
+    state: Step
+    runtime: Runtime[Settings]
+    config: RunnableConfig
+    deps: Deps
+    seconds: float | None
+    """The longest that one call may take, unless its tool says that it takes longer."""
+    spent: Amounts = field(default_factory=dict)
+    meters: list[Meter] = field(default_factory=list)
+    """The meters of the calls that are being made."""
+    wrote: list[str] = field(default_factory=list)
+    """Short keys of the writes that were made here and whose outcome is known."""
+    observed: int = 0
+    """Observations that the step has already, where checks and a judge add some."""
+    noted: list[JournalEntry] = field(default_factory=list)
+    """Observations of checks and of a judge."""
+    settings: Settings = field(init=False)
+    """The settings of the run."""
+
+    def __post_init__(self) -> None:
+        self.settings = settings_of(self.runtime)
+
+    def left(self) -> Amounts:
+        """Return what the step may still spend, less what it spent here."""
+        running = self.spent
+        for meter in self.meters:
+            running = add(running, meter.least_spent)
+        return subtract(left_of(self.state), running)
+
+
+@dataclass
+class CallBatch:
+    """The calls of one decision that are still to be made, and what came of the others."""
+
+    context: CallContext
+    tools: StepTools
+    calls: Sequence[FrozenCall]
+    number: int
+    """The number of the last observation."""
+    held: list[str]
+    """Results of printed calls, which go back in one message when all are there."""
+    entries: list[JournalEntry] = field(default_factory=list)
+    """The observations, as the journal has them."""
+    results: list[AnyMessage] = field(default_factory=list)
+    """The messages that the model is shown."""
+    files: dict[str, str] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    """Tools that `find_tools` found."""
+    recalled: list[RecallResult] = field(default_factory=list)
+    acted: bool = False
+    """True once a call was made or looked up, and not merely refused."""
+    learned: bool = False
+    """True once a call brought something that the step did not know."""
+
+    @classmethod
+    def of(cls, context: CallContext, tools: StepTools) -> Self:
+        """Return the batch of the calls in the step's record."""
+        record = context.state["record"]
+        return cls(context, tools, list(record["calls"]), record["observed"], list(record.get("held") or ()))
+
+    async def run(self) -> Step:
+        """Make the calls; leave the step at the first that may not be made now."""
+        context, state = self.context, self.context.state
+        while self.calls:
+            group = self._next_group()
+            call, refusals = group[0], [self._refusal(each) for each in group]
+            if refusals[0] is None and (change := await self._gate()):
+                return self._halt(change)
+            outcomes = await self._make(group, refusals)
+            if isinstance(outcomes, UnknownEffect):
+                return self._halt(unknown_effect_pause(call, state, outcomes))
+            first = outcomes[0]
+            if (
+                call.get("delegated")
+                and isinstance(first, CallOutcome)
+                and (kept_artifact(first.result) or {}).get("asks")
+            ):
+                context.spent = add(add(context.spent, first.spent), {"active_seconds": first.result.seconds})
+                return self._halt(relay_pause({**call, **first.result.artifact}, state))
+            for each, outcome in zip(group, outcomes, strict=True):
+                await self._record(each, outcome)
+            seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
+            context.spent = add(context.spent, {"active_seconds": seconds})
+            self.calls = self.calls[len(group) :]
+        return self._finish()
+
+    @property
+    def _seen(self) -> list[JournalEntry]:
+        """The observations of the step so far, oldest first."""
+        return [*seen_before(self.context.state), *self.entries]
+
+    def _next_group(self) -> Sequence[FrozenCall]:
+        """Return the calls to make together: a row of different reads within the budget, or one of another kind."""
+        keys: set[str] = set()
+        room = self.context.left().get("tool_calls", len(self.calls))
+        for call in self.calls:
+            key = call_key(call["name"], call["args"])
+            alone = call["name"] in LOOKUPS or self.tools.effect(call["name"]) != "read"
+            if alone or key in keys or len(keys) >= room:
+                break
+            keys.add(key)
+        return self.calls[: max(len(keys), 1)]
+
+    def _refusal(self, call: FrozenCall) -> str | None:
+        """Return why the call is not made at all, in words for the model; what a person approved is made."""
+        if call["name"] in LOOKUPS:
+            return None
+        if "response" in call:
+            return f"the user answered instead: {call['response']}"
+        if "refused" in call:
+            return f"the user rejected this call: {call['refused']}"
+        allowed = self.context.settings.profile.allowed_paths
+        if outside := path_problem(call["args"], allowed, self.tools.get(call["name"])):
+            return outside
+        if "approved" in call or "known" in call:
+            return None
+        state = self.context.state
+        rejected = {**state.get("rejected", {}), **state["record"].get("rejected", {})}
+        why = rejected and rejected.get(call_key(call["name"], call["args"]))
+        return f"the user rejected this very call before: {why}" if why else None
+
+    async def _gate(self) -> StepRecord | None:
+        """Return the record's change with which the step leaves before the next call; None if it may be made now."""
+        call, state = self.calls[0], self.context.state
+        if needs_no_call(call):
+            return None
+        if key := exhausted(self.context.left(), ("tool_calls",)):
+            return {"status": "ready", "code": f"allowance:{key}"}
+        reason = self._approval_reason(call)
+        new = await self._new_targets() if reason == "new" else {}
+        if reason is None or (reason == "new" and not new.get(call.get("position", 0))):
+            return None
+        if reason == "unlisted" and "write" in state.get("promotable", ()):
+            wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
+            why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
+            return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
+        covered = reason in ("asks", "new")  # by the plan: asked with all others of the same reply that are, and ask
+        others = [other for other in self.calls[1:] if covered and self._asks_as_well(other, new)]
+        waiting = approval_pause([call, *others], state, reason, new)
+        if diffs := await self._differences(call):
+            waiting["diffs"] = diffs
+        return {"status": "waiting", "waiting": waiting}
+
+    def _approval_reason(self, call: FrozenCall) -> Reason | None:
+        """Return why a person must approve the call; `new`: only if it has targets that no person knows of."""
+        settings, effect, delegated = self.context.settings, self.tools.effect(call["name"]), call.get("delegated")
+        if needs_no_call(call) or "approved" in call or "known" in call:
+            return None
+        if settings.approvals == "each" and (delegated or effect != "read"):
+            return "each"
+        if delegated or settings.approvals == "never" or effect == "read":
+            return None  # The plan that was approved names the executor.
+        if call["name"] not in self.context.state.get("granted_tools", ()):
+            return "unlisted"
+        if settings.approvals != "shown" or (asks := self.tools.asks(call["name"], call["args"])) is False:
+            return None
+        return "asks" if asks else "new"
+
+    def _asks_as_well(self, call: FrozenCall, new: NewTargets) -> bool:
+        reason = self._approval_reason(call)
+        return reason == "asks" or (reason == "new" and bool(new.get(call.get("position", 0))))
+
+    async def _new_targets(self) -> NewTargets:
+        """Return the targets of the calls that no person knows of; look further only if the next call has some."""
+        context, state, call = self.context, self.context.state, self.calls[0]
+        known = state["known_targets"]() if "known_targets" in state else KnownTargets()
+        for entry in self._seen:
+            known.observe(entry)
+        if not self.tools.new_targets(call["name"], call["args"], known):
+            return {}
+        for id in known.long:
+            known.read(id, await load_text(context.runtime, state, id) or "")
+        for said in await new_interjections(context.runtime, context.settings, state.get("heard") or ""):
+            known.say(said["text"])
+        return {
+            each.get("position", 0): new
+            for each in self.calls
+            if self._approval_reason(each) == "new"
+            and (new := self.tools.new_targets(each["name"], each["args"], known))
+        }
+
+    async def _differences(self, call: FrozenCall) -> dict[str, str]:
+        tool = self.tools.get(call["name"])
+        return await differences(tool, call["args"]) if tool else {}
+
+    async def _make(
+        self, group: Sequence[FrozenCall], refusals: Sequence[str | None]
+    ) -> Sequence[Outcome] | UnknownEffect:
+        """Make the calls that are not refused, side by side; an UnknownEffect is about the first of them."""
+        context, id = self.context, self.context.state["step"]["id"]
+        if group[0]["name"] in LOOKUPS:
+            return [await self._look_up(group[0])]
+        running = []
+        for number, (call, refusal) in enumerate(zip(group, refusals, strict=True), self.number + 1):
+            if refusal is None:
+                shown: Json = {"tool": call["name"], "arguments": redact_json(call["args"])}
+                if diffs := await self._differences(call):
+                    shown["diffs"] = diffs
+                emit(context.runtime, "tool_started", id=f"{id}.{number}", step=id, **shown)
+                running.append((call, f"{id}.{number}"))
+        context.meters.clear()
+        calls = [make_call(context, self.tools, call, observation) for call, observation in running]
+        made = iter(await asyncio.gather(*calls) if len(calls) > 1 else [await each for each in calls])
+        context.meters.clear()
+        outcomes: list[Outcome] = []
+        for refusal in refusals:
+            outcome = next(made) if refusal is None else refusal
+            if isinstance(outcome, UnknownEffect):
+                return outcome
+            outcomes.append(outcome)
+        return outcomes
+
+    async def _look_up(self, call: FrozenCall) -> RecallResult:
+        context, state = self.context, self.context.state
+        if call["name"] != FIND_TOOLS:
+            return await recall(call, state, self.entries, context.runtime)
+        offer = await offer_for_step(context.deps, context.settings, state["step"], state["record"])
+        toolbox = context.deps.tools_for(state["step"].get("executor"), context.settings)
+        came = await find_tools(context.deps, toolbox, call, {*offer.bound, *self.found}, state.get("fence", ""))
+        self.found += came["names"]
+        self.learned = self.learned or bool(came["names"])
+        return RecallResult(str(came["text"]))
+
+    async def _record(self, call: FrozenCall, outcome: Outcome) -> None:
+        """Write down the observation, and what the model is shown of it."""
+        if isinstance(outcome, RecallResult):
+            self._record_recall(call, outcome)
+            return
+        context, history = self.context, self.context.state["call_history"]
+        self.number += 1
+        entry = self._observe(call, outcome)
+        history.read(self._seen)
+        called = is_tool_call(entry)
+        before, changed = history.before(entry) if called else (None, False)
+        self.learned = self.learned or (before is None if called else entry["ok"])
+        hint = (
+            f"Note: the user changed the arguments to {canonical_json(call['args'])[:500]}."
+            if call.get("edited")
+            else ""
+        )
+        if before is None or changed or (entry["effect"] != "read" and entry["ok"]):
+            self._show(call, self._render(entry, hint))
+        else:
+            entry["same_as"] = before.get("same_as") or before["id"]
+            self._show(call, self._render_repetition(entry, hint, again="same_as" in before))
+        entry = await store_entry(context.runtime, context.state, entry)
+        self.entries.append(entry)
+        emit_observation(context.runtime, entry)
+
+    def _record_recall(self, call: FrozenCall, result: RecallResult) -> None:
+        """Show what was read on, which is no observation, and say so if it was read before."""
+        self.acted = True
+        again = [*result.span] in self._lookups().get("recalled", {}).get(result.id, ())
+        if result.id and not again:
+            self.learned = True
+            self.recalled.append(result)
+        self._show(call, f"{result.text}\nNote: you read this before." if again else result.text)
+
+    def _observe(self, call: FrozenCall, outcome: CallOutcome | str) -> JournalEntry:
+        """Return the observation and charge the call; one that was not made costs nothing and has no effect."""
+        context = self.context
+        if isinstance(outcome, str):
+            answered = "response" in call
+            self.acted = self.acted or answered
+            return observe_call(context.state, self.number, call, CallResult(answered, f"Not run: {outcome}", 0.0))
+        self.acted = True
+        context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1})
+        came = kept_artifact(outcome.result) or {}
+        self.files.update(came.get("files", {}))
+        entry = observe_call(context.state, self.number, call, outcome.result, self.tools)
+        if call.get("delegated"):
+            entry["delegated"] = True
+            if came.get("transcript"):
+                entry["transcript"] = came["transcript"]
+        return entry
+
+    def _render(self, entry: JournalEntry, hint: str) -> str:
+        context = self.context
+        limit = observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
+        return render_observation(entry, limit, hint, context.state.get("fence", ""))
+
+    def _render_repetition(self, entry: JournalEntry, hint: str, *, again: bool) -> str:
+        """Return an unchanged result: whole at the second time, one line from then on if that is shorter (X11)."""
+        said = f"As {entry['same_as']}, unchanged."
+        if not again or len(entry["text"]) <= len(said):
+            return self._render(entry, f"{hint} {said}".strip())
+        return f"[{entry['id']}] {entry['tool']} {'ok' if entry['ok'] else 'error'}\n{said} {hint}".rstrip()
+
+    def _show(self, call: FrozenCall, text: str) -> None:
+        if call.get("native"):
+            self.results.append(ToolMessage(text, tool_call_id=call["id"]))
+        else:
+            self.held.append(text)
+
+    def _lookups(self) -> StepRecord:
+        """Return what the record gains by looking things up."""
+        record, change = self.context.state["record"], StepRecord()
+        if self.found:
+            change["found"] = [*(record.get("found") or ()), *self.found]
+        spans = dict(record.get("recalled") or {})
+        for result in self.recalled:
+            spans[result.id] = [*spans.get(result.id, ()), [*result.span]]
+        return {**change, "recalled": spans} if spans else change
+
+    def _send_back(self, claim: StepClaim) -> None:
+        """Answer a claim that is not weighed: the changes that it rests on have to wait, or did not all go well."""
+        self.results.append(ToolMessage(LOOK_FIRST.format(name=claim["kind"]), tool_call_id=claim["id"]))
+
+    def _update(self) -> Step:
+        context = self.context
+        emit_charge(context.runtime, context.state["step"]["id"], context.spent)
+        update: Step = {
+            "journal": self.entries,
+            "transcript": self.results,
+            "spent": context.spent,
+            "files": self.files,
+        }
+        return {**update, "wrote": context.wrote} if context.wrote else update
+
+    def _finish(self) -> Step:
+        """Return to the model, with a word about it if nothing new came of the calls."""
+        context, record, update = self.context, self.context.state["record"], self._update()
+        silence = count_silence(record, self.learned)
+        if self.held:
+            self.results.append(HumanMessage("\n\n".join(self.held)))
+        if self.results and (hint := silence_hint(context.state, context.runtime, silence)):
+            last = self.results[-1]
+            self.results[-1] = last.model_copy(update={"content": f"{last.text}\n{hint}"})
+        after: StepRecord = {**record, "calls": [], "held": [], "observed": self.number, **silence, **self._lookups()}
+        after = {**after, "corrections": 0} if self.acted else after
+        if claim := record.get("then"):
+            after["then"] = None
+            if self.entries and all(entry["ok"] and is_tool_call(entry) for entry in self.entries):
+                return {**update, "record": after, "decision": dict(claim)}
+            self._send_back(claim)
+        return {**update, "record": after}
+
+    def _halt(self, change: StepRecord) -> Step:
+        """Leave before the next call: the calls that are left are frozen as they will run, if the step may go on."""
+        context = self.context
+        for call in self.calls if change["status"] == "failed" else ():
+            self._show(call, f"Not run: {change['reason']}")
+        update = self._update()
+        if claim := context.state["record"].get("then"):
+            self._send_back(claim)
+            change = {**change, "then": None}
+        frozen: StepRecord = {"calls": list(self.calls), **change, "held": self.held, "observed": self.number}
+        frozen = {**frozen, **self._lookups()}
+        return {
+            **update,
+            **leave(context.state, context.runtime, frozen, self.results, context.spent, context.wrote),
+        }
+
+
+async def make_call(
+    context: CallContext, tools: StepTools, call: FrozenCall, observation: str
+) -> CallOutcome | UnknownEffect:
+    """Make the call, or replay it if it was made before a crash. Of an UnknownEffect a person must say whether to.
+
+    `observation` is the id under which its whole output is kept.
+    """
+    state, thread, store = context.state, thread_of(context.runtime), context.runtime.store
+    record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
+    tool, kind = tools.get(call["name"]), tools.effect(call["name"])
+    assert tool is not None, call["name"]
+    place = Place.of(context.config, depth=2)
+    where = (thread, turn, id, record["attempt"], record["rounds"], call.get("position", 0))
+    key = effect_key(place.scope, *where, tool=call["name"], arguments=call["args"])
+    meter = Meter(context.left, context.deps.prices)
+    config = without_listeners(context.config, meter)
+
+    async def run(key: str) -> CallOutcome:
+        about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
+        result = await _call_tool(context, tool, call, {**config, "metadata": about}, key)
+        meter.close()
+        if kind != "read":
+            await store_text(context.runtime, state, observation, result.text)
+        return CallOutcome(result, meter.spent)
+
+    context.meters.append(meter)
+    effect = Effect(
+        key,
+        tool,
+        call["args"],
+        kind,
+        known=call.get("known"),
+        attempt=call.get("attempt", ""),
+        handoff=bool(call.get("delegated")),
+    )
+    own = {*record.get("wrote", ()), *state.get("wrote", ()), *context.wrote}
+    log = EffectLog(store, thread, place, step=id, settled=state.get("claimed", ()), own=own, turn=turn)
+    outcome = await perform(log, effect, run)
+    if isinstance(outcome, UnknownEffect):
+        return outcome
+    if outcome.key:
+        context.wrote.append(outcome.key)
+    if outcome.whole or not (text := await load_text(context.runtime, state, observation)):
+        return outcome
+    # The same id may hold another text: that of another branch of the thread's history.
+    same = shorten_text(text) == outcome.result.text
+    return replace(outcome, result=replace(outcome.result, text=text)) if same else outcome
+
+
+async def _call_tool(
+    context: CallContext, tool: BaseTool, call: FrozenCall, config: RunnableConfig, key: str
+) -> CallResult:
+    """Call the tool; one that would pause the graph itself fails, as every pause is at the top, one at a time."""
+    try:
+        return await call_tool(
+            tool,
+            call["args"],
+            timeout=seconds_for(tool, call["args"], context.seconds),
+            config=config,
+            idempotency_key=key,
+            call_id=call["id"] or None,
+            secrets=context.deps.secrets,
+        )
+    except GraphInterrupt as pause:
+        asked = "; ".join(str(getattr(one, "value", one))[:500] for one in (pause.args[0] if pause.args else ()))
+        text = f"The tool stopped to ask a person, which tools cannot do here. Ask with ask_user: {asked}"
+        return CallResult(False, text, 0.0, error="interrupt")
+    except ParentCommand:
+        text = "The tool wanted to take over the graph, which tools cannot do here."
+        return CallResult(False, text, 0.0, error="command")
+
+
+def observe_call(
+    state: Step,
+    number: int,
+    call: FrozenCall,
+    result: CallResult,
+    tools: StepTools | None = None,
+    source: Source = "tool",
+) -> JournalEntry:
+    """Return the observation of a call of this step; without `tools`, of one that was not made."""
+    id, name, arguments = state["step"]["id"], call["name"], call["args"]
+    effect = None if tools is None else tools.effect(name)
+    entry = observation(
+        f"{id}.{number}",
+        id,
+        state["record"]["rounds"],
+        source,
+        result.text,
+        ok=result.ok,
+        tool=name,
+        arguments=arguments,
+        effect=effect,
+        seconds=result.seconds,
+        at=now(),
+        targets=() if tools is None else tools.targets(name, arguments),
+    )
+    if result.unknown and effect == "write":
+        entry["unknown"] = True
+    return entry
+
+
+async def make_reading(context: CallContext, name: str, arguments: Json) -> tuple[JournalEntry, CallResult] | str:
+    """Make a reading call of the runtime's own; return its observation and result, or why it may not be made.
+
+    The caller sees to it that the budget has a tool call.
+    """
+    state, number = context.state, context.observed + len(context.noted) + 1
+    toolbox = context.deps.all_tools(context.settings)
+    if (tool := toolbox.get(name)) is None or toolbox.effect(name) != "read":
+        return f"the check's tool {name} is not available as a read-only tool"
+    if outside := path_problem(arguments, context.settings.profile.allowed_paths, tool):
+        return f"the check may not run: {outside}"
+    call: FrozenCall = {"id": "", "name": name, "args": arguments}
+    outcome = await make_call(context, toolbox, call, f"{state['step']['id']}.{number}")
+    context.meters.clear()
+    assert isinstance(outcome, CallOutcome), "the outcome of a read is never unknown"
+    result = outcome.result
+    context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
+    entry = await store_entry(context.runtime, state, observe_call(state, number, call, result, toolbox, "check"))
+    emit_observation(context.runtime, entry)
+    context.noted.append(entry)
+    return entry, result

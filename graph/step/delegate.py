@@ -1,0 +1,193 @@
+"""The delegate node: an executor that works by itself does so, before the step is proven like any other.
+
+What it asks is asked in the run; the answers start the next leg of its work.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from typing import Any
+
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import set_config_context
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps
+from donewhen.graph.events import thread_of
+from donewhen.graph.executors import nested
+from donewhen.graph.executors.executor import Executor, missing
+from donewhen.graph.executors.leg import Leg, Report, Unfinished, transcript
+from donewhen.graph.executors.relay import asks_of, open_ask, resumes
+from donewhen.graph.llm.attachments import brief_message
+from donewhen.graph.llm.cost import meter_of
+from donewhen.graph.llm.voice import Voice
+from donewhen.graph.step.approvals import relay_pause
+from donewhen.graph.step.calls import EFFECT, CallBatch, CallContext, left_of
+from donewhen.graph.step.leave import leave
+from donewhen.graph.step.observations import with_whole_text
+from donewhen.graph.tools.toolbox import EffectKind
+from donewhen.state.consent import KnownTargets
+from donewhen.state.private_langgraph import CHECKPOINTER_KEY
+from donewhen.state.records import FrozenCall, StepRecord
+from donewhen.state.run import Json, Step
+from donewhen.state.settings import Settings
+
+NOT_SHOWN = "(The request has images or files attached, which are not shown here.)"
+
+
+async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
+    """Let the step's executor work on the brief. Its output becomes one observation, called by the executor's name."""
+    record, name = state["record"], state["step"]["executor"]
+    if gone := missing(name, deps.executors):
+        return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
+    executor = deps.executors[name]
+    first: FrozenCall = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
+    calls = [call for call in record.get("calls") or () if not call.get("planned")] or [first]
+    now: Step = {**state, "record": {**record, "calls": calls, "delegated": True}}
+    if open_ask(calls[0]):
+        return leave(now, runtime, relay_pause(calls[0], state))
+    seconds = executor.seconds or left_of(state).get("active_seconds")
+    beside = (await brief_message("", state.get("attachments", ()), runtime)).content
+    leg = replace(_make_leg(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ())
+    worker = ExecutorTools(executor, leg, calls[0])
+    update = await CallBatch.of(CallContext(now, runtime, config, deps, seconds), worker).run()
+    whole = executor.passthrough and not state["step"].get("done_when")
+    return await _take_output(now, update, runtime) if whole else update
+
+
+def _make_leg(state: Step, call: FrozenCall, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
+    """Return what the executor gets; the keys are put in where the call is made."""
+    saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
+    voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
+
+    def tell(text: str) -> None:
+        here.copy().run(voice.say, text)
+
+    return Leg(
+        brief="",
+        key="",
+        first=call.get("first", ""),
+        name=call["name"],
+        thread_id=thread_of(runtime),
+        conversation=state.get("conversation", ""),
+        answers=resumes(call),
+        saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
+        store=runtime.store,
+        tell=tell,
+    )
+
+
+async def _take_output(state: Step, update: Step, runtime: Runtime[Settings]) -> Step:
+    """Take the output of a passthrough executor as the result, without a model; if it failed, so has the step."""
+    if update["record"]["status"] != "running":
+        return update
+    entry = await with_whole_text(runtime, state, update["journal"][-1])
+    if not entry["ok"]:
+        after: Step = {**state, "record": update["record"], "wrote": update.get("wrote", [])}
+        failed: StepRecord = {"status": "failed", "code": "executor_failed", "reason": entry["text"][:1000]}
+        return {**update, **leave(after, runtime, failed, update.get("transcript", ()), update.get("spent"))}
+    check = [{"criterion": 1, "met": True, "evidence": [{"observation": entry["id"]}]}]
+    arguments = {"result": entry["text"], "goal_check": check}
+    return {**update, "decision": {"kind": "finish_step", "arguments": arguments, "id": "", "whole": True}}
+
+
+@dataclass(frozen=True)
+class ExecutorTools:
+    """An executor that works by itself, as the one tool of its step."""
+
+    executor: Executor
+    leg: Leg
+    call: FrozenCall
+
+    def get(self, name: str) -> BaseTool | None:
+        """Return the executor as a tool of one argument, `brief`."""
+
+        async def work(brief: str, config: RunnableConfig) -> tuple[Any, Json]:
+            key = str((config.get("metadata") or {}).get(EFFECT, ""))
+            return await self._work(replace(self.leg, brief=brief, key=key, first=self.leg.first or key), config)
+
+        async def probe(arguments: Mapping[str, Any], idempotency_key: str) -> Any:
+            found = await self._lookup(idempotency_key, str(arguments.get("conversation", "")))
+            return found.output if found else False
+
+        return StructuredTool.from_function(
+            coroutine=work,
+            name=name,
+            description=self.executor.description or name,
+            response_format="content_and_artifact",
+            metadata={"keyed": self._finds, "probe": probe, "about": {"conversation": self.leg.conversation}},
+        )
+
+    def effect(self, name: str) -> EffectKind:
+        """Return `write`: what the executor does is unknown."""
+        return "write"
+
+    @property
+    def _finds(self) -> bool:
+        """True if the executor finds a leg again by its key."""
+        executor = self.executor
+        return bool(executor.remote or (executor.graph and nested.remembers(executor.graph, self.leg.saver)))
+
+    async def _lookup(self, key: str, conversation: str) -> Report | None:
+        """Return the report of an earlier leg; None if it did not happen. Raises if that is unknown."""
+        leg = replace(self.leg, key=key, first=key, conversation=conversation, config=_without_checkpoints({}))
+        if self.executor.graph is not None:
+            return await nested.lookup(self.executor.graph, leg)
+        if self.executor.remote is not None:
+            return await self.executor.remote.lookup(leg)
+        raise Unfinished("Nothing is kept of what it did.")
+
+    def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
+        """Return False: the approved plan names the executor, and its configuration says what it may reach."""
+        return False
+
+    def new_targets(self, name: str, arguments: Mapping[str, Any], known: KnownTargets) -> list[str]:
+        """Return none: the brief holds no targets of its own."""
+        return []
+
+    def targets(self, name: str, arguments: Mapping[str, Any]) -> set[str]:
+        """Return none: they are unknown."""
+        return set()
+
+    async def _work(self, leg: Leg, config: RunnableConfig) -> tuple[Any, Json]:
+        """Work apart from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
+        apart = _without_checkpoints(config)
+        with set_config_context(apart) as context:
+            report = await asyncio.create_task(self._report(replace(leg, config=apart)), context=context)
+        if meter := meter_of(apart):
+            meter.charge_reported(report.said)
+        if report.failed:
+            raise ToolException(report.failed)
+        position = self.call.get("position", 0)
+        if report.unreached:  # the same leg again, so that an answer that had arrived is found
+            again = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
+            return "It asks.", {"asks": again, "answers": [], "first": leg.first, "position": position}
+        if report.asks:
+            asks = {"asks": asks_of(report.asks), "answers": [], "first": leg.first, "position": position + 1}
+            return "It asks.", asks
+        return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
+
+    async def _report(self, leg: Leg) -> Report:
+        if self.executor.graph is not None:
+            return await nested.work(self.executor.graph, leg)
+        if leg.attached:
+            leg = replace(leg, brief=f"{leg.brief}\n\n{NOT_SHOWN}")
+        if self.executor.remote is not None:
+            return await self.executor.remote.work(leg)
+        assert self.executor.work is not None
+        found: Any = self.executor.work(leg.brief)
+        said = await found if inspect.isawaitable(found) else found
+        messages = [said] if isinstance(said, AIMessage) else []
+        return Report(nested.said_by(said, messages), said=messages)
+
+
+def _without_checkpoints(config: RunnableConfig) -> RunnableConfig:
+    """Return a run's callbacks and tags, without the `run_id` by which LangGraph would continue the last brief."""
+    metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != "run_id"}
+    callbacks, tags = config.get("callbacks"), config.get("tags") or []
+    return {"callbacks": callbacks, "tags": tags, "metadata": metadata, "configurable": {}}

@@ -1,0 +1,86 @@
+"""Leave a step: the updates with which it ends or waits, and the words to a model that does not get on."""
+
+from collections.abc import Mapping, Sequence
+
+from langchain_core.messages import AnyMessage
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import settings_of
+from donewhen.graph.events import emit, now
+from donewhen.state.ledger import add
+from donewhen.state.people.amounts import format_count
+from donewhen.state.plan.steps import SILENT_ROUNDS, transcript_key
+from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import StepRecord
+from donewhen.state.run import Step
+from donewhen.state.secrets import redact
+from donewhen.state.settings import Settings
+
+STAYS = ("waiting", "ready", "failed")
+"""A step that leaves so may go on later, a failed one if a person says so; its rounds are kept in the run."""
+
+
+def leave(
+    state: Step,
+    runtime: Runtime[Settings],
+    change: StepRecord,
+    new: Sequence[AnyMessage] = (),
+    spent: Mapping[str, float] | None = None,
+    wrote: Sequence[str] = (),
+) -> Step:
+    """Return the update with which a step ends or waits: its record, and its new rounds if it goes on later.
+
+    `spent` and `wrote` are what this node has spent and written and returns beside this update. The run accounts for
+    the writes of a step that is done; those of any other stay with the attempt that made them.
+    """
+    record: StepRecord = {**state["record"], **change}
+    claims = [*record.get("wrote", ()), *state.get("wrote", ()), *wrote]
+    record["wrote"] = claims
+    record["spent"] = add(record.get("spent"), add(state.get("spent"), spent))
+    id = state["step"]["id"]
+    update: Step = {"record": record, "steps": {id: record}}
+    if record["status"] in STAYS:
+        update["transcripts"] = {transcript_key(id, record): [*state.get("transcript", ()), *new]}
+    if new:
+        update["transcript"] = list(new)
+    if record["status"] == "done":
+        update["claims"] = claims
+    if record["status"] in FINAL:
+        record["ended"] = now()
+        told = {key: record[key] for key in ("status", "result", "reason")}
+        emit(runtime, "step_finished", step=id, **told)
+    return update
+
+
+def send_correction(
+    state: Step,
+    runtime: Runtime[Settings],
+    said: str,
+    messages: Sequence[AnyMessage],
+    spent: Mapping[str, float],
+    change: StepRecord | None = None,
+) -> Step:
+    """Tell the model what was wrong; too many corrections in a row fail the step (X05).
+
+    `said` is for people, `messages` are for the model, `change` is what else happens to the record.
+    """
+    record: StepRecord = {**state["record"], **(change or {}), "corrections": state["record"]["corrections"] + 1}
+    said = redact(said[:1000])
+    emit(runtime, "correction", step=state["step"]["id"], text=said[:500])
+    count = record["corrections"]
+    if count >= settings_of(runtime).max_corrections:
+        reason = f"{format_count(count, 'unusable reply')} in a row; the last: {said[:600]}"
+        failed: StepRecord = {**record, "status": "failed", "code": "unusable", "reason": reason}
+        return leave(state, runtime, failed, messages, spent)
+    return {"record": record, "transcript": list(messages), "decision": None}
+
+
+def silence_hint(state: Step, runtime: Runtime[Settings], record: StepRecord) -> str:
+    """Return a word to the model when several rounds brought nothing new, else ""; tell the user once."""
+    rounds = record["silent"]
+    if rounds < SILENT_ROUNDS:
+        return ""
+    if rounds == SILENT_ROUNDS:
+        emit(runtime, "note", text=f"Step {state['step']['id']}: nothing new in {rounds} rounds.")
+    said = f"Nothing new was observed in {rounds} rounds."
+    return f"{said} Unless you wait for something: do something else, finish, ask, or give up."

@@ -1,0 +1,373 @@
+"""Prove that a step is done: by evidence, by the runtime's own checks, and where due by a judge. Fails closed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
+
+from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
+from donewhen.graph.llm.history import observation_limit, omitted_span
+from donewhen.graph.llm.output import form_of
+from donewhen.graph.people.interjections import interjection_entries, new_interjections
+from donewhen.graph.step.audit import Subject, audit, is_audit_due
+from donewhen.graph.step.calls import CallContext, make_reading
+from donewhen.graph.step.leave import leave, send_correction
+from donewhen.graph.step.observations import seen_before, store_entry, with_whole_text
+from donewhen.graph.sync import run_aside
+from donewhen.state.ledger import exhausted
+from donewhen.state.people.amounts import format_count
+from donewhen.state.plan.next import RESERVE
+from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
+from donewhen.state.proof.evidence import EvidenceScope, ground_claim, is_change, stale_reads
+from donewhen.state.proof.expect import meets
+from donewhen.state.proof.goal_check import criteria_of, enough, read_goal_check
+from donewhen.state.proof.journal import observation
+from donewhen.state.proof.leaves import SourceText
+from donewhen.state.records import JournalEntry, StepClaim, StepRecord
+from donewhen.state.run import Json, Step
+from donewhen.state.settings import Settings
+
+UNCHANGED = (
+    "no call of this step changed anything, though it was granted tools for that: make the change, or finish with "
+    "`unchanged`: why nothing had to be changed"
+)
+MOST_AGAIN = 10
+"""Readings that one goal_check makes again."""
+FORM_CORRECTIONS = 2
+"""The most times that a criterion goes back for an imprecise quote alone; then it stays unverified, the work stands."""
+SOURCE_CHARS = 2_000_000
+"""The most characters of observations in which the values of a result are looked up."""
+UNDECIDED = ("refused", "interrupt", "command")
+"""Errors of the call that say nothing about the criterion."""
+
+
+@dataclass
+class Proof:
+    """A claim that a step, or the goal, is done, and the verdicts on it so far."""
+
+    context: CallContext
+    claim: StepClaim
+    criteria: list[Json]
+    claims: dict[int, Json]
+    scope: EvidenceScope
+    verdicts: dict[int, Json] = field(default_factory=dict)
+    audit: Json | None = None
+    """A judge's verdict on the result, if that is the answer."""
+    doubted: bool = False
+    """True if a judge's doubts go back, or went back, to the model."""
+
+    @property
+    def record(self) -> StepRecord:
+        """The record of the step."""
+        return self.context.state["record"]
+
+    @property
+    def rows(self) -> list[Json]:
+        """The verdicts, by number of the criterion."""
+        return [verdict for _, verdict in sorted(self.verdicts.items())]
+
+    def bad(self) -> list[Json]:
+        """Return the verdicts that structure refuses: a judge is asked only where there is none."""
+        level = self.context.settings.verification
+        level = "grounded" if level in ("audited", "judged") else level
+        checks = {number: {"check": criterion.get("check")} for number, criterion in enumerate(self.criteria, 1)}
+        return [
+            verdict
+            for number, verdict in sorted(self.verdicts.items())
+            if not verdict.get("stays") and not enough(verdict["verdict"], checks[number], level)
+        ]
+
+
+async def goal_check(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
+    """Hold the claims of `finish_step` or `finish_task` against the evidence; accept them or say what is missing."""
+    claim = cast("StepClaim", state.get("decision") or state["record"]["claim"])
+    seconds, observed = settings_of(runtime).tool_seconds, state["record"]["observed"]
+    update = await _prove(claim, CallContext(state, runtime, config, deps, seconds, observed=observed))
+    after, id = update["record"], state["step"]["id"]
+    if after["status"] != "done" and not after.get("claim") and (said := claim.get("said")):
+        # the result was said, and is none
+        emit(runtime, "speech_restarted", step=id, id=said, argument=f"{claim['kind']}.result")
+    return update
+
+
+async def _prove(claim: StepClaim, context: CallContext) -> Step:
+    state, runtime, settings = context.state, context.runtime, context.settings
+    record, criteria = state["record"], criteria_of(state["step"])
+    standing = {int(number): stands for number, stands in (record.get("standing") or {}).items()}
+    claims = read_goal_check(claim["arguments"].get("goal_check"), criteria, settings.verification, standing)
+    if isinstance(claims, list):
+        messages = [_answer(claim, _correction(claims, "Send the goal_check again."))]
+        draft: StepRecord = {"claim": None, "draft": claim["arguments"]["result"]}
+        return send_correction(state, runtime, "; ".join(claims), messages, {}, draft)
+    proof = Proof(context, claim, criteria, claims, await evidence_scope(context, claim, claims))
+    proof.verdicts = {int(number): verdict for number, verdict in claim.get("decided", {}).items()}
+    proof.doubted = bool(record.get("doubted"))
+    await refresh_stale_reads(proof)
+    if needs := await check_criteria(proof):
+        emit_charge(runtime, state["step"]["id"], context.spent)
+        return _cut_off(proof, needs)
+    said = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
+    bad = proof.bad()
+    unchanged = [UNCHANGED] if proof.scope.unchanged and not said and settings.verification != "claimed" else []
+    doubts = [] if bad or unchanged else await _audit_result(proof)
+    emit_charge(runtime, state["step"]["id"], context.spent)
+    emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or unchanged or doubts))
+    if bad or unchanged or doubts:
+        return _refuse(proof, bad, unchanged, doubts)
+    return await _accept(proof)
+
+
+async def _audit_result(proof: Proof) -> list[str]:
+    """Have the result audited where that is due; return what goes back to the model for it.
+
+    The result of the only step is what the user gets: what is doubted of it goes back once, and what stays is said
+    beside it. Where a judge decides of the step itself, it is done only when nothing is doubted.
+    """
+    context, settings, state = proof.context, proof.context.settings, proof.context.state
+    decides = [n for n, verdict in proof.verdicts.items() if _needs_judge(verdict, proof.criteria[n - 1], settings)]
+    known, heard = seen_before(state), state["record"].get("heard") or ""
+    said = await new_interjections(context.runtime, settings, state.get("heard") or "")
+    said = [each for each in said if each["key"] <= heard]
+    journal = [*known, *interjection_entries(said, known), *context.noted]
+    plan = state["run"].get("plan") or {}  # what has criteria of its own is delivered by a model, and audited there
+    only = bool(state["record"].get("answers")) and len(plan.get("steps") or ()) == 1 and not plan.get("done_when")
+    if not decides and not (only and is_audit_due(settings, state["run"], journal)):
+        return []
+    id, result = state["step"]["id"], str(proof.claim["arguments"]["result"]).strip()
+    record: Json = {**proof.record, "status": "done", "unchanged": proof.claim["arguments"].get("unchanged")}
+    form = form_of(state["run"].get("output_schema"), context.config) if only else None
+    data, _ = form.read({}, result) if form else (None, [])
+    records = {**(state["run"].get("steps") or {}), id: record}
+    subject = Subject(state["run"], result, journal, data, {id: proof.rows}, records, None if only else id)
+    found = await audit(context, subject, reserve=int(RESERVE["model_calls"]) if only else 0)
+    why = reasons(found)
+    for number in decides:
+        proof.verdicts[number] |= {"verdict": "unverified" if why else "proven", "note": why or NO_DOUBT}
+    if only:
+        proof.audit = dict(found)
+    if decides:
+        return findings(found) or ([why] if why else [])
+    doubts = [] if proof.doubted else doubts_to_send_back(found)
+    proof.doubted = proof.doubted or bool(doubts)
+    return doubts
+
+
+def _needs_judge(verdict: Json, criterion: Json, settings: Settings) -> bool:
+    """Return whether a judge has to decide a criterion of the step; what structure does not allow it cannot."""
+    return (
+        verdict["verdict"] == "cited"
+        and not criterion.get("check")
+        and not enough(verdict["verdict"], criterion, settings.verification)
+    )
+
+
+def _answer(claim: StepClaim, text: str) -> AnyMessage:
+    """Answer the call that claimed to be done."""
+    return ToolMessage(text, tool_call_id=claim["id"]) if claim.get("id") else HumanMessage(text)
+
+
+def _correction(problems: Sequence[str], then: str) -> str:
+    lines = "\n".join(f"- {problem}" for problem in problems)
+    return f"Correction: the step is not finished.\n{lines}\n{then}"
+
+
+def _change(proof: Proof) -> StepRecord:
+    """Return what any end of the proof changes in the record."""
+    bad = {v["criterion"] for v in proof.bad()}
+    stands = {str(n): claim for n, claim in proof.claims.items() if n in proof.verdicts and n not in bad}
+    change: StepRecord = {
+        "observed": proof.context.observed + len(proof.context.noted),
+        "claim": None,
+        "draft": proof.claim["arguments"]["result"],
+        "verdicts": proof.rows,
+        "standing": stands,
+    }
+    if proof.audit is not None:
+        change |= {"audit": proof.audit, "doubted": proof.doubted}
+    if said := str(proof.claim["arguments"].get("unchanged") or "").strip():
+        change["unchanged"] = said
+    return change
+
+
+def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: list[str]) -> Step:
+    """Tell the model, per criterion, what is missing; too many refusals for more than form fail the step."""
+    problems = [f"criterion {v['criterion']} ({v['text'][:120]}): {v['note']}" for v in bad] + unchanged + doubted
+    forms = [str(v["criterion"]) for v in bad if v.get("form")]
+    before = proof.record.get("imprecise") or {}
+    change: StepRecord = {
+        **_change(proof),
+        "imprecise": {**before, **{number: before.get(number, 0) + 1 for number in forms}},
+    }
+    if doubted and not bad:
+        then = "A judge doubts this. Find out or do what is missing, or say only what was shown; then finish again."
+    else:
+        then = "Work on what is missing, or cite what proves it, then finish_step again, or give_up."
+    then += f" Shown, and to be left out: criterion {', '.join(change['standing'])}." if change["standing"] else ""
+    then += " Your result is kept: leave it empty unless it changes." if not doubted else ""
+    only_form = len(forms) == len(bad) and not unchanged and not doubted
+    only_doubt = bool(doubted) and proof.verdicts.keys() == {int(n) for n in change["standing"]} and not unchanged
+    decided = any(verdict["verdict"] == "unverified" for verdict in proof.rows)  # by a judge, against the claim
+    context, said, refused = proof.context, "; ".join(problems), proof.record["refused"] + 1
+    messages = [_answer(proof.claim, _correction(problems, then))]
+    common: Step = {"journal": context.noted, "spent": context.spent}
+    if only_form or (only_doubt and not decided):  # counts neither as an unusable reply nor as a refusal
+        emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
+        record: StepRecord = {**proof.record, **change}
+        return {**common, "record": record, "transcript": messages, "decision": None}
+    change["refused"] = refused
+    if refused < context.settings.max_refusals:
+        return {**common, **send_correction(context.state, context.runtime, said, messages, context.spent, change)}
+    emit(context.runtime, "correction", step=context.state["step"]["id"], text=said[:500])
+    reason = f"{format_count(refused, 'refused goal_check')}; the last: {said[:600]}"
+    failed: StepRecord = {**change, "status": "failed", "code": "unproven", "reason": reason}
+    return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
+
+
+def _cut_off(proof: Proof, needs: str) -> Step:
+    """Leave because the budget ended in the middle of the proof, which goes on from there when there is more."""
+    context = proof.context
+    decided = {str(number): verdict for number, verdict in proof.verdicts.items()}
+    key = exhausted(context.left(), (needs,))
+    change: StepRecord = {**_change(proof), "status": "ready", "code": f"allowance:{key}"}
+    change["claim"] = {**proof.claim, "decided": decided, "needs": needs}
+    return {
+        "journal": context.noted,
+        "spent": context.spent,
+        **leave(context.state, context.runtime, change, (), context.spent),
+    }
+
+
+async def _accept(proof: Proof) -> Step:
+    """End the step: its result becomes an observation."""
+    context, arguments = proof.context, proof.claim["arguments"]
+    state, id = context.state, context.state["step"]["id"]
+    result = str(arguments["result"]).strip()
+    entry = observation(f"{id}.result", id, state["record"]["rounds"], "result", result, at=now())
+    entry = await store_entry(context.runtime, state, entry)
+    early = arguments.get("reason") if proof.claim["kind"] == "finish_task" else None
+    done: StepRecord = {"status": "done", "code": "done", "result": result, "corrections": 0, "finished_task": early}
+    done["said"] = proof.claim.get("said")
+    messages = [_answer(proof.claim, "Accepted.")]
+    change: StepRecord = {**_change(proof), **done, "standing": {}, "draft": ""}
+    if not proof.scope.unchanged:
+        change["unchanged"] = ""
+    left = leave(state, context.runtime, change, messages, context.spent)
+    return {"journal": [*context.noted, entry], "spent": context.spent, **left}
+
+
+async def evidence_scope(context: CallContext, claim: StepClaim, claims: dict[int, Json]) -> EvidenceScope:
+    """Return what may be cited, with the whole text of everything that is cited."""
+    state, step = context.state, context.state["step"]
+    cited = str(list(claims.values()))
+    read = _with_whole_text if claim.get("whole") else _with_unread_span
+    entries = [await read(context, e) if e["id"] in cited else e for e in seen_before(state)]
+    toolbox = context.deps.tools_for(step.get("executor"), context.settings)
+    own = [e for e in entries if e["step"] == step["id"] and not e.get("outside")]
+    granted = step.get("tools")
+    writing = [name for name in granted or () if toolbox.effect(name) != "read"]
+    used = any(e["source"] == "tool" and e["ok"] for e in own)
+    return EvidenceScope(
+        entries,
+        step["id"],
+        str(claim["arguments"].get("result", "")),
+        writes_text=granted == [] or not toolbox.names or (granted is None and not used),
+        unchanged=bool(writing) and not any(map(is_change, own)),
+        recalled=state["record"].get("recalled") or {},
+    )
+
+
+async def _with_unread_span(context: CallContext, entry: JournalEntry) -> Json:
+    """Return the observation with its whole text, and what of it the model was not shown."""
+    whole = await _with_whole_text(context, entry)
+    limit = observation_limit(context.deps, context.settings, "execute", context.state["step"].get("executor"))
+    unread = omitted_span(whole["text"], limit, whole["id"])
+    return {**whole, "unread": unread}
+
+
+async def _with_whole_text(context: CallContext, entry: JournalEntry) -> Json:
+    return await with_whole_text(context.runtime, context.state, entry)
+
+
+async def refresh_stale_reads(proof: Proof) -> None:
+    """Make cited readings again if what they describe changed since, as far as the budget goes."""
+    context, scope = proof.context, proof.scope
+    fresh: dict[str, Json] = {}
+    for id in stale_reads(proof.claims, scope)[:MOST_AGAIN]:
+        if exhausted(context.left(), ("tool_calls",)):
+            break
+        old = scope.entry(id)
+        reading = await make_reading(context, old["tool"], old["arguments"])
+        if not isinstance(reading, str):
+            fresh[id] = await _with_whole_text(context, reading[0])
+    if fresh:
+        again = {id: entry["id"] for id, entry in fresh.items()}
+        proof.scope = replace(scope, entries=[*scope.entries, *fresh.values()], again=again)
+
+
+async def check_criteria(proof: Proof) -> str | None:
+    """Give every criterion its verdict by check or evidence; return the key of the budget that ended before, if any."""
+    for number, criterion in enumerate(proof.criteria, 1):
+        if number in proof.verdicts:
+            continue
+        if proof.claims[number]["met"] and criterion.get("check"):
+            if exhausted(proof.context.left(), ("tool_calls",)):
+                return "tool_calls"
+            proof.verdicts[number] = await _check(proof, number, criterion)
+        else:
+            look_up = partial(_ground, proof, number, criterion, proof.claims[number])
+            proof.verdicts[number] = await run_aside(proof.scope.size, look_up)
+    return None
+
+
+def _verdict(number: int, criterion: Json, claimed: bool) -> Json:
+    return {"criterion": number, "text": criterion["text"], "claimed": claimed, "evidence": [], "note": ""}
+
+
+def _ground(proof: Proof, number: int, criterion: Json, claim: Json) -> Json:
+    """Return what the cited observations are worth."""
+    verdict, level = _verdict(number, criterion, claim["met"]), proof.context.settings.verification
+    if not claim["met"]:
+        note = "the model itself says that it is not met"
+        return {**verdict, "verdict": "failed", "note": note}
+    found = ground_claim(claim, proof.scope)
+    verdict["evidence"] = found.evidence
+    if level == "claimed":
+        return {**verdict, "verdict": "cited" if found.evidence else "unverified"}
+    if found.problems:
+        return {**verdict, "evidence": [], "verdict": "unverified", "note": "; ".join(found.problems)}
+    if found.imprecise:
+        told = (proof.record.get("imprecise") or {}).get(str(number), 0)
+        end = {"stays": True} if told >= FORM_CORRECTIONS and found.evidence else {"form": True}
+        return {**verdict, "verdict": "unverified", "note": "; ".join(found.imprecise), **end}
+    return {**verdict, "verdict": "cited"}
+
+
+async def _check(proof: Proof, number: int, criterion: Json) -> Json:
+    """Return the verdict of the runtime's own check; the model's word plays no part."""
+    verdict, check = _verdict(number, criterion, True), criterion["check"]
+    reading = await make_reading(proof.context, check["tool"], check["arguments"])
+    if isinstance(reading, str):
+        return {**verdict, "verdict": "unverified", "note": reading}
+    entry, result = reading
+    verdict["evidence"] = [{"observation": entry["id"], "quote": entry["text"][:200]}]
+    if not result.ok and (result.unknown or result.error in UNDECIDED or check["expect"] != "ok"):
+        note = f"the check {check['tool']} itself failed: {result.text[:200]!r}"
+        return {**verdict, "verdict": "unverified", "note": note}
+    met, said = meets(check["expect"], result.ok, result.text)
+    return {**verdict, "verdict": "proven" if met else "failed", "note": f"the check {check['tool']} decided: {said}"}
+
+
+async def sources_of(context: CallContext, journal: list[Json]) -> list[SourceText]:
+    """Return the texts in which values of a result are looked up: what was observed, whole."""
+    sources, room = list[SourceText](), SOURCE_CHARS
+    for entry in journal:
+        if room > 0 and not entry.get("outside"):
+            text = (await with_whole_text(context.runtime, context.state, entry))["text"][:room]
+            sources.append(SourceText(entry["id"], text, firsthand=entry["source"] != "result"))
+            room -= len(text)
+    return sources

@@ -1,0 +1,236 @@
+"""The decide node: one round, one checkpoint. It asks the model, reads the reply, and makes the calls that it wants."""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import cast
+
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.runtime import Runtime
+
+from donewhen.graph.context import Deps, settings_of
+from donewhen.graph.events import emit_charge, emit_decision, thread_of
+from donewhen.graph.executors.executor import missing
+from donewhen.graph.llm.ask import Question, ask
+from donewhen.graph.llm.attachments import brief_message
+from donewhen.graph.llm.briefs import profile_text
+from donewhen.graph.llm.history import (
+    fit_transcript,
+    has_native_call,
+    render_observation,
+    reply_messages,
+    rounds_of,
+    storable_reply,
+)
+from donewhen.graph.llm.offer import offer_for_step
+from donewhen.graph.llm.printed import read_printed
+from donewhen.graph.llm.reply import Decision, UnusableReply, read_reply
+from donewhen.graph.llm.voice import Voice
+from donewhen.graph.people.interjections import with_interjections
+from donewhen.graph.people.pauses import make_pause
+from donewhen.graph.step.calls import act, left_of
+from donewhen.graph.step.leave import leave, send_correction, silence_hint
+from donewhen.graph.step.observations import seen_before
+from donewhen.graph.step.replies import load_reply, save_reply
+from donewhen.prompts import instructions
+from donewhen.state.errors import ModelError
+from donewhen.state.language.texts import known_language, primary_language
+from donewhen.state.ledger import Amounts, add, exhausted
+from donewhen.state.plan.planning import PROMOTED
+from donewhen.state.plan.steps import count_silence, transcript_key
+from donewhen.state.proof.journal import answered_before
+from donewhen.state.reading.decisions import EXECUTE, control_tools
+from donewhen.state.records import FrozenCall, StepClaim, StepRecord, StepStatus
+from donewhen.state.run import Json, Step
+from donewhen.state.settings import Settings
+from donewhen.state.updates import apply_update, combine_updates
+
+GO_ON = "Go on with the step: call a tool, or finish_step once every criterion is proven, or give_up."
+NOT_MADE = "The call that you printed as text was not made: you can call tools, so make it as a tool call."
+FEW_ROUNDS = 3
+EXAMPLE = (
+    "A good reply calls one of your tools with the arguments of its schema, or is finish_step with "
+    '{"result": "…", "goal_check": [{"criterion": 1, "met": true, "evidence": [{"observation": "s1.1"}]}]} and the '
+    "ids of your own observations."
+)
+GIVEN_UP = "The step was given up. If you read on here, somebody asked for it to be tried again."
+ANSWER_CHARS = 20_000
+
+
+async def decide(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
+    """Ask the model what to do next in this step, and do it; without a store the next node does it."""
+    rounds = rounds_of(state)
+    shown = fit_transcript(rounds, settings_of(runtime).transcript_chars, state.get("fence", ""), state["length"])
+    before: Step = state if shown is rounds else {**state, "transcript": shown}
+    saved = await load_reply(before, runtime)
+    update = saved or await _ask_model(before, runtime, deps)
+    after: Step = apply_update(before, update)  # type: ignore[assignment]
+    calls = after["record"]["status"] == "running" and after["record"].get("calls")
+    if calls and (saved or await save_reply(before, runtime, update)):
+        update = combine_updates(update, await act(after, runtime, config, deps=deps))  # type: ignore[assignment]
+    return update if shown is rounds else {**update, "transcript": [*shown, *update.get("transcript", ())]}
+
+
+async def _ask_model(state: Step, runtime: Runtime[Settings], deps: Deps) -> Step:
+    """Return the update of one round, with what the user said meanwhile."""
+    heard = max(state["record"].get("heard") or "", state.get("heard") or "")
+    now, said = await with_interjections(state, "record", heard, runtime)
+    task = "" if now["record"].get("answers") else str(now["record"].get("task") or "")
+    update = await StepRound(now, runtime, deps, Voice(runtime, now["step"]["id"], task=task, inside=True)).run()
+    return {**update, "transcript": [*said, *update.get("transcript", ())]} if said else update
+
+
+@dataclass
+class StepRound:
+    """One round of a step: what the model is asked, and what its reply changes."""
+
+    state: Step
+    runtime: Runtime[Settings]
+    deps: Deps
+    voice: Voice
+    spent: Amounts = field(default_factory=dict)
+
+    async def run(self) -> Step:
+        """Ask the model and read its reply; leave the step if no round may be made."""
+        state, settings, deps = self.state, settings_of(self.runtime), self.deps
+        record, executor = state["record"], state["step"].get("executor")
+        if change := self._obstacle(settings):
+            return leave(state, self.runtime, change)
+        toolbox = deps.tools_for(executor, settings)
+        offer = await offer_for_step(deps, settings, state["step"], record)
+        legal = offer.legal(EXECUTE)
+        offered = [name for name in legal if name != "finish_task"]
+        if not state.get("last"):  # then it says no more than finishing the step (K1); it stays legal
+            offered.append("finish_task")
+        question = await self._question(settings, [*control_tools(offered), *toolbox.openai(offer.bound)])
+        reply = await ask(deps, settings, question)
+        self.spent = add(reply.spent, {"rounds": 1})
+        emit_charge(self.runtime, state["step"]["id"], self.spent)
+        self.state = {**state, "record": {**record, "rounds": record["rounds"] + 1}}
+        if reply.message is None:
+            return self._give_up_asking(settings, reply.error)
+        printed = not has_native_call(rounds_of(state))
+        outcome = read_reply(reply.message, legal, toolbox, printed=printed, result=record.get("draft", ""))
+        if reply.speech:
+            decision = outcome if isinstance(outcome, Decision) else Decision("speak")
+            reply.speech.finish(outcome.speech, decision.kind, decision.arguments)
+        if isinstance(outcome, Decision) and outcome.kind == "speak" and not printed:
+            calls = read_printed(str(reply.message.text), legal, toolbox.names).calls
+            outcome = replace(outcome, arguments={"printed": bool(calls)})
+        message, common = storable_reply(reply.message), Step(spent=self.spent, messages=self.voice.messages())
+        if isinstance(outcome, UnusableReply):
+            last = record["corrections"] == settings.max_corrections - 2
+            outcome = replace(outcome, hint=EXAMPLE) if last else outcome
+            messages = [message, *reply_messages(message, partial(outcome.text, offered))]
+            said = "; ".join(outcome.problems)
+            return {**common, **send_correction(self.state, self.runtime, said, messages, self.spent)}
+        emit_decision(self.runtime, state["step"]["id"], outcome.kind, [call["name"] for call in outcome.calls])
+        return {**common, **self._take(message, outcome)}
+
+    def _obstacle(self, settings: Settings) -> StepRecord | None:
+        """Return the record's change with which the step leaves instead of asking, also where it is exhausted (X08)."""
+        state, most = self.state, settings.most_alone
+        if gone := missing(state["step"].get("executor"), self.deps.executors):
+            return {"status": "failed", "code": "no_executor", "reason": gone}
+        if settings.late():
+            return {"status": "ready", "code": "deadline"}
+        if key := exhausted(left_of(state)):
+            return {"status": "ready", "code": f"allowance:{key}"}
+        if most is not None and "rounds" in state.get("promotable", ()) and state["record"]["rounds"] >= most:
+            return {"status": "failed", "code": f"{PROMOTED}rounds", "reason": f"not done after {most} rounds"}
+        return None
+
+    async def _question(self, settings: Settings, tools: list[Json]) -> Question:
+        """Return the prompt: instructions and tools first, the brief, the rounds; nothing earlier ever changes."""
+        state, step, left = self.state, self.state["step"], left_of(self.state)
+        named = self.deps.executors.get(step.get("executor") or "")
+        profile = profile_text(settings.profile, named.profile if named else "", settings.speaks)
+        model = partial(self.deps.model, "execute", settings, step.get("executor"))
+        brief = await brief_message(state["brief"], state.get("attachments", ()), self.runtime, model)
+        ending = _rounds_left(left, state.get("allowance") or {})
+        return Question(
+            "execute",
+            [SystemMessage(instructions("execute", profile)), brief, *rounds_of(state), *ending],
+            tools,
+            step.get("executor"),
+            left,
+            self.voice.say,
+            self.voice.retract,
+            self.voice.report_stall,
+            place={"step": step["id"], "round": state["record"]["rounds"] + 1},
+            passing=len(ending),
+            thread=thread_of(self.runtime),
+            fence=state.get("fence", ""),
+        )
+
+    def _give_up_asking(self, settings: Settings, error: ModelError | None) -> Step:
+        """Leave because no reply came: to go on with more to spend or more time if that helps, else failed."""
+        spent = add(self.state.get("spent"), self.spent)
+        key = "deadline" if settings.late() else exhausted(left_of({**self.state, "spent": spent}))
+        change: StepRecord = {"status": "failed", "code": "model_error", "reason": str(error)}
+        if key and error and error.retryable:
+            change = {"status": "ready", "code": f"allowance:{key}"}
+        return {"spent": self.spent, **leave(self.state, self.runtime, change, spent=self.spent)}
+
+    def _take(self, message: AIMessage, decision: Decision) -> Step:
+        """Return what a legal decision changes; calls and claims are left in state for the next node."""
+        record, arguments = self.state["record"], decision.arguments
+        if decision.kind == "speak":
+            # Speech was said to the user as it came; a call printed in it was not made (N10).
+            silent = self._silent_record()
+            hint = silence_hint(self.state, self.runtime, silent)
+            said = HumanMessage(f"{NOT_MADE if arguments.get('printed') else ''} {GO_ON} {hint}".strip())
+            return {"record": silent, "transcript": [message, said], "decision": None}
+        if decision.kind == "ask_user":
+            return self._ask_user(message, decision)
+        if decision.kind == "calls":
+            native = bool(message.tool_calls or message.invalid_tool_calls)
+            calls = [cast("FrozenCall", {**c, "native": native, "position": n}) for n, c in enumerate(decision.calls)]
+            told = [ToolMessage(text, tool_call_id=id) for id, text in decision.refused.items()] if native else []
+            change: StepRecord = {"calls": calls, "held": [] if native else list(decision.refused.values())}
+            change["then"] = self._claim(decision.claim) if decision.claim else None
+            return {"record": {**record, **change}, "transcript": [message, *told], "decision": None}
+        if decision.kind == "give_up":
+            status: StepStatus = "blocked" if arguments["kind"] == "blocked" else "failed"
+            change = {"status": status, "code": f"gave_up:{arguments['kind']}", "reason": arguments["reason"]}
+            messages = [message, *reply_messages(message, GIVEN_UP)]
+            return leave(self.state, self.runtime, change, messages, self.spent)
+        return {"record": record, "transcript": [message], "decision": dict(self._claim(decision))}
+
+    def _claim(self, decision: Decision) -> StepClaim:
+        """Return a claim to be done as the goal_check takes it."""
+        said = self.voice.message_id("finish_step.result", "finish_task.result")
+        return {"kind": decision.kind, "arguments": decision.arguments, "id": decision.id, "said": said}  # type: ignore[typeddict-item]
+
+    def _ask_user(self, message: AIMessage, decision: Decision) -> Step:
+        """Leave with a question, unless it was answered before; the answer will be the result of this very call."""
+        state, record, id = self.state, self.state["record"], self.state["step"]["id"]
+        question, options = decision.arguments["question"], decision.arguments.get("options")
+        asked, seen = state.get("asked", ()), seen_before(state)
+        if before := answered_before(asked, question, options, step=id, seen=seen):
+            text = f"You asked this before; the answer was:\n{render_observation(before, ANSWER_CHARS)}"
+            messages = [message, *reply_messages(message, text)]
+            return {"record": self._silent_record(), "transcript": messages, "decision": None}
+        number = record.get("questions", 0) + 1
+        more: Json = {"call": decision.id, "message_id": self.voice.message_id("ask_user.question")}
+        name = f"{transcript_key(id, record)}.q{number}"
+        waiting = make_pause("question", name, question, step=id, options=options or (), **more)
+        if primary_language(declared := decision.arguments.get("language")):
+            waiting["language"] = known_language(declared)
+        change: StepRecord = {"status": "waiting", "waiting": waiting, "questions": number, "corrections": 0}
+        return {"spent": self.spent, **leave(state, self.runtime, change, [message], self.spent)}
+
+    def _silent_record(self) -> StepRecord:
+        """Return the record after a round that brought nothing new."""
+        record = self.state["record"]
+        return {**record, **count_silence(record, new=False), "corrections": 0}
+
+
+def _rounds_left(left: Amounts, allowance: Amounts) -> list[HumanMessage]:
+    """Say how many rounds are left at half of them, when calls can still be put together, and when they are few.
+
+    It goes last and away again, so that nothing earlier changes.
+    """
+    if (rounds := left.get("rounds")) is None or not (rounds <= FEW_ROUNDS or rounds == allowance["rounds"] // 2):
+        return []
+    return [HumanMessage(f"(Rounds left in this step, this one included: {rounds:g}.)")]

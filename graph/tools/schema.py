@@ -1,0 +1,201 @@
+"""JSON Schemas of tools: what the model is shown, and the stricter form its calls are checked against."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from langchain_core.tools import BaseTool
+from langchain_core.utils.pydantic import model_json_schema
+
+Schema = dict[str, Any]
+
+LARGEST = 200_000
+"""Characters of a schema; a longer one fits into no model's context."""
+MOST_PROBLEMS = 10
+"""With a call's arguments, that a model is told."""
+RUNTIME_ARGUMENT = "idempotency_key"
+"""The argument that the runtime fills; no model sees it."""
+
+_IN_PLACE = ("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas")
+_WITHIN = ("properties", "patternProperties", "additionalProperties", "unevaluatedProperties")
+_ITEMS = ("items", "prefixItems", "additionalItems", "unevaluatedItems", "contains")
+_NAMED = ("properties", "patternProperties", "dependentSchemas", "$defs", "definitions")
+_SAYS_MORE = ("additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames")
+_MOST_NODES = 3_000
+
+
+def parameters_of(tool: BaseTool) -> Schema:
+    """Return the JSON Schema of what a model may pass: plain JSON, without injected arguments and the runtime's own.
+
+    Raises ValueError, with the reason, for a schema that cannot be used.
+    """
+    raw: Any = tool.args_schema if isinstance(tool.args_schema, dict) else model_json_schema(_model_of(tool))
+    try:
+        text = json.dumps(raw, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"its schema is not plain JSON ({error})") from error
+    if len(text) > LARGEST:
+        raise ValueError(f"its schema has {len(text):,} characters; {LARGEST:,} are the most")
+    schema: Schema = json.loads(text)
+    if schema.setdefault("type", "object") != "object" or not isinstance(schema.setdefault("properties", {}), dict):
+        raise ValueError("its schema must describe an object whose properties are the arguments")
+    schema.pop("title", None)
+    schema.pop("description", None)
+    if isinstance(tool.args_schema, dict):
+        check_schema(schema)
+    schema["properties"].pop(RUNTIME_ARGUMENT, None)
+    if RUNTIME_ARGUMENT in schema.get("required", ()):
+        schema["required"].remove(RUNTIME_ARGUMENT)
+    return schema
+
+
+def _model_of(tool: BaseTool) -> Any:
+    try:
+        return tool.tool_call_schema
+    except Exception as error:
+        raise ValueError(f"its schema cannot be built ({error})") from error
+
+
+def check_schema(schema: Schema) -> None:
+    """Raise ValueError, with the place, for what is no JSON Schema."""
+    # Imported here: it takes 30 ms, and the schemas of functions need no check.
+    from jsonschema import Draft202012Validator, FormatChecker, SchemaError
+    from jsonschema.validators import validator_for
+
+    try:
+        dialect: Any = validator_for(schema, default=Draft202012Validator)
+        dialect.check_schema(schema, format_checker=FormatChecker(formats=()))  # patterns may be of another dialect
+    except SchemaError as error:
+        at = "/".join(str(part) for part in error.absolute_path) or "the top"
+        raise ValueError(f"its schema is no JSON Schema: at {at}: {error.message[:200]}") from error
+    except RecursionError as error:
+        raise ValueError("its schema is nested too deeply") from error
+
+
+def close_schema(schema: Schema) -> Schema:
+    """Return the schema with every object that lists its properties closed, unless it says what else it takes.
+
+    Alternatives and compositions are closed as a whole: a key is known if any part of them knows it.
+    Raises ValueError for a reference that leads out of the schema.
+    """
+    schema = json.loads(json.dumps(schema))
+    places = list(_places(schema))
+    shared = {id(part) for _, parts in places for part, whole in parts if not whole}
+    for node, parts in places:
+        if id(node) not in shared or node is schema:
+            _close(node, [part for part, _ in parts], top=node is schema)
+    return schema
+
+
+def _places(schema: Schema) -> Iterator[tuple[Schema, list[tuple[Schema, bool]]]]:
+    """Yield every subschema that describes a whole value, with the parts it is made of."""
+    stack: list[Any] = [schema]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, dict) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        parts = _parts(node, schema)
+        for part, _ in parts:
+            for key in (*_WITHIN, *_ITEMS):
+                stack.extend(_below(part, key))
+        yield node, parts
+
+
+def _below(node: Schema, key: str) -> list[Any]:
+    value = node.get(key)
+    if isinstance(value, list):
+        return value
+    if key in _NAMED:
+        return list(value.values()) if isinstance(value, dict) else []
+    return [value]
+
+
+def _parts(node: Schema, root: Schema) -> list[tuple[Schema, bool]]:
+    """Return the schemas that describe the same value as `node`; True if one describes it all by itself."""
+    stack: list[tuple[Any, bool]] = [(node, True)]
+    found: dict[int, tuple[Schema, bool]] = {}
+    while stack:
+        part, whole = stack.pop()
+        if not isinstance(part, dict):
+            continue
+        known = found.get(id(part))
+        if known and (known[1] == whole or whole):
+            continue
+        found[id(part)] = (part, whole)
+        whole = whole and not any(key in part for key in ("properties", "allOf", "if", "dependentSchemas"))
+        stack.extend((below, whole) for key in _IN_PLACE for below in _below(part, key))
+        if isinstance(reference := part.get("$ref"), str):
+            stack.append((resolve(reference, root), whole))
+    return list(found.values())
+
+
+def resolve(reference: str, root: Schema) -> Any:
+    """Return the part of a schema that a reference in it names. Raises ValueError if there is none."""
+    from referencing import Registry  # only where there are references: it takes its time
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    try:
+        return Registry().with_resource("", DRAFT202012.create_resource(root)).resolver().lookup(reference).contents
+    except Unresolvable:
+        raise ValueError(f"its schema refers to {reference[:100]!r}, which is not inside it") from None
+
+
+def _close(node: Schema, parts: list[Schema], *, top: bool) -> None:
+    known: Schema = {name: {} for part in parts for name in part.get("properties", {})}
+    if not (known or top) or any(key in part for part in parts for key in _SAYS_MORE):
+        return
+    if any(_takes_any_object(part) for part in parts if part is not node):
+        return
+    if "$ref" in node:  # older drafts ignore everything beside a reference
+        node["allOf"] = [*node.get("allOf", ()), {"$ref": node.pop("$ref")}]
+    node["properties"] = {**known, **node.get("properties", {})}
+    node["additionalProperties"] = False
+
+
+def _takes_any_object(part: Schema) -> bool:
+    kinds = part.get("type")
+    says_object = kinds == "object" or (isinstance(kinds, list) and "object" in kinds)
+    return says_object and "properties" not in part and not any(key in part for key in (*_IN_PLACE, "$ref"))
+
+
+def schema_for_model(schema: Schema) -> Schema:
+    """Return the schema as models are shown it: references replaced by what they mean, generated titles left out.
+
+    A recursive or very large schema keeps its references.
+    """
+    try:
+        plain = _inlined(schema, schema, (), [_MOST_NODES])
+    except (RecursionError, OverflowError):
+        return schema
+    return {key: value for key, value in plain.items() if key not in ("$defs", "definitions", "$schema")}
+
+
+def _inlined(node: Any, root: Schema, within: tuple[str, ...], left: list[int]) -> Any:
+    if not isinstance(node, dict):
+        return node
+    left[0] -= 1
+    if left[0] < 0 or len(within) > 50:
+        raise OverflowError
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        if reference in within:
+            raise OverflowError
+        target = _inlined(resolve(reference, root), root, (*within, reference), left)
+        rest = _inlined({key: value for key, value in node.items() if key != "$ref"}, root, within, left)
+        return {**target, **rest} if isinstance(target, dict) else rest
+    shown: Schema = {}
+    for key, value in node.items():
+        if (key == "title" and isinstance(value, str)) or (node is root and key in ("$defs", "definitions")):
+            continue
+        if key in _NAMED and isinstance(value, dict):
+            shown[key] = {name: _inlined(below, root, within, left) for name, below in value.items()}
+        elif key in (*_IN_PLACE, *_ITEMS, *_WITHIN, "not") and isinstance(value, list):
+            shown[key] = [_inlined(below, root, within, left) for below in value]
+        elif key in (*_IN_PLACE, *_ITEMS, *_WITHIN, "not"):
+            shown[key] = _inlined(value, root, within, left)
+        else:
+            shown[key] = value
+    return shown

@@ -1,0 +1,296 @@
+"""What a pause shows: one interrupt value that every known client can draw (one action, string arguments).
+
+`args` and `arguments` are the same (clients read one or the other); `reason`, `message`, `tool_call_id` and
+`response_schema` are for AG-UI; the other keys (`id`, `kind`, `options`, `plan` …) are ours. `records.Pause`
+says what a `pending` has.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import unified_diff
+from typing import Any
+
+from donewhen.state.language.texts import option_texts, say, translate_option
+from donewhen.state.pattern import pattern
+from donewhen.state.people.edit import plan_document
+from donewhen.state.plan.text import plan_text
+from donewhen.state.records import Pause
+
+ACTIONS = {
+    "plan": ("confirm_plan", ["approve", "edit", "reject"]),
+    "question": ("ask_user", ["edit", "respond", "reject"]),
+    "tool": ("approve_tool", ["approve", "edit", "reject", "respond"]),
+    "budget": ("extend_budget", ["edit", "respond", "reject"]),
+    "effect": ("resolve_effect", ["edit", "respond", "reject"]),
+}
+_UNSEEN = pattern(
+    "[\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<=[\x20-\x7e])[\u200c\u200d]"
+)
+"""Characters that show nothing or turn the reading order. Joiners are seen between letters of scripts that join."""
+REPLACED = (("old", "new"), ("old_text", "new_text"), ("old_string", "new_string"), ("oldText", "newText"))
+"""Arguments of tools that put one text in the place of another."""
+LONG = 120
+PLAN_KEYS = ("plan", "limits", "next_runs")
+OTHER_KEYS = ("id", "kind", "question", "options", "step")
+
+
+def action_name(kind: str) -> str:
+    """Return the name of a pause's action, and of the tool call of the message before it."""
+    return ACTIONS[kind][0]
+
+
+def payload(pending: Pause) -> dict[str, Any]:
+    """Return the value a pause interrupts with: JSON, and every argument of the action a string."""
+    kind = pending["kind"]
+    name, allowed = ACTIONS[kind]
+    arguments = _action_arguments(pending)
+    message = question_of(pending)
+    value = {
+        "action_requests": [
+            {
+                "name": name,
+                "args": arguments,
+                "arguments": dict(arguments),
+                "description": _description(pending),
+            }
+        ],
+        "review_configs": [{"action_name": name, "allowed_decisions": list(allowed)}],
+        "reason": "tool_call" if kind in ("plan", "tool") else "input_required",
+        "message": message,
+        "tool_call_id": pending.get("tool_call_id"),
+        "response_schema": _response_schema(name, allowed, arguments),
+        "id": pending.get("id"),
+        "kind": kind,
+        "question": message,
+        "options": options(pending),
+        "step": pending.get("step"),
+        "revision": pending.get("revision"),
+        "problem": pending.get("problem"),
+        "others": [_short_form(other) for other in pending.get("others") or []],
+    }
+    for key in (
+        *PLAN_KEYS,
+        "draft",
+        "tool",
+        "arguments",
+        "new",
+        "diffs",
+        "exhausted",
+        "suggested",
+        "done",
+        "left",
+        "meter",
+    ):
+        if pending.get(key) is not None:
+            value[key] = pending.get(key)
+    return value
+
+
+def options(pending: Pause) -> list[str]:
+    """Return the answers to choose from, those of the runtime's own pauses in the language of the pause."""
+    kind, language = pending["kind"], language_of(pending)
+    about = pending.get("about") or ("plan" if kind == "tool" else kind)
+    given = [str(each) for each in pending.get("options") or ()]
+    if about == "question":
+        return given
+    if not given and kind not in ("budget", "effect"):
+        return []
+    return [translate_option(each, about, language) for each in given or option_texts(language, about)]
+
+
+def language_of(pending: Pause) -> str:
+    """Return the language that a pause is shown in."""
+    return str(pending.get("language") or "en")
+
+
+def editable_plan(pending: Pause) -> str:
+    """Return the plan that waits as text to be edited: an edit that could not be taken, else as it is proposed."""
+    return str(pending.get("draft") or "") or plan_document(pending)
+
+
+def question_text(pending: Pause) -> str:
+    """Return the question as markdown, whole: the plan or the frozen call to approve, and the options in words."""
+    kind = pending["kind"]
+    parts = [question_of(pending)]
+    if kind == "plan":
+        parts.append(plan_text(pending).strip())
+    if kind in ("tool", "effect") and pending.get("arguments") is not None:
+        parts.append(call_text(pending))
+    if kind not in ("plan", "tool") and options(pending):
+        # The answer "2" to a budget means two more, so its options carry no numbers.
+        marks = ["-" if kind == "budget" else f"{number}." for number in range(1, len(options(pending)) + 1)]
+        lines = (" ".join(option.split()) for option in options(pending))
+        parts.append("\n".join(f"{mark} {text}" for mark, text in zip(marks, lines, strict=True)))
+    if kind == "budget" and pending.get("suggested"):
+        amounts = [f"{key} {amount:,}" for key, amount in pending["suggested"].items()]
+        extend = translate_option("extend", "budget", language_of(pending))
+        said: dict[str, str] = {"extend": extend, "amounts": ", ".join(amounts), "example": amounts[0]}
+        parts.append(say(language_of(pending), "ask", "extend_means", **said))
+    return "\n\n".join(parts)
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """Return a call's arguments for people: short ones as JSON, long texts as text, replaced text as a difference."""
+    arguments = call["arguments"]
+    if not isinstance(arguments, Mapping):
+        return _fence(arguments_text(arguments))
+    shown = {key: f"({len(arguments[key]):,} characters, below)" for key in _long_arguments(call)}
+    parts = [_fence(arguments_text({**arguments, **shown}))]
+    for change in text_changes(call):
+        parts.append(f"{change.name}:\n\n{_fence(change.text, 'diff' if change.is_diff else '')}")
+    return "\n\n".join(parts)
+
+
+@dataclass(frozen=True)
+class TextChange:
+    """A long text among the arguments of a call, or the difference between a text and the one in its place."""
+
+    name: str
+    text: str
+    is_diff: bool = False
+
+
+def text_changes(call: Mapping[str, Any]) -> list[TextChange]:
+    """Return the arguments of a call that are too long for a line: a replaced text as one difference.
+
+    `diffs` of the call has, by argument, how its text differs from the one that it takes the place of.
+    """
+    given, diffs = _arguments_given(call), call.get("diffs") or {}
+    pair, found = _replacing_arguments(call), []
+    if pair:
+        old, new = (given[key] for key in pair)
+        found.append(TextChange(" → ".join(pair), escape_unseen(text_difference(old, new)), is_diff=True))
+    for key in _long_arguments(call):
+        if key not in pair:
+            found.append(TextChange(key, escape_unseen(diffs.get(key) or given[key]), is_diff=key in diffs))
+    return found
+
+
+def shown_arguments(call: Mapping[str, Any]) -> dict[str, str]:
+    """Return the arguments that are short enough for a line each, as text; what is not plain text is JSON."""
+    aside = {*_long_arguments(call), *_replacing_arguments(call)}
+    return {
+        str(key): escape_unseen(value) if isinstance(value, str) else arguments_text(value)
+        for key, value in _arguments_given(call).items()
+        if key not in aside
+    }
+
+
+def text_difference(old: str, new: str) -> str:
+    """Return the lines of a unified diff, without its head; "" where no line differs."""
+    return "\n".join([*unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=2)][2:])
+
+
+def _arguments_given(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    arguments = call.get("arguments")
+    return arguments if isinstance(arguments, Mapping) else {}
+
+
+def _long_arguments(call: Mapping[str, Any]) -> list[str]:
+    diffs = call.get("diffs") or {}
+    texts = ((key, text) for key, text in _arguments_given(call).items() if isinstance(text, str))
+    return [key for key, text in texts if "\n" in text or len(text) > LONG or key in diffs]
+
+
+def _replacing_arguments(call: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of a text and of the one that takes its place, where either is long."""
+    long, given = _long_arguments(call), _arguments_given(call)
+    both = [pair for pair in REPLACED if all(isinstance(given.get(key), str) for key in pair)]
+    return next((pair for pair in both if any(key in long for key in pair)), ())
+
+
+def escape_unseen(text: str) -> str:
+    """Return the text with what nobody could see in it written as escapes."""
+    return _UNSEEN.sub(_escape, text)
+
+
+def arguments_text(arguments: Any) -> str:
+    """Return the arguments of a call as readable JSON; what a person could not see is written as an escape."""
+    return _UNSEEN.sub(_escape, json.dumps(arguments, ensure_ascii=False, indent=2, default=str))
+
+
+def _escape(unseen: re.Match[str]) -> str:
+    return json.dumps(unseen[0])[1:-1]
+
+
+def question_of(pending: Pause) -> str:
+    asked, purpose = str(pending.get("question") or "").strip(), pending.get("purpose")
+    if asked:
+        return f"{purpose} ({pending['step']}): {asked}" if purpose else asked
+    tool = pending.get("tool") or pending.get("name")
+    return say(language_of(pending), "ask", pending["kind"], tool=tool)
+
+
+def message_text(pending: Pause) -> str:
+    """Return the message in which a pause stands in the conversation: all of it, a plan with its title first."""
+    if pending["kind"] != "plan":
+        return _description(pending)
+    return _with_problem(pending, f"{plan_text(pending).strip()}\n\n{question_of(pending)}")
+
+
+def short_arguments(pending: Pause) -> dict[str, str]:
+    """Return the arguments of that message's tool call. A plan stands in its text and in the action, not here."""
+    plan = pending.get("plan") or {}
+    if pending["kind"] != "plan":
+        return _action_arguments(pending)
+    return {"title": str(plan.get("title") or ""), "revision": str(pending.get("revision") or "")}
+
+
+def _description(pending: Pause) -> str:
+    """Return the text that clients show beside the action, and lists show first; of a plan only the title."""
+    title = (pending.get("plan") or {}).get("title") if pending["kind"] == "plan" else None
+    return _with_problem(pending, f"{title}: {question_of(pending)}" if title else question_text(pending))
+
+
+def _with_problem(pending: Pause, text: str) -> str:
+    parts = [text]
+    if pending.get("problem"):
+        parts.insert(0, f"> {say(language_of(pending), 'ask', 'again', problem=pending['problem'])}")
+    others = pending.get("others") or []
+    if others:
+        lines = [f"- `{other.get('id')}`: {other.get('question') or other.get('kind')}" for other in others]
+        parts.append(say(language_of(pending), "ask", "others") + "\n\n" + "\n".join(lines))
+    return "\n\n".join(parts)
+
+
+def _action_arguments(pending: Pause) -> dict[str, str]:
+    kind = pending["kind"]
+    draft = str(pending.get("draft") or "")
+    if kind == "plan":
+        return {"plan": editable_plan(pending)}
+    if kind == "tool":
+        tool = str(pending.get("tool") or pending.get("name"))
+        return {"tool": tool, "arguments": draft or arguments_text(pending.get("arguments") or {})}
+    return {"question": question_text(pending), "answer": ""}
+
+
+def _fence(text: str, language: str = "json") -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _short_form(pending: Pause) -> dict[str, Any]:
+    return {key: pending.get(key) for key in OTHER_KEYS}
+
+
+def _response_schema(name: str, allowed: list[str], arguments: Mapping[str, str]) -> dict[str, Any]:
+    edited = {
+        "name": {"const": name},
+        "args": {"type": "object", "properties": {key: {"type": "string"} for key in arguments}},
+    }
+    decision = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {
+            "type": {"enum": list(allowed)},
+            "message": {"type": "string"},
+            "edited_action": {"type": "object", "required": ["name", "args"], "properties": edited},
+        },
+    }
+    decisions = {"type": "array", "minItems": 1, "maxItems": 1, "items": decision}
+    return {"type": "object", "required": ["decisions"], "properties": {"decisions": decisions}}

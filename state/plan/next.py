@@ -1,0 +1,157 @@
+"""What happens next in a run that has a plan: one pure decision over the steps' records.
+
+Statuses: pending → running → done | failed | blocked | skipped | exhausted; on the way a step may be `waiting`
+(for a person) or `ready` (to go on where it was).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from donewhen.state.ledger import Amounts, add, estimate_in_flight, exhausted, remaining, share, tightest
+from donewhen.state.plan.order import needs_of
+from donewhen.state.plan.steps import next_needs
+from donewhen.state.proof.outcome import FINAL
+from donewhen.state.records import StepRecord
+from donewhen.state.settings import Settings
+
+Records = Mapping[str, StepRecord]
+RESERVE: Amounts = {"model_calls": 1}
+"""Kept back for the delivery."""
+ENDED_BADLY = ("failed", "blocked", "exhausted", "skipped")
+OPEN = ("pending", "ready", "waiting")
+
+
+MoveKind = Literal["dispatch", "ask", "early", "failed", "budget", "end"]
+
+
+@dataclass(frozen=True)
+class Move:
+    """The decision: what to do, with which steps, and which records change on the way."""
+
+    kind: MoveKind
+    steps: tuple[str, ...] = ()
+    allowances: tuple[Amounts, ...] = ()
+    key: str = ""
+    """The limit that is reached (`budget`) or the code of the end (`end`)."""
+    scope: str = ""
+    """For `budget`: the step's id, or "" for the whole run."""
+    changes: dict[str, StepRecord] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A run at the moment of a decision, with its records as they are after `changes`."""
+
+    plan: Mapping[str, Any]
+    records: Records
+    settings: Settings
+    left: Amounts
+    """Of the limits of the run."""
+    spent: Mapping[str, float]
+    writers: Collection[str]
+    """Ids of steps that may change something."""
+    changes: dict[str, StepRecord]
+
+    def move(self, kind: MoveKind, steps: Sequence[str] = (), **more: Any) -> Move:
+        """Return a decision with the changes that it comes with."""
+        return Move(kind, tuple(steps), **{"changes": self.changes, **more})
+
+
+def next_move(values: Mapping[str, Any], settings: Settings, writers: Collection[str] = ()) -> Move:
+    """Decide what happens next in a run. `writers` are the ids of steps that may change something."""
+    plan, records, late = values["plan"], values["steps"], settings.late()
+    changes = block_unreachable(plan, records)
+    now: dict[str, StepRecord] = {
+        step["id"]: {**records.get(step["id"], {}), **changes.get(step["id"], {})} for step in plan["steps"]
+    }
+    spent = values.get("spent") or {}
+    left = remaining(settings.limits, values.get("granted"), spent)
+    situation = Situation(plan, now, settings, left, spent, writers, changes)
+    if early := [id for id, record in now.items() if record.get("finished_task")]:
+        # Only a person lets steps go of a plan that they approved step by step.
+        bound = settings.approvals == "each" and (values.get("approval") or {}).get("by") == "user"
+        open_steps = any(record.get("status") not in FINAL for record in now.values())
+        if bound and not late and open_steps and not any(now[id].get("let_go") for id in early):
+            return situation.move("early", early)
+        key = "finished_early" if open_steps else "worked"
+        return situation.move("end", key=key, changes={**changes, **_skip_open_steps(now)})
+    needs = needs_of(plan)
+    able = [id for id, record in now.items() if record.get("status", "pending") in ("pending", "ready")]
+    if ready := [id for id in able if all(now.get(other, {}).get("status") == "done" for other in needs[id])]:
+        return _dispatch(situation, ready, late)
+    if waiting := [id for id, record in now.items() if record.get("status") == "waiting"]:
+        # After the deadline no answer could be used any more.
+        return situation.move("budget", waiting, key="deadline") if late else situation.move("ask", waiting)
+    if failed := [id for id, record in now.items() if failed_itself(record) and not record.get("handled")]:
+        return situation.move("failed", failed)
+    return situation.move("end", key="worked")
+
+
+def failed_itself(record: StepRecord) -> bool:
+    """Return whether a step ended badly of itself; not one that only waits for such a step."""
+    ended = record.get("status") in ("failed", "exhausted") or record.get("code") == "gave_up:blocked"
+    return ended and record.get("status") in ENDED_BADLY
+
+
+def block_unreachable(plan: Mapping[str, Any], records: Records) -> dict[str, StepRecord]:
+    """Block what can never run: a step whose needs ended badly, do not exist or go in a circle, and its dependants."""
+    needs = needs_of(plan)
+    status = {id: records.get(id, {}).get("status", "pending") for id in needs}
+    possible = {id for id in needs if status[id] not in (*OPEN, *ENDED_BADLY)}
+    more = True
+    while more:
+        before = len(possible)
+        for id in needs:  # in plan order, so that a chain takes one pass
+            if status[id] in OPEN and id not in possible and possible.issuperset(needs[id]):
+                possible.add(id)
+        more = len(possible) > before
+    return {
+        id: {"status": "blocked", "reason": _why_blocked(needs[id], status, possible)}
+        for id in needs
+        if status[id] in OPEN and id not in possible
+    }
+
+
+def _why_blocked(needs: Sequence[str], status: Mapping[str, str], possible: Collection[str]) -> str:
+    other = next(id for id in needs if id not in possible)
+    said = status.get(other, "not in the plan")
+    return f"needs {other}, which is {'blocked' if said in OPEN else said}"
+
+
+def _skip_open_steps(records: Records) -> dict[str, StepRecord]:
+    reason = next(said for record in records.values() if (said := record.get("finished_task")))
+    return {id: {"status": "skipped", "reason": reason} for id, r in records.items() if r.get("status") not in FINAL}
+
+
+def _dispatch(situation: Situation, ready: Sequence[str], late: bool) -> Move:
+    """Send off ready steps as far as the limits of the run and their own allow it; else say which limit is reached."""
+    records, limits = situation.records, situation.settings.step_limits
+    needs = {id: next_needs(records[id]) for id in ready}
+    free = share(situation.left, 1, RESERVE)[0]
+    if late or all(exhausted(free, needs[id]) for id in ready):
+        return situation.move("budget", ready, key="deadline" if late else exhausted(free, needs[ready[0]]) or "")
+    own = {id: remaining(limits, records[id].get("granted"), records[id].get("spent")) for id in ready}
+    able = [id for id in ready if not exhausted(own[id], needs[id]) and not exhausted(free, needs[id])]
+    if not able:
+        short = next(id for id in ready if exhausted(own[id], needs[id]))
+        return situation.move("budget", [short], key=exhausted(own[short], needs[short]) or "", scope=short)
+    chosen = _choose_together(situation, able)[: situation.settings.max_parallel]
+    while True:
+        # Each may exceed its share by the call in flight, all together by no more than one call.
+        reserve = add(RESERVE, estimate_in_flight(situation.spent, len(chosen) - 1))
+        parts = dict(zip(chosen, share(situation.left, len(chosen), reserve), strict=True))
+        if len(chosen) == 1 or not any(exhausted(part, needs[id]) for id, part in parts.items()):
+            break
+        chosen = chosen[:-1]
+    allowances = tuple(tightest(part, own[id]) for id, part in parts.items())
+    return situation.move("dispatch", chosen, allowances=allowances)
+
+
+def _choose_together(situation: Situation, ready: Sequence[str]) -> list[str]:
+    """Return the steps that may run at once: one that may write and declares no dependencies runs alone."""
+    declared = {step["id"] for step in situation.plan["steps"] if step.get("depends_on") is not None}
+    alone = [id for id in ready if id in situation.writers and id not in declared]
+    if alone and alone[0] == ready[0]:
+        return [alone[0]]
+    return [id for id in ready if id not in alone]

@@ -1,0 +1,105 @@
+"""Errors that somebody makes in the first hour: each is one line that names the value and says what to do."""
+
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from donewhen import Agent, Settings, wait
+from donewhen.agent.cli.app import app
+from donewhen.agent.page.serving import listen
+from donewhen.state.errors import DoneWhenError
+from donewhen.testing import ScriptedModel, WireServer, answer, fault
+from donewhen.workspace import workspace_tools
+
+
+def undescribed(x: str) -> str:
+    return x
+
+
+def taken_port() -> None:
+    """Listen where somebody listens already."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen(other.getsockname()[1])
+
+
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "no model": (lambda: Agent(), "Give one, as in Agent('openai:"),
+    "a provider misspelt": (lambda: Agent("opnai:gpt-5"), "Did you mean 'openai'?"),
+    "a tool without docstring": (lambda: Agent("demo", [undescribed]), "'undescribed' needs a docstring"),
+    "a tool that is none": (lambda: Agent("demo", [3]), "'3' cannot be used as a tool: pass a LangChain tool"),
+    "a setting misspelt": (lambda: Agent("demo", settings={"limit": 1}), "there is no limit; did you mean limits"),
+    "a storage of another kind": (
+        lambda: wait(Agent("demo", storage="mysql://host/db").start("hi")),
+        "use memory:, sqlite:///runs.db, a path",
+    ),
+    "a folder that is not there": (lambda: workspace_tools("nowhere"), "create the folder or name another"),
+    "a thread that is not there": (lambda: wait(Agent("demo", storage="memory:").get("x")), "there is no thread 'x'"),
+    "no goal": (lambda: wait(Agent("demo", storage="memory:").start("  ")), "The goal is empty"),
+    "a port in use": (taken_port, "name another one with --port"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_do(mistake: str) -> None:
+    """L14: what was wrong, and what to do instead."""
+    make, said = MISTAKES[mistake]
+    with pytest.raises(DoneWhenError) as raised:
+        make()
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "make", "extra"),
+    [
+        ("mcp.server.fastmcp", ["mcp"], "mcp"),
+        ("uvicorn", ["chat", "--no-browser"], "ui"),
+        ("psycopg", ["threads", "--storage", "postgresql://localhost/db"], "postgres"),
+    ],
+)
+def test_an_extra_that_is_missing_is_named(
+    module: str, make: list[str], extra: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """L14: the command says which extra it needs, in one line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name in [name for name in sys.modules if name == module or name.startswith(f"donewhen.agent.storage.{extra}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    done = CliRunner().invoke(app, make)
+    assert done.exit_code in (1, 2), done.output
+    assert f"pip install 'donewhen[{extra}]'" in done.output.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(401, "Set a valid key, as OPENAI_API_KEY"), (404, "Set DONEWHEN_MODEL to one that it offers")],
+    ids=["a wrong key", "a wrong model"],
+)
+def test_what_a_provider_refuses_is_said_in_the_answer(status: int, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L14: the run has failed and says what to set."""
+    with WireServer(ScriptedModel([fault(status=status)])) as provider:
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        run = wait(Agent("openai:gpt-5.4-mini", storage="memory:").start("hi"))
+    assert run.status == "failed"
+    assert said in run.answer
+
+
+def test_no_key_is_said_in_the_answer() -> None:
+    """L14: likewise."""
+    run = wait(Agent("openai:gpt-5.4-mini", storage="memory:").start("hi"))
+    assert run.status == "failed"
+    assert "Set OPENAI_API_KEY" in run.answer
+
+
+async def test_wait_works_in_a_notebook() -> None:
+    """L14: a loop runs in this thread, as in Jupyter; `wait` runs the coroutine in another."""
+    run = wait(Agent(ScriptedModel([answer("Hello.")]), storage="memory:").start("hi", settings=Settings()))
+    assert run.answer == "Hello."

@@ -1,0 +1,246 @@
+"""Prompts are marked for the caches of providers in each package's own request, and reads and writes are priced."""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import httpx
+import pytest
+from langchain_anthropic import ChatAnthropic
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_openai import ChatOpenAI
+
+from benchmarks import caching
+from donewhen.agent.prices import Prices
+from donewhen.graph.context import Deps
+from donewhen.graph.llm.adapter import Adapter
+from donewhen.graph.llm.ask import ModelReply, Question, ask
+from donewhen.state.ledger import CACHE_WRITES
+from donewhen.state.reading.decisions import EXECUTE, TRIAGE, control_tools
+from donewhen.state.settings import Settings
+from tests.kit.anthropic_server import AnthropicServer, marks_of, tool_use
+
+THREAD = "somebody@example.org/mail-7"
+
+
+def call(number: int) -> AIMessage:
+    return AIMessage("", tool_calls=[{"name": "look", "args": {"n": number}, "id": f"c{number}"}])
+
+
+ROUNDS: list[BaseMessage] = [
+    SystemMessage("You carry out one step."),
+    HumanMessage("Look at all pages."),
+    call(1),
+    ToolMessage("page 1", tool_call_id="c1"),
+    call(2),
+    ToolMessage("page 2", tool_call_id="c2"),
+]
+ENDING = HumanMessage("(Rounds left in this step, this one included: 3.)")
+
+
+def claude(server: AnthropicServer) -> ChatAnthropic:
+    return ChatAnthropic(model="claude-sonnet-4-6", base_url=server.base_url, api_key="test", max_tokens=100)  # type: ignore[call-arg,arg-type]
+
+
+async def ask_in_step(model: BaseChatModel, messages: Sequence[BaseMessage], **more: Any) -> ModelReply:
+    deps = Deps(lambda *_: model, prices=Prices().cost, adapter=Adapter(first_wait=0))
+    question = Question("execute", messages, control_tools(EXECUTE), thread=THREAD, **more)
+    return await ask(deps, Settings(model_seconds=5, model_retries=0), question)
+
+
+def finish(body: Mapping[str, Any]) -> dict[str, Any]:
+    return tool_use("t1", "give_up", {"reason": "no pages", "kind": "failed"})
+
+
+def unmarked(value: Any) -> Any:
+    """The same without marks."""
+    if isinstance(value, list):
+        return [unmarked(item) for item in value if item != {"cachePoint": {"type": "default"}}]
+    if not isinstance(value, dict):
+        return value
+    return {key: unmarked(item) for key, item in value.items() if key != "cache_control"}
+
+
+async def test_a_claude_request_is_marked_where_the_next_one_begins_alike() -> None:
+    """N43: behind tools and instructions, at the end of the request before, and at the end of what lasts."""
+    with AnthropicServer(finish) as server:
+        reply = await ask_in_step(claude(server), [*ROUNDS, ENDING], passing=1)
+        await ask_in_step(claude(server), ROUNDS[:4])
+    assert reply.error is None
+    body, before = server.bodies
+    assert body["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    results = [block for message in body["messages"] for block in message["content"] if block["type"] == "tool_result"]
+    assert [block["tool_use_id"] for block in results if "cache_control" in block] == ["c1", "c2"]
+    assert len(marks_of(body)) == 3
+    assert "cache_control" not in body["messages"][-1]["content"][-1]
+    assert unmarked(body["messages"])[: len(before["messages"])] == unmarked(before["messages"])
+
+
+async def test_a_request_that_stands_alone_caches_its_instructions_only() -> None:
+    """N43: writing to a cache costs more than not caching, so what nothing reads again is not written."""
+    with AnthropicServer(finish) as server:
+        deps = Deps(lambda *_: claude(server), adapter=Adapter(first_wait=0))
+        await ask(deps, Settings(), Question("triage", ROUNDS[:2], control_tools(TRIAGE)))
+        await ask(deps, Settings(), Question("triage", ROUNDS, control_tools(TRIAGE)))
+    assert [len(marks_of(body)) for body in server.bodies] == [1, 3]
+
+
+async def test_marks_that_a_server_refuses_are_left_out() -> None:
+    """N43, R01: the request is repeated without them at once, and later ones have none."""
+    with AnthropicServer(finish, refuses="cache_control: extra inputs are not permitted") as server:
+        model, adapter = claude(server), Adapter(first_wait=0)
+        for _ in range(2):
+            question = Question("execute", ROUNDS, control_tools(EXECUTE))
+            reply = await ask(Deps(lambda *_: model, adapter=adapter), Settings(), question)
+            assert reply.error is None
+    assert [len(marks_of(body)) for body in server.bodies] == [0, 0]
+
+
+async def test_cache_reads_and_writes_are_priced() -> None:
+    """N43: a write costs a quarter more than other input, a read a tenth of it."""
+    long = [SystemMessage("instructions " * 1_000), *ROUNDS[1:]]
+    with AnthropicServer(finish) as server:
+        written, read = [(await ask_in_step(claude(server), long)).spent for _ in range(2)]
+    stored = written[CACHE_WRITES]
+    assert stored > 3_000
+    assert (written["cached_tokens"], read["cached_tokens"]) == (0, stored)
+    assert CACHE_WRITES not in read
+    fresh = written["input_tokens"] - stored
+    for spent, rate in ((written, 3.75), (read, 0.3)):
+        expected = (fresh * 3 + stored * rate + spent["output_tokens"] * 15) / 1_000_000
+        assert spent["cost_usd"] == pytest.approx(expected)
+
+
+def test_own_prices_have_a_price_of_writes() -> None:
+    """N43: without one, a quarter more than input, as providers that charge for writes do."""
+    used = {"input_tokens": 1_000_000, "cached_tokens": 500_000, CACHE_WRITES: 400_000, "output_tokens": 0}
+    assert Prices({"m": {"input": 2, "output": 0, "cached": 0.2}}).cost("m", used) == pytest.approx(0.2 + 0.1 + 1.0)
+    rates = {"input": 2, "output": 0, "cached": 0.2, "cache_write": 4}
+    assert Prices({"m": rates}).cost("m", used) == pytest.approx(0.2 + 0.1 + 1.6)
+    assert Prices({"m": {"input": 2, "output": 0}}).cost("m", {**used, CACHE_WRITES: 9e9}) == pytest.approx(2.25)
+
+
+async def test_twenty_rounds_are_read_from_the_cache() -> None:
+    """N43: a run on a server that counts as Anthropic does reads at least 85 % of its input from the cache."""
+    with AnthropicServer(caching.play) as server:
+        spent = await caching.run(server)
+    assert sum(map(caching.is_step, server.bodies)) == caching.ROUNDS
+    assert server.share_read(of=caching.is_step) >= 0.9
+    assert server.share_read() >= 0.85
+    assert spent["cached_tokens"] / spent["input_tokens"] >= 0.85
+
+
+class Bedrock:
+    """Takes one request of the Converse API, and refuses it once it is read."""
+
+    def __enter__(self) -> "Bedrock":
+        self.bodies: list[dict[str, Any]] = []
+        bodies = self.bodies
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                text = b'{"message": "That is all."}'
+                self.send_response(400)
+                self.send_header("x-amzn-ErrorType", "ValidationException")
+                self.send_header("content-length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *args: Any) -> None:
+                """Log nothing."""
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+
+
+async def test_a_bedrock_request_is_marked_in_its_own_form() -> None:
+    """N43: cache points for Claude, none for models that Bedrock refuses them for. Needs langchain-aws (39 MB)."""
+    aws = pytest.importorskip("langchain_aws")
+    given = {"region_name": "us-east-1", "aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    with Bedrock() as server:
+        for model in ("us.anthropic.claude-sonnet-4-6", "meta.llama3-1-70b-instruct-v1:0"):
+            await ask_in_step(aws.ChatBedrockConverse(model=model, endpoint_url=server.url, **given), ROUNDS)
+    marked, plain = server.bodies
+    point = {"cachePoint": {"type": "default"}}
+    assert marked["system"][-1] == point
+    assert [message["content"][-1] == point for message in marked["messages"]] == [False, False, True, False, True]
+    assert unmarked(marked["messages"]) == plain["messages"]
+    assert "cachePoint" not in json.dumps(plain)
+
+
+class Recorder(httpx.AsyncBaseTransport):
+    """Records requests, and answers the first `refusals` of them with an error of OpenAI."""
+
+    def __init__(self, refusals: int = 0) -> None:
+        self.requests: list[httpx.Request] = []
+        self._refusals = refusals
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        if len(self.requests) <= self._refusals:
+            error = {"message": "Unrecognized request argument supplied: prompt_cache_key"}
+            return httpx.Response(400, json={"error": error})
+        chunk = {"id": "r", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+        choice = {"index": 0, "delta": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}
+        text = f"data: {json.dumps({**chunk, 'choices': [choice]})}\n\ndata: [DONE]\n\n"
+        return httpx.Response(200, headers={"content-type": "text/event-stream"}, text=text)
+
+
+async def send(base_url: str | None, transport: Recorder, **more: Any) -> None:
+    async with httpx.AsyncClient(transport=transport) as client:
+        model = ChatOpenAI(
+            model="m",
+            base_url=base_url,
+            api_key="test",  # type: ignore[arg-type]
+            http_async_client=client,
+            use_responses_api=False,
+            **more,
+        )
+        for _ in range(2):
+            assert (await ask_in_step(model, ROUNDS)).error is None
+
+
+@pytest.mark.parametrize(
+    ("base_url", "header"),
+    [
+        (None, None),
+        ("https://mine.openai.azure.com/openai/v1", None),
+        ("https://api.x.ai/v1", "x-grok-conv-id"),
+        ("https://api.fireworks.ai/inference/v1", "x-session-affinity"),
+    ],
+)
+async def test_requests_of_a_thread_share_a_key(base_url: str | None, header: str | None) -> None:
+    """N43: OpenAI, and servers that route as it does, get one key per thread, in which nothing of its id is read."""
+    transport = Recorder()
+    await send(base_url, transport)
+    first, second = (json.loads(request.content) for request in transport.requests)
+    assert first["prompt_cache_key"] == second["prompt_cache_key"]
+    assert 20 <= len(key := first["prompt_cache_key"]) <= 64
+    assert not any(part in transport.requests[0].content.decode() for part in ("somebody", "mail-7"))
+    assert [name for name in ("x-grok-conv-id", "x-session-affinity") if name in transport.requests[0].headers] == (
+        [header] if header else []
+    )
+    assert header is None or transport.requests[0].headers[header] == key
+
+
+async def test_a_key_is_neither_forced_on_a_server_nor_on_its_owner() -> None:
+    """N43, R01: unknown servers get none, an owner's own key stays, and a server that refuses it is asked without."""
+    transport = Recorder()
+    await send("http://localhost:8000/v1", transport)
+    assert not any(b"prompt_cache_key" in request.content for request in transport.requests)
+    transport = Recorder()
+    await send(None, transport, model_kwargs={"prompt_cache_key": "mine"})
+    assert {json.loads(request.content)["prompt_cache_key"] for request in transport.requests} == {"mine"}
+    transport = Recorder(refusals=1)
+    await send(None, transport)
+    assert ["prompt_cache_key" in json.loads(request.content) for request in transport.requests][:2] == [True, False]

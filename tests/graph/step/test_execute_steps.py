@@ -1,0 +1,361 @@
+"""Steps at work: what a model sees of them, how it decides, and how they end."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from donewhen import Agent, Executor
+from donewhen.agent.workspace import workspace_tools
+from donewhen.testing import (
+    ScriptedModel,
+    ask_user,
+    broken_call,
+    call,
+    finish_step,
+    finish_task,
+    give_up,
+    reply,
+    submit_plan,
+)
+from tests.kit.flows import last_told, one_step, play, requests, steps, unfenced
+
+READ = {"look": "read", "total": "read"}
+
+
+def look(what: str) -> str:
+    """Look at something."""
+    return f"{what} is green"
+
+
+def total(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+async def test_a_step_sees_itself_the_goal_and_results_but_no_rounds_of_others() -> None:
+    """X01"""
+    plan = [
+        {"content": "look at the apple", "tools": ["look"]},
+        {"content": "look at the pear", "tools": ["look"], "depends_on": []},
+        {"content": "compare", "depends_on": ["s1"]},
+    ]
+    model = steps(
+        plan,
+        {
+            "s1": [call("look", what="apple"), finish_step("APPLE-RESULT", "s1.1")],
+            "s2": [call("look", what="pear"), finish_step("PEAR-RESULT", "s2.1")],
+            "s3": [finish_step("same", "s3.result")],
+        },
+    )
+    flow = await play(model, [look], effects=READ, goal="Compare fruit")
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    seen = unfenced(requests(model, "s3")[0].text)
+    assert "Compare fruit" in seen
+    assert '<result step="s1">\nAPPLE-RESULT' in seen
+    assert "PEAR-RESULT" not in seen
+    assert '[s1.1] look {"what": "apple"} ok: apple is green' in seen
+    assert "pear is green" not in seen
+    assert "look at the pear" not in seen
+    assert "compare" not in requests(model, "s1")[0].text.replace("Compare fruit", "")
+
+
+async def test_one_round_is_one_decision_and_each_is_a_checkpoint() -> None:
+    """X01, X08: rounds count model decisions, whatever they were."""
+    model = one_step(["Looking.", call("look", what="it"), finish_step("green", "s1.1")])
+    flow = await play(model, [look], effects=READ)
+    assert flow.step("s1")["rounds"] == 3
+    assert flow.run.spent["rounds"] == 3
+    assert flow.run.spent["model_calls"] == 5
+
+
+async def test_speech_is_said_and_the_step_goes_on() -> None:
+    """X02, S02"""
+    model = one_step(["Hello world, this is it.", finish_step("ok", "s1.result")])
+    flow = await play(model)
+    assert (
+        "".join(e["text"] for e in flow.told("speech") if e["step"] == "s1" and not e.get("argument"))
+        == "Hello world, this is it."
+    )
+    assert "Go on with the step" in last_told(model)
+
+
+async def test_several_calls_in_one_decision() -> None:
+    """X02, X13: in the order of the reply, whatever finishes first."""
+    calls = [call("look", what="a"), call("total", a=1, b=2), call("look", what="b")]
+    model = one_step([calls, finish_step("3", [("s1.2", "3")])], tools=["look", "total"])
+    flow = await play(model, [look, total], effects=READ)
+    assert [(e["id"], e["text"], e["round"]) for e in flow.journal if e["source"] == "tool"] == [
+        ("s1.1", "a is green", 1),
+        ("s1.2", "3", 1),
+        ("s1.3", "b is green", 1),
+    ]
+    results = requests(model, "s1")[-1].messages[-3:]
+    assert [m.text.split("\n")[0] for m in results] == ["[s1.1] look ok", "[s1.2] total ok", "[s1.3] look ok"]
+
+
+PRINTED = [
+    ('{"action": "total", "a": 1, "b": 2}', '{"action": "finish_step", "result": "3", "goal_check": %s}'),
+    (
+        '{"speak": "", "action": "tool_call", "tool_call": {"name": "total", "arguments": {"a": 1, "b": 2}}}',
+        '{"speak": "3", "action": "finish_step", "reason": "done", "goal_check": %s}',
+    ),
+    (
+        '```json\n{"name": "total", "arguments": {"a": 1, "b": 2}}\n```',
+        'Done: {"action":"finish","result":"3","goal_check":%s}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("work", "finish"), PRINTED, ids=["action", "original", "fenced"])
+async def test_decisions_printed_as_json(work: str, finish: str) -> None:
+    """X02, P10: models without tool calling; results come back as one plain message."""
+    proof = json.dumps([{"criterion": 1, "met": True, "evidence": [{"observation": "s1.1", "quote": "3"}]}])
+    model = one_step([work, finish % proof], tools=["total"])
+    flow = await play(model, [total], effects=READ)
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert flow.step("s1")["result"] == "3"
+    assert requests(model, "s1")[-1].messages[-1].type == "human"
+    assert last_told(model).startswith("[s1.1] total ok\n<tool_output>\n3\n</tool_output>")
+
+
+async def test_several_printed_calls_come_back_in_one_message() -> None:
+    """X02, X14"""
+    work = '[{"name": "look", "arguments": {"what": "a"}}, {"name": "look", "arguments": {"what": "b"}}]'
+    model = one_step([work, finish_step("ok", "s1.2")], tools=["look"])
+    await play(model, [look], effects=READ)
+    messages = requests(model, "s1")[-1].messages
+    assert [m.type for m in messages] == ["system", "human", "ai", "human"]
+    assert "[s1.1] look ok" in messages[-1].text
+    assert "[s1.2] look ok" in messages[-1].text
+
+
+async def test_printed_calls_that_a_person_stops_come_back_in_one_message_too() -> None:
+    """X02, X15: what was done before the pause is told together with what is done after it."""
+
+    def send(to: str) -> str:
+        """Send a letter."""
+        return f"sent to {to}"
+
+    work = '[{"name": "look", "arguments": {"what": "a"}}, {"name": "send", "arguments": {"to": "Ann"}}]'
+    model = one_step([work, finish_step("ok", "s1.2")])
+    flow = await play(model, [look, send], effects=READ, answers=["approve"])
+    assert flow.status == "completed"
+    messages = requests(model, "s1")[-1].messages
+    assert [m.type for m in messages] == ["system", "human", "ai", "human"]
+    assert messages[-1].text.index("[s1.1] look ok") < messages[-1].text.index("[s1.2] send ok")
+
+
+async def test_finishing_early_skips_the_rest_and_says_so() -> None:
+    """X04, D01: the outcome is partial, and the delivery lists what was skipped whatever the model writes."""
+    plan = ["find it", "look elsewhere", "look everywhere"]
+    model = steps(
+        plan, {"s1": [finish_task("found", "s1.result", reason="it was in the first place")]}, deliver=["All done!"]
+    )
+    flow = await play(model)
+    model.assert_exhausted()
+    assert flow.status == "partial"
+    assert [flow.step(id)["status"] for id in ("s1", "s2", "s3")] == ["done", "skipped", "skipped"]
+    assert flow.step("s3")["reason"] == "it was in the first place"
+    assert "Not done (skipped): look elsewhere — it was in the first place" in flow.run.answer
+
+
+async def test_finishing_the_task_in_the_last_step_is_simply_finishing() -> None:
+    """X04"""
+    model = one_step([finish_task("found", "s1.result", reason="that was all")])
+    assert (await play(model)).status == "completed"
+
+
+@pytest.mark.parametrize(("kind", "status"), [("blocked", "blocked"), ("failed", "failed"), ("replan", "failed")])
+async def test_giving_up_ends_the_step_with_the_reason(kind: Any, status: str) -> None:
+    """X02, X09: and what depends on it is blocked."""
+    model = steps(["try", "use it"], {"s1": [give_up("no way in", kind)]}, deliver=["Sorry."])
+    flow = await play(model, settings={"confirm": "never", "on_failure": "deliver"})
+    assert flow.step("s1")["status"] == status
+    assert flow.step("s1")["reason"] == "no way in"
+    assert flow.step("s2")["status"] == "blocked"
+    assert "s1" in flow.step("s2")["reason"]
+    assert flow.status == "failed"
+
+
+async def test_a_model_error_fails_the_step_and_is_never_done() -> None:
+    """X09, R01"""
+    model = one_step([ValueError("the model broke")])
+    flow = await play(model, settings={"confirm": "never", "on_failure": "deliver"})
+    assert flow.step("s1")["status"] == "failed"
+    assert flow.step("s1")["code"] == "model_error"
+    assert flow.status == "failed"
+
+
+async def test_a_step_runs_with_the_executor_it_names() -> None:
+    """X17: its profile, its model, its tools; names match exactly."""
+    own = ScriptedModel(roles={"execute": [call("total", a=2, b=2), finish_step("4", "s1.1")]})
+    executors = {
+        "Adder[1]": Executor("adds", profile="You love sums.", model=own, tools=None),
+        "adder": Executor("someone else"),
+    }
+    model = steps(
+        [{"content": "add", "executor": "Adder[1]", "tools": ["total"]}, "say"], {"s2": [finish_step("x", "s2.result")]}
+    )
+    flow = await play(model, [look, total], effects=READ, executors=executors)
+    own.assert_exhausted()
+    model.assert_exhausted()
+    assert flow.status == "completed"
+    assert "You love sums." in own.requests[0].messages[0].text
+    assert "You love sums." not in requests(model, "s2")[0].text
+
+
+async def test_an_executor_with_tools_of_its_own_has_no_others() -> None:
+    """X17, X07"""
+    from langchain_core.tools import StructuredTool
+
+    only = StructuredTool.from_function(total)
+    model = one_step(
+        [call("look", what="it"), call("total", a=1, b=1), finish_step("2", "s1.1")], executor="adder", tools=None
+    )
+    flow = await play(model, [look], effects=READ, executors={"adder": Executor("adds", tools=(only,))})
+    assert "there is no tool 'look'" in flow.told("correction")[0]["text"]
+    assert "total" in requests(model, "s1")[0].tool_names
+    assert "look" not in requests(model, "s1")[0].tool_names
+
+
+async def test_a_step_is_offered_reads_and_what_it_lists(tmp_path: Path) -> None:
+    """K1: neither writes that the step does not list, nor tools that only decide checks."""
+
+    def save(what: str) -> str:
+        """Save."""
+        return "saved"
+
+    def drop(what: str) -> str:
+        """Drop."""
+        return "dropped"
+
+    model = one_step([call("save", what="x"), finish_step("x", "s1.1")], tools=["save"])
+    await play(model, [save, drop, *workspace_tools(tmp_path)], effects={"save": "write", "drop": "write"})
+    offered = set(requests(model, "s1")[0].tool_names)
+    assert {"save", "read_file", "find_text"} <= offered
+    assert not offered & {"drop", "write_file", "delete_file", "file_exists", "file_contains", "matches_schema"}
+
+
+async def test_what_only_an_executor_has_is_offered_to_nobody_else() -> None:
+    """X17, X07: the planner sees whose it is; the default executor neither sees it nor gets past the plan with it."""
+    from langchain_core.tools import StructuredTool
+
+    secret = StructuredTool.from_function(total)
+    plans = [submit_plan([{"content": "add", "tools": ["total"]}]), submit_plan([{"content": "look"}])]
+    execute = {"s1": [call("total", a=1, b=1), call("look", what="it"), finish_step("seen", "s1.1")]}
+    model = ScriptedModel(roles={"triage": plans, "execute": execute, "deliver": lambda *_: "Done."})
+    hands = {name: Executor("adds", tools=(secret,)) for name in ("adder", "counter")}
+    flow = await play(model, [look], effects=READ, executors=hands)
+    model.assert_exhausted()
+    assert "- adder: adds Its tools: total." in model.requests[0].text
+    planned, called = (told["text"] for told in flow.told("correction"))
+    assert "'total', which the default executor does not have; give the step the executor 'adder'" in planned
+    assert "there is no tool 'total'" in called
+    assert "total" not in requests(model, "s1")[0].tool_names
+
+
+async def test_the_executor_of_the_settings_works_on_what_names_nobody() -> None:
+    """X17: shown in the plan, so that it is approved with it."""
+    executors = {"adder": Executor("adds", profile="You love sums."), "other": Executor("else")}
+    planned = [{"content": "add"}, {"content": "look", "executor": "other"}]
+    model = steps(planned, {"s1": [finish_step("2", "s1.result")], "s2": [finish_step("x", "s2.result")]})
+    flow = await play(model, executors=executors, settings={"confirm": "never", "executor": "adder"})
+    assert flow.run.plan is not None
+    assert [step["executor"] for step in flow.run.plan["steps"]] == ["adder", "other"]
+    assert "You love sums." in requests(model, "s1")[0].text
+
+
+async def test_long_steps_leave_out_their_oldest_rounds_as_wholes() -> None:
+    """X14: a call and its result stay together, the latest stay, and the beginning is stable from round to round."""
+    count = 40
+    replies = [reply(f"{n}", [call("look", what=f"{n} " * 300)]) for n in range(count)]
+    model = one_step([*replies, finish_step("ok", "s1.40")], tools=["look"])
+    settings = {"confirm": "never", "transcript_chars": 20_000, "step_limits": {"rounds": 100}, "mode": "step"}
+    flow = await play(model, [look], effects=READ, settings=settings)
+    assert flow.status == "completed"
+    starts = set()
+    for request in requests(model, "s1"):
+        calls = [c["id"] for m in request.messages for c in getattr(m, "tool_calls", ())]
+        results = [m.tool_call_id for m in request.messages if m.type == "tool"]
+        assert calls == results
+        assert sum(len(m.text) for m in request.messages[2:]) < 30_000
+        starts.add(request.messages[2].text if len(request.messages) > 2 else "")
+    assert len(starts) < count / 3
+    note = unfenced(requests(model, "s1")[-1].messages[2].text)
+    assert note.startswith("Earlier rounds of this step")
+    assert '[s1.20] look {"what":"19 19 19' in note
+    assert " ok → 19 19 19" in note
+    assert "you said: 19" in note
+    assert len(flow.journal) == count + 1
+
+
+async def test_a_long_step_stores_what_it_is_shown_and_goes_on_with_it() -> None:
+    """X14, R09: what was left out is not stored again with what waits; after each answer the prompt only grows."""
+    rounds = [reply("", [call("look", what=f"{n} " * 300)]) for n in range(60)]
+    replies = [*rounds[:30], ask_user("Left?"), *rounds[30:], ask_user("Right?"), finish_step("ok", "s1.60")]
+    model = one_step(replies, tools=["look"])
+    settings = {"confirm": "never", "transcript_chars": 20_000, "step_limits": {"rounds": 100}, "mode": "step"}
+    async with Agent(model, tools=[look], effects={"look": "read"}, storage="memory:", settings=settings) as agent:
+        run = await agent.start("look around")
+        while run.pending:
+            stored = (await agent.graph.aget_state({"configurable": {"thread_id": run.thread_id}})).values
+            [kept] = stored["transcripts"].values()
+            before = requests(model, "s1")
+            asked = before[-1].messages
+            assert [m.text for m in kept[:-1]] == [m.text for m in asked[2:]]
+            assert len(kept) < 30
+            run = await agent.resume(run, "yes")
+            after = requests(model, "s1")
+            assert [m.text for m in after[len(before)].messages[: len(asked)]] == [m.text for m in asked]
+    assert run.status == "completed"
+    note = unfenced(after[-1].messages[2].text)
+    assert "\nbefore: s1.1 to s1." in note or "\n[s1.1] look" in note
+    assert note.count("Earlier rounds of this step") == 1
+    model.assert_exhausted()
+
+
+@pytest.mark.parametrize("room", [500_000, 2_000])
+async def test_a_model_that_called_tools_prints_none_however_long_ago(room: int) -> None:
+    """X14, F6: what it quotes is text, also when all that is left of its calls is the note of earlier rounds."""
+    quoted = '{"action": "look", "arguments": {"what": "quoted"}}'
+    words = [f"{'so ' * 1500}{n}" for n in range(2)]
+    model = one_step([reply("", [call("look", what="a")]), *words, quoted, finish_step("ok", "s1.1")], tools=["look"])
+    settings = {"confirm": "never", "transcript_chars": room, "mode": "step"}
+    flow = await play(model, [look], effects=READ, settings=settings)
+    assert flow.status == "completed"
+    assert [entry["arguments"] for entry in flow.journal if entry["tool"] == "look"] == [{"what": "a"}]
+
+
+@pytest.mark.parametrize(
+    "illegal",
+    [
+        call("submit_plan", steps=["x"]),
+        call("answer", text="hi"),
+        broken_call("look", "{"),
+        [ask_user("a?"), give_up("b")],
+        "",
+    ],
+    ids=["plan", "answer", "broken", "two", "empty"],
+)
+async def test_anything_else_is_a_correction_that_lists_what_is_legal(illegal: Any) -> None:
+    """X02, N71: and nothing that is not on offer, as `finish_task` is not in the last step."""
+    model = one_step([illegal, finish_step("ok", "s1.result")])
+    flow = await play(model, [look], effects=READ)
+    assert flow.status == "completed"
+    assert "Legal now: ask_user, finish_step, give_up, recall, or" in last_told(model)
+    assert flow.run.spent["rounds"] == 2
+
+
+async def test_what_a_model_is_told_to_do_is_no_reason_for_the_user() -> None:
+    """N71, D01: why a step failed is said to the user, not what the model was to do about it."""
+    claim = call("finish_step", result="no", goal_check=[{"criterion": 1, "met": False, "evidence": []}])
+    model = one_step([claim] * 4, done_when=["it is green"])
+    flow = await play(model, [look], effects=READ, settings={"confirm": "never", "on_failure": "deliver"})
+    assert flow.status == "failed"
+    assert "the model itself says that it is not met" in flow.step("s1")["reason"]
+    assert "or give_up" in last_told(model)
+    assert "give_up" not in flow.run.answer + flow.run.outcome["reason"]
