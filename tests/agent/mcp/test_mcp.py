@@ -42,9 +42,13 @@ SERVER = """
         "Fail."
         raise ValueError("out of tea")
 
+    under_way = asyncio.Event()
+
     @server.tool()
-    async def slow() -> str:
+    async def slow(until_crash: bool = False) -> str:
         "Take long."
+        if until_crash:
+            under_way.set()
         await asyncio.sleep(600)
         return "late"
 
@@ -54,8 +58,9 @@ SERVER = """
         return Image(data=b"123456", format="png")
 
     @server.tool()
-    def die() -> str:
-        "Crash."
+    async def die() -> str:
+        "Crash while the slow one works."
+        await under_way.wait()
         os._exit(3)
 
     @server.tool(annotations=ToolAnnotations(readOnlyHint=True))
@@ -121,7 +126,7 @@ async def test_the_tools_of_a_server_work_like_any_other(tmp_path: Path, monkeyp
 
         assert (await called(servers, "shout")).text == "shouted"
 
-        died, waiting = await asyncio.gather(called(servers, "die"), called(servers, "slow"))
+        died, waiting = await asyncio.gather(called(servers, "die"), called(servers, "slow", {"until_crash": True}))
         assert not died.ok
         assert not waiting.ok
         assert "the MCP server 'shop' is not there any more" in waiting.text
