@@ -45,7 +45,7 @@ from donewhen.agent.work.worker import Worker, status_of
 from donewhen.agent.workspace import WORKSPACE_TOOLS
 from donewhen.graph.build import build_graph
 from donewhen.graph.context import Background
-from donewhen.graph.executors.executor import ExecutorInput, Executors, unlike
+from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.interjections import add_interjection, delete_interjection
 from donewhen.graph.tools.toolbox import EffectKind
@@ -111,7 +111,7 @@ class Agent:
         )
         given = as_tools(tools, caller=caller)
         named = {**config.executors, **(executors or {})}
-        elsewhere = [*WORKSPACE_TOOLS, *unlike(config.profile.get("forbidden_tools") or (), given)]
+        elsewhere = [*WORKSPACE_TOOLS, *unknown_names(config.profile.get("forbidden_tools") or (), given)]
         self.executors: Executors = Executors(
             named, tools=given, effects=effects, connect=connect_executor, elsewhere=elsewhere
         )

@@ -61,10 +61,10 @@ from donewhen.agent.work.queue import (
 from donewhen.agent.work.schedules import keep_schedule
 from donewhen.graph.deliver import cancel_without_receipt
 from donewhen.graph.events import set_turn, stamp_event, to_event
-from donewhen.graph.executors.executor import Executors, unenforceable
+from donewhen.graph.executors.executor import Executors, profile_problem
 from donewhen.graph.llm.output import FORM_KEY, OutputForm
 from donewhen.graph.people.interjections import read_interjections
-from donewhen.graph.people.pauses import open_pauses, put_away
+from donewhen.graph.people.pauses import close_for_new_request, open_pauses
 from donewhen.graph.receive import end_at_once, plan_key
 from donewhen.state.errors import ConfigError, DoneWhenError, StaleAnswer, StorageError, ThreadBusy, UnknownThread
 from donewhen.state.ledger import with_granted
@@ -265,7 +265,7 @@ class Runner:
 
     def _check_enforceable(self, settings: Settings) -> None:
         """Raise ConfigError for hard constraints that name nothing."""
-        if problem := unenforceable(settings.profile, self.executors):
+        if problem := profile_problem(settings.profile, self.executors):
             raise ConfigError(f"settings: {problem}")
 
     # Beginning ---------------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Runner:
     async def _put_away(self, held: HeldThread, snapshot: StateSnapshot) -> None:
         """Close what is open of the last request, because another one takes its place."""
         if snapshot.created_at and read_run(held.thread_id, snapshot).status in ("waiting", "running"):
-            update = put_away(snapshot.values)
+            update = close_for_new_request(snapshot.values)
             await held.graph.aupdate_state(make_config(held.thread_id), update, as_node="deliver")
 
     # Going on ----------------------------------------------------------------------------------------------------

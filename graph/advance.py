@@ -8,8 +8,15 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, emit_mode, now
-from donewhen.graph.people.answers import TakenAnswer, apply_answer
-from donewhen.graph.people.budget import budget_pause, one_left, own_left, questions_over, run_account, step_account
+from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
+from donewhen.graph.people.budget import (
+    budget_pause,
+    excess_questions,
+    has_left,
+    run_account,
+    step_account,
+    step_remaining,
+)
 from donewhen.graph.people.consent import activate_plan, check_for_changes
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
 from donewhen.graph.people.pauses import ask_person, current_pause, make_pause
@@ -60,7 +67,7 @@ async def advance(state: RunState, runtime: Runtime[Settings], *, deps: Deps) ->
 
 
 def _make_move(draft: Draft, settings: Settings, runtime: Runtime[Settings], deps: Deps) -> None:
-    """Add the next move of the run, and how its steps stand in the conversation and in the checklist."""
+    """Add the next move of the run, with the messages and the checklist that show its steps."""
     plan, language = draft.values["plan"], draft.values.get("language", "en")
     spent, granted = draft.values.get("spent") or {}, draft.values.get("granted") or {}
     move = next_move(draft.values, settings, _writers(plan, deps, settings))
@@ -79,7 +86,7 @@ def _make_move(draft: Draft, settings: Settings, runtime: Runtime[Settings], dep
 
 
 def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Json:
-    """Return only the fields that are new: whole records in every checkpoint would grow with the square."""
+    """Return only the fields that changed. Whole records in every checkpoint would grow quadratically."""
     changed = {
         id: {key: value for key, value in record.items() if key not in old or old[key] != value}
         for id, record in records.items()
@@ -89,13 +96,13 @@ def _changed_fields(before: Mapping[str, Any], records: Mapping[str, Any]) -> Js
 
 
 def _with_end(changes: Json) -> Json:
-    """Return changes of records with the time for those that end."""
+    """Add the time to the changes that end a step."""
     ended = {"ended": now()}
     return {id: {**change, **(ended if change.get("status") in FINAL else {})} for id, change in changes.items()}
 
 
 def _writers(plan: Mapping[str, Any], deps: Deps, settings: Settings) -> set[str]:
-    """Return the steps that may change something: by the tools they list, else by all tools their executor has."""
+    """Return the steps that may write, by the tools they list or, without a list, by their executor's tools."""
     found = set()
     for step in plan["steps"]:
         toolbox = deps.tools_for(step.get("executor"), settings)
@@ -122,13 +129,13 @@ def _dispatch(values: Json, move: Move, settings: Settings, runtime: Runtime[Set
 
 
 def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """Ask the first of the steps that wait; for all of them the time runs from the first time they are listed.
-
-    A question counts when it is first listed. One too many offers an extension, or is answered by policy (H13, Q7).
+    """Ask the first waiting step's question.
+    // The time to answer runs for all of them from when they are first listed, and a question counts then. One question
+    too many asks for a larger limit, or is answered by policy (H13, Q7).
     """
     waiting = {id: values["steps"][id]["waiting"] for id in move.steps}
     new = [id for id, pause in waiting.items() if pause["kind"] == "question" and "asked_at" not in pause]
-    over = questions_over(values, settings, new)
+    over = excess_questions(values, settings, new)
     listed = [id for id in move.steps if id not in over]
     if not listed:
         return _ask_for_more_questions(values, over[0], settings)
@@ -142,15 +149,15 @@ def _ask(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
 
 
 def _ask_for_more_questions(values: Json, id: str, settings: Settings) -> Json:
-    """Ask whether more may be asked; where nobody is asked about limits, the step goes on without an answer."""
+    """Ask whether more questions are allowed; if limits are not asked about, continue without an answer."""
     pause = values["steps"][id]["waiting"]
     if settings.at_limit != "ask":
-        return apply_answer(values, TakenAnswer(pause, Answer("declined", NO_QUESTIONS), "policy", now()))
-    own = exhausted(own_left(values, settings, id), ("questions",)) == "questions"
+        return apply_answer(values, ResolvedAnswer(pause, Answer("declined", NO_QUESTIONS), "policy", now()))
+    own = exhausted(step_remaining(values, settings, id), ("questions",)) == "questions"
     needs = ("questions",)
     account = step_account(values, settings, id, needs) if own else run_account(values, settings, needs=needs)
     name = f"budget.{id if own else 'run'}.questions.{account.total('questions'):g}"
-    asked = budget_pause(account, "questions", name, replans_left=one_left(values, settings, "replans"))
+    asked = budget_pause(account, "questions", name, replans_left=has_left(values, settings, "replans"))
     wants = say(account.language, "ask", "wants", step=id, question=_indent(str(pause["question"])))
     return ask_person(values, {**asked, "question": f"{asked['question']}\n\n{wants}"})
 
@@ -162,9 +169,9 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
     if promoted := _promotion_code(values, move, settings):
         return {"steps": handled, **_promote(values, move, promoted, runtime)}
     failure, replans = "\n".join(_describe_failure(values, id) for id in move.steps), settings.on_failure == "replan"
-    free = one_left(values, settings, "replans")
+    free = has_left(values, settings, "replans")
     asks = settings.on_failure == "ask" or ("gave_up:blocked" in codes and replans and not settings.alone)
-    asks = asks and one_left(values, settings, "questions")
+    asks = asks and has_left(values, settings, "questions")
     if replans and free and not asks and codes.isdisjoint(("model_error", "executor_failed")):
         emit(runtime, "note", text="A step failed; looking for another way.")
         return {"steps": handled, "planning": start_replanning(values, failure), "spent": {"replans": 1}}
@@ -179,7 +186,7 @@ def _handle_failure(values: Json, move: Move, settings: Settings, runtime: Runti
 
 
 def _promotion_code(values: Json, move: Move, settings: Settings) -> str:
-    """Return the code with which a run's only step left because it takes a plan, or failed again; else ""."""
+    """Return the code if the run's only step turned out to need a plan, or failed again; else ""."""
     (first, *_), records = move.steps, values["steps"]
     code = str(records[first].get("code", ""))
     if code.startswith(PROMOTED):
@@ -189,7 +196,7 @@ def _promotion_code(values: Json, move: Move, settings: Settings) -> str:
 
 
 def _promote(values: Json, move: Move, code: str, runtime: Runtime[Settings]) -> Json:
-    """Replace one step that was too little by a plan of several, by a planner that knows what was seen."""
+    """Replace a single step that needs more by a plan of several steps; the planner sees its observations."""
     (id, *_), record = move.steps, values["steps"][move.steps[0]]
     said = f"it failed twice: {record.get('reason', '')}" if code.endswith("failed") else str(record.get("reason", ""))
     row = mode_row("plan", "promotion", say(values.get("language", "en"), "mode", "promoted", said=said))
@@ -199,9 +206,9 @@ def _promote(values: Json, move: Move, code: str, runtime: Runtime[Settings]) ->
 
 
 def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """Ask the person who approved the plan whether the rest is needed, where a step says that it is not (C04)."""
+    """Ask the person who approved the plan whether to skip the rest, if a step says it is not needed (C04)."""
     records = values["steps"]
-    if not one_left(values, settings, "questions"):
+    if not has_left(values, settings, "questions"):
         emit(runtime, "note", text="The plan goes on: nobody can be asked whether the rest of it is needed.")
         return {"steps": {id: {"finished_task": None} for id in move.steps}}
     speak = partial(say, values.get("language", "en"), "ask")
@@ -214,7 +221,7 @@ def _handle_early_end(values: Json, move: Move, settings: Settings, runtime: Run
 
 
 def _ask_about(values: Json, move: Move, about: Literal["failure", "early"], question: str, **more: Any) -> Json:
-    """Ask a question of the runtime's own, about these attempts of steps."""
+    """Ask one of the runtime's own questions about these attempts of steps."""
     attempts = sum(values["steps"][id].get("attempt", 1) for id in move.steps)
     id, options = f"{about}.{'-'.join(move.steps)}.{attempts}", option_texts("en", about)
     asked = ask_person(values, make_pause("question", id, question, options=options, about=about, **more))
@@ -231,7 +238,7 @@ def _describe_failure(values: Json, id: str) -> str:
 
 
 def _handle_limit(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
-    """Ask for more where a limit is reached, or end honestly, as after the deadline."""
+    """Ask for more budget at a limit, or end the run; a deadline always ends it."""
     scope = move.scope
     reason = f"the limit of {move.key} for {f'step {scope}' if scope else 'the run'} was reached"
     if move.key == "deadline":
@@ -256,7 +263,7 @@ def _budget_pause(values: Json, move: Move, settings: Settings) -> Pause:
     else:
         account = run_account(values, settings, needs=needs)
     id = f"budget.{move.scope or 'run'}.{move.key}.{account.total(move.key):g}"
-    return budget_pause(account, move.key, id, replans_left=one_left(values, settings, "replans"))
+    return budget_pause(account, move.key, id, replans_left=has_left(values, settings, "replans"))
 
 
 def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings]) -> Json:
@@ -264,7 +271,7 @@ def _end(values: Json, move: Move, settings: Settings, runtime: Runtime[Settings
 
 
 def _reason_of(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what the steps of the plan say themselves; those of a plan before it no longer count."""
+    """Return the reasons that the current plan's steps give; steps of earlier plans no longer count."""
     present = (records.get(step["id"], {}) for step in plan["steps"])
     said = (
         record.get("finished_task") or record.get("reason")
@@ -275,7 +282,7 @@ def _reason_of(plan: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]
 
 
 def _indent(text: str) -> str:
-    """Indent the lines after the first, so that none of them looks like a line of our own."""
+    """Indent all lines but the first, so that none can pass for a line of the runtime."""
     return "\n    ".join(text.splitlines())
 
 
@@ -287,4 +294,4 @@ _MAKE: Mapping[str, Callable[[Json, Move, Settings, Runtime[Settings]], Json]] =
     "budget": _handle_limit,
     "end": _end,
 }
-"""By the kind of the move: its update of the run."""
+"""The function that makes the update for each kind of move."""

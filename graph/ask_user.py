@@ -1,11 +1,11 @@
-"""The ask_user node: one question to a person. It does nothing before its one interrupt."""
+"""The ask_user node asks a person one question. It does nothing before its only interrupt."""
 
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
 from donewhen.graph.context import Deps, settings_of
-from donewhen.graph.llm.attachments import with_typed
-from donewhen.graph.people.answers import OVERDUE, answered_by_policy, take_answer
+from donewhen.graph.llm.attachments import with_typed_attachments
+from donewhen.graph.people.answers import OVERDUE, is_left_to_policy, take_answer
 from donewhen.graph.people.pauses import current_pause, typed_reply
 from donewhen.state.people.payload import payload
 from donewhen.state.run import RunState
@@ -13,9 +13,9 @@ from donewhen.state.settings import Settings
 
 
 async def ask_user(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
-    """Take the answer to the pending question, and answers to other open questions that came with it."""
+    """Apply the answer to the pending question, and any answers to other open questions sent with it."""
     pending, typed, settings = current_pause(state), typed_reply(state["messages"]), settings_of(runtime)
-    if typed is None and answered_by_policy(pending, settings):
+    if typed is None and is_left_to_policy(pending, settings):
         return take_answer(state, pending, OVERDUE, deps, settings)
     value = interrupt(payload(pending)) if typed is None else typed
-    return await with_typed(state, take_answer(state, pending, value, deps, settings), runtime)
+    return await with_typed_attachments(state, take_answer(state, pending, value, deps, settings), runtime)

@@ -1,6 +1,5 @@
-"""Nodes, routes and subgraphs as LangGraph takes them: dependencies bound, callable from `ainvoke` and from `invoke`.
-
-A subgraph is given what it works on by reference: its nodes see it beside what the subgraph stores itself.
+"""Adapt nodes, routes and subgraphs to LangGraph: bind their dependencies, and support `ainvoke` and `invoke`.
+// A subgraph gets its inputs by reference, from the configuration. They are not stored again with the subgraph.
 """
 
 import inspect
@@ -21,16 +20,16 @@ from donewhen.state.settings import Settings
 from donewhen.state.updates import apply_update, as_stored, reduce_update, with_migration
 from donewhen.state.versions import migrate
 
-GIVEN = "__donewhen_given"
-"""Key in the configuration of a subgraph's tasks for what the subgraph was given; it is not stored with them."""
+INPUTS = "__donewhen_given"
+"""Configuration key for a subgraph's inputs, which are not stored with its tasks."""
 DEPS = "__donewhen_deps"
-"""Key for the dependencies of its nodes, so that all runs share one compiled subgraph."""
+"""Configuration key for the dependencies of a subgraph's nodes, so that all runs share one compiled subgraph."""
 InputOf = Callable[[Json, Json, Settings, Deps], Json]
-"""(state of the run, what was sent, settings, dependencies) → what a subgraph works on."""
+"""(state of the run, the Send's argument, settings, dependencies) → the inputs of a subgraph."""
 
 
 class Update(dict[str, Any]):
-    """The update of a node, and the state after it, from which the route goes on."""
+    """The update of a node, with the state after it for the route that follows."""
 
     def __init__(self, written: Json, after: Json) -> None:
         super().__init__(written)
@@ -38,12 +37,10 @@ class Update(dict[str, Any]):
 
 
 class Node(Runnable[Any, Any]):
-    """The node `async (state, runtime, [config], *, deps)` as a runnable of the state alone.
-
-    The node sees the state as this version has it, however old the thread is; what a migration changed is written
-    with the node's update. StorageError, and nothing is written, if the state is of a newer version. Without `deps` it
-    is a node of a subgraph, and sees what the subgraph was given as well.
-    It has no span of its own: LangGraph makes one for every node.
+    """Wrap `async (state, runtime, [config], *, deps)` as a runnable of the state.
+    // The node sees the state migrated to this version; what a migration changed is written with the node's update. A
+    state from a newer version raises StorageError and nothing is written. Without `deps` it is a node of a subgraph and
+    also sees the subgraph's inputs. It has no trace span of its own, because LangGraph makes one for every node.
     """
 
     def __init__(self, node: Callable[..., Awaitable[Any]], deps: Deps | None = None) -> None:
@@ -57,7 +54,7 @@ class Node(Runnable[Any, Any]):
         stored = (
             input if inner else migrate(input)
         )  # the state of a subgraph is as old as its run's, and has no version
-        seen, deps = with_given(stored, known) if inner else stored, self._deps or known[DEPS]
+        seen, deps = with_inputs(stored, known) if inner else stored, self._deps or known[DEPS]
         runtime = with_settings(get_runtime(), deps)
         if runtime.store is not None and (store := await awaitable_store(runtime.store)) is not runtime.store:
             runtime = runtime.override(store=store)
@@ -72,20 +69,18 @@ class Node(Runnable[Any, Any]):
         return wait(self.ainvoke(input, config))
 
 
-def with_given(state: Json, configurable: Mapping[str, Any]) -> Json:
-    """Return the state of a subgraph with what it was given."""
-    given = configurable.get(GIVEN) or {}
-    # What is merged begins empty; until something is stored, what was given holds.
-    return {**given, **{key: value for key, value in state.items() if value or key not in given}}
+def with_inputs(state: Json, configurable: Mapping[str, Any]) -> Json:
+    """Return a subgraph's state together with its inputs."""
+    inputs = configurable.get(INPUTS) or {}
+    # What is merged begins empty; until something is stored, what was inputs holds.
+    return {**inputs, **{key: value for key, value in state.items() if value or key not in inputs}}
 
 
 class Route(Runnable[Any, Any]):
-    """A route that LangGraph calls without suspending in between; in a subgraph it sees what that was given, too.
-
-    It is no function, of which LangGraph would read all type hints, and make channels of them.
-
-    A run that is cancelled between a node's update and the route after it is stored without a next step, and would
-    end there silently when it is resumed (langgraph #8834).
+    """A route that LangGraph calls without awaiting in between; inside a subgraph it also sees the inputs.
+    // A class, because LangGraph would read the type hints of a function and turn them into channels.
+    // If a run were cancelled between a node's update and its route, it would be stored without a next step and end
+    silently on resume (langgraph #8834).
     """
 
     def __init__(
@@ -103,7 +98,7 @@ class Route(Runnable[Any, Any]):
         else:  # the start, or an update from outside of a node
             configurable = (config or {})["configurable"]
             values = configurable[READ_KEY](self._keys, True)
-            values = with_given(values, configurable) if self._inside else values
+            values = with_inputs(values, configurable) if self._inside else values
         target = self._route(values)
         return self._labels[target] if isinstance(target, str) else target
 
@@ -112,7 +107,7 @@ class Route(Runnable[Any, Any]):
 
 
 class _BranchWithoutReader:
-    """The edges of a node without LangGraph's reader, which would copy every channel for each round."""
+    """A node's edges without LangGraph's reader, which would copy every channel in each round."""
 
     def __init__(self, branch: Any) -> None:
         self._branch = branch
@@ -132,7 +127,9 @@ def add_route(
     *,
     inside: bool = False,
 ) -> None:
-    """Draw the edges from a node, target → label; the route, a function of the state, chooses a target or Sends."""
+    """Add conditional edges from a node, one per target and label. `route` reads the state and returns a target or
+    Sends.
+    """
     edges: dict[Hashable, str] = {label: target for target, label in labels.items()}
     path = Route(route, labels, [*graph.schemas[graph.state_schema]], inside=inside)
     graph.add_conditional_edges(source, path, edges)
@@ -141,39 +138,38 @@ def add_route(
 
 
 class Subgraph(RunnableLambda[Any, Any]):
-    """A subgraph as a node: of what it is sent, only the id is stored with it; the rest is read from the run (K7).
-
-    While it is at work the run's state does not change, and after a crash it is what it was: so what is given is the
-    same in every round.
+    """Run a subgraph as a node. Only the id of what it was sent is stored; the rest is read from the run (K7).
+    // The run's state does not change while the subgraph works, nor by a crash, so its inputs are the same in every
+    round.
     """
 
     stream, astream = Runnable.stream, Runnable.astream
     transform, atransform = Runnable.transform, Runnable.atransform
-    """So LangGraph calls nodes under a stream of events; they come whole, which RunnableLambda's own do not."""
+    """LangGraph streams nodes through these; RunnableLambda's own versions would split the output into chunks."""
 
-    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], given: InputOf, deps: Deps) -> None:
-        super().__init__(graph.invoke, name=given.__name__)
+    def __init__(self, graph: CompiledStateGraph[Any, Settings, Any, Any], inputs: InputOf, deps: Deps) -> None:
+        super().__init__(graph.invoke, name=inputs.__name__)
         self.deps = [graph]
-        """Where LangGraph finds the subgraph; it would parse the source of a function for it."""
+        """LangGraph finds the subgraph here. For a function it would parse the source."""
         self._graph = graph
-        self._given = given
+        self._inputs_of = inputs
         self._deps = deps
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, given = self._prepare(input, config)
-        update = self._graph.invoke({"id": given["id"]}, self._configure(given, config), **options)
+        run, inputs = self._prepare(input, config)
+        update = self._graph.invoke({"id": inputs["id"]}, self._configure(inputs, config), **options)
         return Update(update, apply_update(run, update))
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **options: Any) -> Any:
-        run, given = self._prepare(input, config)
-        update = await self._graph.ainvoke({"id": given["id"]}, self._configure(given, config), **options)
+        run, inputs = self._prepare(input, config)
+        update = await self._graph.ainvoke({"id": inputs["id"]}, self._configure(inputs, config), **options)
         return Update(update, apply_update(run, update))
 
     def _prepare(self, sent: Json, config: RunnableConfig | None) -> tuple[Json, Json]:
-        """Return the state of the run, and what the subgraph is given of it."""
+        """Return the run's state and the subgraph's inputs."""
         run = migrate((config or {})["configurable"][READ_KEY](list(RunState.__annotations__), False))
-        return run, self._given(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
+        return run, self._inputs_of(run, sent, with_settings(get_runtime(), self._deps).context, self._deps)
 
-    def _configure(self, given: Json, config: RunnableConfig | None) -> RunnableConfig:
-        configurable = {**(config or {})["configurable"], GIVEN: given, DEPS: self._deps}
+    def _configure(self, inputs: Json, config: RunnableConfig | None) -> RunnableConfig:
+        configurable = {**(config or {})["configurable"], INPUTS: inputs, DEPS: self._deps}
         return {**(config or {}), "configurable": configurable}

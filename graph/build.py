@@ -45,18 +45,18 @@ def build_graph(
 
     `model` serves every role; `models` overrides it by role (triage, plan, execute, judge, deliver) or gives models
     that `Settings.models` may name. `effects` says what a tool does: read | idempotent | write; unknown is write.
-    `executors`: name → Executor or compiled graph. An `Executors`, made with `tools` and `effects`, which then need
-    not be given here, may be changed while the graph lives.
+    `executors` maps names to an Executor or a compiled graph. Pass an `Executors`, created with `tools` and `effects`,
+    to change it while the graph is in use.
     `secrets` become `[redacted]` in whatever tools return, as certain credentials do anyway.
-    `repeats`: whoever runs the graph carries out the schedules of its outcomes; else plans can have none.
-    `context` and `memory`: texts that every request is given as data beside the goal, at most 8,000 characters of each,
-    or functions of the goal and the thread's id, async or not, that give one; what fails or is empty is left out.
-    `embeddings`, any of LangChain's, help to find tools where there are more than `Settings.tool_selection`.
-    `settings`: of every run; what one is given as `context=` goes over them. In a graph that has a context of its own
-    they hold alone, and that context is the one of `ToolRuntime`.
+    `repeats` says that the caller runs the schedules of finished runs; without it plans cannot have schedules.
+    `context` and `memory` add text to every request, as data, up to 8,000 characters each. Each is a text or a function
+    of the goal and the thread id, async or not; if it fails or returns nothing, it is left out. `embeddings`
+    (LangChain) help to find tools when there are more than `Settings.tool_selection`. `settings` are the defaults of
+    every run; `context=` of a run overrides them. Inside a graph that has a context of its own, only `settings` apply,
+    and tools see that graph's context in `ToolRuntime`.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
-    Raises ToolError for tools that cannot be offered, ConfigError for `effects` of tools that there are not, and
-    for settings that cannot be.
+    Raises ToolError for a tool that cannot be offered to a model, and ConfigError for invalid settings or `effects` of
+    unknown tools.
     Input: `{"messages": [...]}`; context: `Settings`.
     """
     if not isinstance(executors, Executors):
@@ -124,5 +124,5 @@ def _model_source(model: BaseChatModel | ModelOf, models: Mapping[str, BaseChatM
 
 
 def as_tools(tools: Sequence[BaseTool | Callable[..., Any]]) -> list[BaseTool]:
-    """Return functions as tools. Raises ToolError for one that says too little."""
+    """Return functions as tools. Raises ToolError if a signature or docstring is missing."""
     return [tool if isinstance(tool, BaseTool) else from_function(tool) for tool in tools]

@@ -1,4 +1,4 @@
-"""What nodes need and do not own: models, tools, executors, prices. Built once by `build_graph`."""
+"""The dependencies of nodes: models, tools, executors, prices. `build_graph` creates them once."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ PriceOf = Callable[[str, Mapping[str, float]], float | None]
 
 
 Background = str | Callable[[str, str], str | Awaitable[str]]
-"""A text, or a function, async or not, of the goal and the thread's id that gives one."""
+"""A text, or a function of the goal and the thread id, async or not, that returns one."""
 
 
 @dataclass(frozen=True)
@@ -30,40 +30,40 @@ class Deps:
 
     models: ModelOf
     executors: Executors = field(default_factory=Executors)
-    """Who works on steps, and all tools that there are."""
+    """Executors by name, and all tools."""
     prices: PriceOf | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What no result may hold, beside what certainly is a credential."""
+    """Values that are removed from every result, besides recognized credentials."""
     repeats: bool = False
-    """Whether whoever runs the graph carries out schedules."""
+    """True if the caller runs schedules."""
     finder: ToolFinder = field(default_factory=ToolFinder)
     """Finds tools among many."""
     adapter: Adapter = field(default_factory=Adapter)
-    """How models are asked, and what was learnt about them."""
+    """Prepares models and remembers their quirks."""
     background: Mapping[str, Background] = field(default_factory=dict)
-    """`context` and `memory`: what every request is given beside the goal."""
+    """The sources of `context` and `memory`, which are added to every request."""
     settings: Settings = field(default_factory=Settings)
-    """Those of the graph, under those that a run is given."""
+    """Defaults, under the settings of a run."""
 
     @property
     def toolbox(self) -> Toolbox:
-        """All tools that there are now, those of executors among them."""
+        """All tools, including those of executors."""
         return self.executors.toolbox
 
     def tools_for(self, executor: str | None, settings: Settings) -> Toolbox:
-        """Return the tools an executor may use: its own, else everybody's; less what the profile forbids."""
+        """Return the tools an executor may use: its own or the shared ones, without those the profile forbids."""
         named = self.executors.get(executor or "")
         if named and named.tools is not None:
             return self._allowed([tool.name for tool in named.tools], settings)
         return self._allowed([name for name in self.toolbox.names if name not in self.executors.private], settings)
 
     def reads(self, settings: Settings) -> Toolbox:
-        """Return the tools with which planning may look: everybody's that only read, less those made for checks."""
+        """Return the tools that planning may call: those without an executor that only read and are not checks."""
         tools = self.tools_for(None, settings)
         return tools.subset([n for n in tools.names if tools.effect(n) == "read" and not tools.checks(n)])
 
     def all_tools(self, settings: Settings) -> Toolbox:
-        """Return the tools that a plan and its checks may refer to: of all executors, less what the profile forbids."""
+        """Return the tools that a plan and its checks may name: of all executors, without those the profile forbids."""
         return self._allowed(self.toolbox.names, settings)
 
     def _allowed(self, names: Sequence[str], settings: Settings) -> Toolbox:
@@ -78,10 +78,9 @@ class Deps:
 
 
 def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
-    """Return the runtime with the settings of the run over those of the graph, as its context.
-
-    A graph around this one may have a context of its own, of any kind; only an instance of Settings is ours. LangGraph
-    makes one of the dict that a run of this graph itself is given.
+    """Return the runtime with the merged settings of graph and run as its context.
+    // A graph around this one may have a context of any kind; only an instance of Settings is ours. LangGraph builds
+    one from the dict that a run of this graph is given.
     """
     given = runtime.context if isinstance(runtime.context, Settings) else None
     settings = merge_settings(deps.settings, given)
@@ -89,6 +88,6 @@ def with_settings(runtime: Runtime[Any], deps: Deps) -> Runtime[Settings]:
 
 
 def settings_of(runtime: Runtime[Settings]) -> Settings:
-    """Return the run's settings; LangGraph passes None where nothing was given."""
+    """Return the run's settings, or the defaults if LangGraph passes None."""
     given: Settings | None = runtime.context
     return Settings() if given is None else given

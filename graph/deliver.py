@@ -1,4 +1,4 @@
-"""The deliver node: the only one that ends a run. The answer is written from the receipt, by a model or by code."""
+"""The deliver node is the only one that ends a run. A model or code writes the answer from the receipt."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ from donewhen.state.values import clean_text
 
 ANSWER_CHARS = 50_000
 BY_CODE = ("cancelled", "model_error", "stopped")
-"""Ends after which no model is asked for words: the user said stop, or there is no model."""
+"""Endings for which no model writes the answer: the user stopped the run, or there is no model."""
 NOT_PROVEN = (
     "Correction: the answer was not delivered yet; its goal_check does not hold. Deliver again with evidence that "
     "does, or with `met` false where something is really missing and an answer that says so."
@@ -65,32 +65,32 @@ DOUBTED = (
     "openly what is missing."
 )
 BY_AUDIT = ("goal_not_met", "not_shown", "unaudited")
-"""Codes of runs that would be `completed` but for their audit."""
+"""Codes of runs that would be `completed` if not for the audit."""
 NOT_IN_FORM = "Correction: the answer was not delivered yet. Deliver it again, with an `output` that fits its schema."
 NO_DATA = "nothing was delivered as data"
 
 
 @dataclass
 class Delivery:
-    """The answer on its way: what it is written from, and what it came to so far."""
+    """The answer while it is written: its sources, and the results so far."""
 
     values: Json
     ending: Ending
     draft: Receipt
     context: CallContext
     verdicts: list[Json] = field(default_factory=list)
-    """Of the goal's own criteria."""
+    """Verdicts on the goal's own criteria."""
     audit: Json | None = None
-    """An `AuditRow`: what a judge said of the answer; None where none was due."""
+    """The `AuditRow` of the answer; None if no audit was due."""
     form: OutputForm | None = None
-    """In which the result is wanted as data."""
+    """The form of the structured result, if one is requested."""
     data: Any = None
-    """The result in that form."""
+    """The structured result."""
     flaw: str = ""
-    """Why there is no such data; "" if there is, or none is wanted."""
+    """Why there is no structured result; "" if there is one, or none is requested."""
 
     def take(self, arguments: Json, text: str = "") -> list[str]:
-        """Take the data in the arguments of a call, or in a text; what is wrong with it."""
+        """Read the structured result from a call's arguments or a text; return its problems."""
         if self.form is None:
             return []
         data, problems = self.form.read(arguments, text)
@@ -98,14 +98,14 @@ class Delivery:
         return problems
 
     said: str = ""
-    """The answer or its beginning, where a planner or a step said it already; `said_id`: in which message."""
+    """The answer, or its beginning, if a planner or step streamed it already; `said_id` is the id of that message."""
     said_id: str | None = None
 
     def __post_init__(self) -> None:
         self.voice: Voice = Voice(self.context.runtime, answer=True, inside=False)
 
     def say(self, text: str) -> str:
-        """Say a text that nobody streamed as the answer, and return it."""
+        """Stream a text as the answer and return it."""
         if self.said_id:
             emit(self.context.runtime, "speech", step=None, text=text, id=self.said_id, answer=True)
         else:
@@ -113,7 +113,7 @@ class Delivery:
         return text
 
     def message(self, text: str) -> AIMessage:
-        """Return the answer as the message that was streamed, or the rest of it."""
+        """Return the streamed answer as a message; stream what is still missing of it."""
         message = AIMessage(text, id=self.said_id or self.voice.message_id("deliver.text", "answer.text", ""))
         if self.said_id:
             push_rest(message, self.said, inside=False)
@@ -121,11 +121,11 @@ class Delivery:
 
     @property
     def language(self) -> str:
-        """Return the language of the user."""
+        """The user's language."""
         return str(self.values.get("language", "en"))
 
-    async def unsaid(self, criteria: list[CriterionRow] | None = None) -> list[str]:
-        """Return what must be said whatever the model wrote: assumptions, what is not done, what comes next (D03)."""
+    async def closing_notes(self, criteria: list[CriterionRow] | None = None) -> list[str]:
+        """Return what the answer must say in any case: assumptions, unfinished work, next steps (D03)."""
         draft, language = self.draft, self.language
         draft["output"] = await self.row()
         draft["audit"] = self.audit  # type: ignore[typeddict-item]
@@ -135,7 +135,7 @@ class Delivery:
         return ["", to_markdown(lines)] if lines else []
 
     async def row(self) -> OutputRow | None:
-        """Return what the receipt says of the data: what is wrong with it, or where each value comes from."""
+        """Return the receipt's row on the structured result: its problem, or the source of each value."""
         if self.form is None:
             return None
         if self.flaw:
@@ -146,7 +146,7 @@ class Delivery:
 
 
 async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> RunState:
-    """End the run: one outcome, a text for the user, a receipt. An outcome that is set stays (D01)."""
+    """End the run with one outcome, a text for the user and a receipt. An existing outcome is kept (D01)."""
     if state.get("outcome"):
         again = (state.get("ending") or {}).get("again")
         return await _audit_again(state, runtime, config, deps) if again else {}
@@ -199,7 +199,7 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 
 async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
-    """Return the text with what is to be said of its audit, which is made now where nobody made it before."""
+    """Audit the answer if that is due and was not done yet; return it with the audit's notes."""
     if delivery.audit is not None or status != "completed" or delivery.ending["code"] == "scheduled":
         return text
     settings = settings_of(delivery.context.runtime)
@@ -208,12 +208,12 @@ async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
     if delivery.ending["code"] == "answered" and settings.verification != "judged" and not delivery.draft["steps"]:
         return text
     await _audit(delivery, text)
-    lines = await delivery.unsaid()
+    lines = await delivery.closing_notes()
     return delivery.say("\n".join([text, *lines])) if lines else text
 
 
 async def _audit(delivery: Delivery, text: str) -> list[str]:
-    """Have the answer audited; what a judge doubts of it."""
+    """Audit the answer; return the doubts to send back."""
     context, values = delivery.context, delivery.values
     verdicts = {id: record.get("verdicts") or [] for id, record in values["steps"].items()}
     journal = [*(values.get("journal") or ()), *context.noted]
@@ -229,7 +229,7 @@ async def _audit(delivery: Delivery, text: str) -> list[str]:
 
 
 def _status_with_goal(delivery: Delivery, status: Status, code: str, level: str) -> Status:
-    """Return the status with the goal's own criteria (D06)."""
+    """Return the status, taking the goal's own criteria into account (D06)."""
     if not (goal := (delivery.values["plan"] or {}).get("done_when")):
         return status
     proven = is_goal_reached(goal, delivery.verdicts, level)
@@ -239,9 +239,8 @@ def _status_with_goal(delivery: Delivery, status: Status, code: str, level: str)
 
 
 async def _audit_again(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, deps: Deps) -> RunState:
-    """Return the outcome of a run that has ended, as a judge sees it now; as it was, where nobody could judge.
-
-    A person asked for it, so that the limits of the run do not hold: it makes a few calls by its own bounds.
+    """Audit a finished run once more and return its new outcome; keep the old one if no audit was possible.
+    // A person asked for this, so the run's limits do not apply; the audit has its own.
     """
     ending: Ending = {**(state.get("ending") or {})}
     ending.pop("again", None)
@@ -253,7 +252,7 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     own: Step = {**_as_step(values, settings), "allowance": {}}
     context = CallContext(own, runtime, config, deps, settings.tool_seconds, observed=observed)
     delivery = Delivery(
-        values, ending, kept, context, _receipt_before_audit(kept), form=form_of(state.get("output_schema"), config)
+        values, ending, kept, context, _verdicts_before_audit(kept), form=form_of(state.get("output_schema"), config)
     )
     delivery.data, delivery.flaw = before.get("output"), (kept.get("output") or {}).get("problem", "")
     written = without_notes(before["text"], kept, language)
@@ -284,8 +283,8 @@ async def _audit_again(state: RunState, runtime: Runtime[Settings], config: Runn
     return {**common, "outcome": {**before, **more, "receipt": kept}}
 
 
-def _receipt_before_audit(kept: Mapping[str, Any]) -> list[Json]:
-    """Return the verdicts of the goal's own criteria as structure gave them."""
+def _verdicts_before_audit(kept: Mapping[str, Any]) -> list[Json]:
+    """Return the verdicts on the goal's own criteria without what a judge added."""
     by_judge = {reasons(kept["audit"]), NO_DOUBT} - {""} if kept.get("audit") else set()
     return [
         {**row, "verdict": "cited", "note": ""}
@@ -298,7 +297,7 @@ def _receipt_before_audit(kept: Mapping[str, Any]) -> list[Json]:
 def _replace_answer(
     messages: Sequence[AnyMessage], before: str, text: str, runtime: Runtime[Settings]
 ) -> list[AnyMessage]:
-    """Return the answer in place of what was said, under the same id."""
+    """Replace the delivered answer under the same message id."""
     said = [message for message in messages if isinstance(message, AIMessage) and str(message.text) == before]
     if not said:
         return []
@@ -307,7 +306,7 @@ def _replace_answer(
 
 
 def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> RunState:
-    """Return the update that cancels a run of which no whole receipt can be made: without its plan and its steps."""
+    """Return an update that cancels a run whose full receipt cannot be made; plan and steps are left out."""
     values = {key: value for key, value in state.items() if key not in ("plan", "steps", "approval", "pending")}
     final = receipt(values, settings, "cancelled", "cancelled")
     text = _summarize(final, {"code": "cancelled", "reason": reason}, str(state.get("language") or "en"))
@@ -317,7 +316,7 @@ def cancel_without_receipt(state: RunState, settings: Settings, reason: str) -> 
 
 
 def _plan_of_request(state: RunState, code: str) -> Json | None:
-    """Return the plan as far as it was this request's work: not one that is scheduled, or replaced by an answer."""
+    """Return the plan if this request worked on it; scheduled plans lose their steps, unused plans are left out."""
     plan = state.get("plan")
     if plan and code == "scheduled":
         return {**plan, "steps": [], "done_when": []}
@@ -325,7 +324,7 @@ def _plan_of_request(state: RunState, code: str) -> Json | None:
 
 
 def _end_open_steps(records: Json, ending: Ending) -> Json:
-    """Skip the steps that were under way when the run ended, with the reason."""
+    """Mark steps that were still open when the run ended, with the reason."""
     under_way = ("pending", "ready", "waiting", "running")
     change: Json = {"status": "exhausted" if ending["code"] in ("out_of_budget", "stopped") else "skipped"}
     reason, at = ending["reason"] or ending["code"], now()
@@ -338,7 +337,7 @@ def _end_open_steps(records: Json, ending: Ending) -> Json:
 
 
 async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scope: str) -> list[Json]:
-    """Return the writes that were begun and of which nobody knows the outcome, if a step was cut off."""
+    """Return writes that started and whose outcome is unknown, if a step was interrupted."""
     cut_off = [
         record
         for record in (state.get("steps") or {}).values()
@@ -352,7 +351,7 @@ async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scop
 
 
 def _as_step(values: Json, settings: Settings) -> Step:
-    """Return the delivery as calls and proofs see it: a step that writes text, with all that the run has seen."""
+    """Return the delivery in the form of a step, for calls and proofs: it writes text and has seen the whole journal."""
     plan: Json = values.get("plan") or {}
     journal: list[JournalEntry] = list(values.get("journal") or ())
     return {
@@ -367,7 +366,7 @@ def _as_step(values: Json, settings: Settings) -> Step:
 
 
 async def _write_text(delivery: Delivery) -> str:
-    """Write what the user reads. Where one step's result is the answer, no model is asked (D05)."""
+    """Write the answer. If the result of the only step is the answer, no model is asked (D05)."""
     draft, ending, context = delivery.draft, delivery.ending, delivery.context
     language, done = delivery.language, [row for row in draft["steps"] if row["status"] == "done"]
     by_code = "\n\n".join(part for part in (ending.get("text") or "", _summarize(draft, ending, language)) if part)
@@ -376,7 +375,7 @@ async def _write_text(delivery: Delivery) -> str:
         if not delivery.take({}, result):
             delivery.audit = delivery.values["steps"][done[0]["id"]].get("audit")
             delivery.said, delivery.said_id = result, delivery.values["steps"][done[0]["id"]].get("said")
-            return delivery.say("\n".join([result, *await delivery.unsaid()]))
+            return delivery.say("\n".join([result, *await delivery.closing_notes()]))
     if ending["code"] == "answered":
         delivery.take({**ending}, ending["text"])
         draft["output"], delivery.audit = await delivery.row(), ending.get("audit")
@@ -401,9 +400,8 @@ async def _write_text(delivery: Delivery) -> str:
 
 
 async def _ask_for_answer(delivery: Delivery) -> str:
-    """Ask a model for the answer, and hold it against the goal's criteria and the form of the data; "" if none.
-
-    It is sent back once (D06).
+    """Ask a model for the answer and check it against the goal's criteria and the requested form; "" if there is none.
+    // A rejected answer is sent back once (D06).
     """
     context, question = delivery.context, _question(delivery)
     settings, plan = context.settings, delivery.values.get("plan") or {}
@@ -422,7 +420,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
         if worth and (not open_ones or not again):
             open_ones += (doubts := await _audit(delivery, written))
         if not open_ones or not again or exhausted(context.left(), ("model_calls",)):
-            answer = "\n".join([answer, *await delivery.unsaid(criteria_rows(goal, delivery.verdicts))])
+            answer = "\n".join([answer, *await delivery.closing_notes(criteria_rows(goal, delivery.verdicts))])
             if reply.speech:
                 reply.speech.finish_with(answer)
             return answer
@@ -437,7 +435,7 @@ async def _ask_for_answer(delivery: Delivery) -> str:
 
 
 async def _find_unmet(delivery: Delivery, goal: list[Json], message: AIMessage, text: str) -> list[str]:
-    """Return the criteria of the goal that are not proven, and note the verdicts."""
+    """Return the unproven criteria of the goal, and store the verdicts."""
     context, settings = delivery.context, settings_of(delivery.context.runtime)
     claims = read_goal_check(_arguments_of(message).get("goal_check"), goal, settings.verification)
     if isinstance(claims, list):
@@ -469,7 +467,7 @@ def _question(delivery: Delivery) -> Question:
 
 
 def _arguments_of(message: AIMessage) -> Json:
-    """Return the arguments of a delivery, called or printed, even if its text is missing; {} if there is none."""
+    """Return the arguments of a delivery, called or printed, even without its text; {} if there is none."""
     outcome = read_reply(message, DELIVER, printed=True)
     if isinstance(outcome, Decision):
         return outcome.arguments
@@ -477,7 +475,7 @@ def _arguments_of(message: AIMessage) -> Json:
 
 
 def _read_text(message: AIMessage) -> str:
-    """Return the answer in a reply, called, printed or plain; "" if there is none. JSON in plain text belongs to it."""
+    """Return the answer in a reply, called, printed or plain; "" if there is none. JSON in a plain answer is kept."""
     outcome, text = read_reply(message, DELIVER, printed=False), clean_text(str(message.text))
     if isinstance(outcome, Decision) and outcome.kind == "deliver":
         return str(outcome.arguments["text"]).strip()[:ANSWER_CHARS]
@@ -489,7 +487,7 @@ def _read_text(message: AIMessage) -> str:
 
 
 def _summarize(draft: Receipt, ending: Ending, language: str) -> str:
-    """Say in words made by code what became of the steps; "" where there were none and all is said."""
+    """Summarize the steps without a model; "" if there were none and the answer says everything."""
     known = catalogue(language)["why"]
     first, reason = known.get(ending["code"], ""), str(ending["reason"]).strip()[:1000]
     if ending["code"] == "declined":

@@ -1,4 +1,4 @@
-"""Telling what happens, on LangGraph's custom stream. Nothing depends on anybody listening."""
+"""Write events to LangGraph's custom stream. Nothing depends on a listener."""
 
 import logging
 import time
@@ -21,18 +21,18 @@ LEVELS = {
     ),
     **dict.fromkeys(("note", "correction"), logging.WARNING),
 }
-"""Of what is logged; the rest is for debugging."""
+"""Log levels by event type; other types are logged at DEBUG."""
 UNLOGGED = ("speech", "todos", "charged", "spent")
 _log = logging.getLogger("donewhen.graph")
 ANSWER = "answer.text"
-"""The argument that is the answer of the run."""
+"""The path of the argument that holds the run's answer."""
 MOST_THREADS = 10_000
-"""Of which this process remembers the last event."""
+"""The number of threads whose last event this process remembers."""
 
 
 @dataclass
 class _Place:
-    """How far the events of a thread are."""
+    """The current turn and the last sequence number of a thread."""
 
     turn: int = 1
     last: int = 0
@@ -50,13 +50,13 @@ def _place(thread_id: str) -> _Place:
 
 
 def set_turn(thread_id: str, turn: int) -> None:
-    """Let events of the thread be about this request of it from now on."""
+    """Set the turn that the thread's next events belong to."""
     _place(thread_id).turn = turn
 
 
 def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
-    """Add the event's place: `seq` is the time in microseconds, or one more than the last, so that it grows on in
-    another process as well.
+    """Add the thread, the turn and `seq`.
+    // `seq` is the time in microseconds, or the last one plus one, so it keeps growing across processes.
     """
     place = _place(thread_id)
     before, place.last = place.last, max(place.last + 1, time.time_ns() // 1000)
@@ -64,7 +64,7 @@ def stamp_event(thread_id: str, event: Mapping[str, Any]) -> Any:
 
 
 def to_event(thread_id: str, written: Any) -> Any:
-    """Return what was written to the stream of a run as an event; what a tool wrote becomes a `custom` one."""
+    """Return a value written to the run's stream as an event; values written by tools become `custom` events."""
     if isinstance(written, Mapping) and {"type", "seq"} <= written.keys() and written.get("thread_id") == thread_id:
         return written
     try:
@@ -86,7 +86,7 @@ def thread_of(runtime: Runtime[Settings]) -> str:
 
 
 def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
-    """Send one event `{"type": …, …}` to whoever streams `custom`."""
+    """Send one event `{"type": …, …}` to the `custom` stream, and log it."""
     event = stamp_event(thread_of(runtime), {"type": type, **fields})
     runtime.stream_writer(event)
     if _log.isEnabledFor(level := LEVELS.get(type, logging.DEBUG)) and type not in UNLOGGED:
@@ -95,7 +95,7 @@ def emit(runtime: Runtime[Settings], type: str, **fields: Any) -> None:
 
 
 def emit_mode(runtime: Runtime[Settings], row: ModeRow) -> None:
-    """Send the choice of the mode."""
+    """Send the mode that was chosen."""
     emit(runtime, "mode", **row)
 
 
@@ -106,13 +106,13 @@ def emit_observation(runtime: Runtime[Settings], entry: Mapping[str, Any]) -> No
 
 
 def emit_charge(runtime: Runtime[Settings], step: str | None, spent: Mapping[str, float]) -> None:
-    """Send what planning (`None`) or a step spent since it was last said; `spent` events have the sums."""
+    """Send the spending of planning (`None`) or a step since the last such event; `spent` events have the totals."""
     if spent:
         emit(runtime, "charged", step=step, spent=dict(spent))
 
 
 def emit_question(runtime: Runtime[Settings], pending: Pause) -> None:
-    """Send that a person is asked."""
+    """Send the question that a person is asked."""
     fields = {key: pending.get(key) for key in ("kind", "step", "question", "tool_call_id")}
     options, problem = list(pending.get("options") or ()), str(pending.get("problem") or "")
     emit(runtime, "question", **fields, options=options, problem=problem)

@@ -1,4 +1,4 @@
-"""Where a request enters: the goal is read from the conversation, and everything about the last request is put away."""
+"""The receive node reads the goal from the conversation and clears the state of the last request."""
 
 import inspect
 import secrets
@@ -12,7 +12,7 @@ from langgraph.types import Overwrite
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit, emit_mode, set_turn, thread_of
-from donewhen.graph.executors.executor import missing, unenforceable
+from donewhen.graph.executors.executor import executor_problem, profile_problem
 from donewhen.graph.llm.attachments import attach, attachment_problem, blocks_of
 from donewhen.graph.llm.briefs import conversation_text
 from donewhen.graph.llm.cost import find_unpriced
@@ -34,22 +34,22 @@ from donewhen.state.values import clean_text
 
 GOAL_CHARS = 100_000
 BACKGROUND_CHARS = 8_000
-"""Of the context, and of the memory, that a request is given."""
+"""The most characters of `context`, and of `memory`."""
 GIVEN = "donewhen_plan_given"
-"""In the `additional_kwargs` of a message that comes with a plan."""
+"""Marks, in `additional_kwargs`, a message that comes with a plan."""
 FENCE_BYTES = 3
-"""Of the word that frames foreign text: to be sure of a hit, a text would need to hold 16 million guesses."""
+"""The length of the random word that frames foreign text: guessing it takes 16 million tries."""
 
 
 async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Json:
-    """Start on a new request: fresh plan, fresh budgets; the conversation stays."""
+    """Start a new request with a fresh plan and fresh budgets; the conversation is kept."""
     settings, messages = settings_of(runtime), with_request_last(state)
     goal = clean_text((typed_reply(messages) or "").strip())
     if was_cut_off(state) and goal:
         return _go_on(state, goal, runtime)
     update = _fresh_request(state, settings, goal[:GOAL_CHARS], messages)
-    problem = goal_problem(goal) or missing(settings.executor, deps.executors) or _schema_problem(settings)
-    problem = problem or unenforceable(settings.profile, deps.executors)
+    problem = goal_problem(goal) or executor_problem(settings.executor, deps.executors) or _schema_problem(settings)
+    problem = problem or profile_problem(settings.profile, deps.executors)
     if problem := problem or attachment_problem(blocks_of(messages[-1]) if messages else [], deps, settings):
         return {**update, "output_schema": None, "ending": {"code": "bad_goal", "reason": problem, "text": problem}}
     if problem := find_unpriced(deps, settings):
@@ -74,7 +74,7 @@ async def receive(state: RunState, runtime: Runtime[Settings], config: RunnableC
 
 
 def end_at_once(state: RunState, settings: Settings, request: Sequence[AnyMessage], code: str, reason: str) -> Json:
-    """Return the update by which a request is received and ends at once: nothing is done or asked for it."""
+    """Return the update that receives a request and ends it at once, without work or questions."""
     messages = [*(state.get("messages") or ()), *request]
     goal = clean_text(messages[-1].text.strip())[:GOAL_CHARS]
     update = _fresh_request(state, settings, goal, messages)
@@ -82,7 +82,7 @@ def end_at_once(state: RunState, settings: Settings, request: Sequence[AnyMessag
 
 
 async def _read_background(goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
-    """Return what the application hands in for this request. What fails is left out, and people are told."""
+    """Read `context` and `memory` for this request. A source that fails is left out, with a note."""
     found: Json = {}
     for name, given in deps.background.items():
         try:
@@ -97,12 +97,12 @@ async def _read_background(goal: str, runtime: Runtime[Settings], deps: Deps) ->
 
 
 def plan_key(thread_id: str) -> tuple[str, ...]:
-    """Return the store's namespace for plans that requests are started with, each under the id of its message."""
+    """Return the store namespace of plans that requests start with, each under its message's id."""
     return ("donewhen", "given", store_label(thread_id))
 
 
 async def _load_given_plan(state: RunState, runtime: Runtime[Settings], config: RunnableConfig) -> Json | None:
-    """Load the plan this request is started with. It lies in the store, for clients can write any message."""
+    """Load the plan this request starts with. It is kept in the store, because clients can write any message."""
     messages = state.get("messages") or []
     if runtime.store is None or not messages or not messages[-1].additional_kwargs.get(GIVEN):
         return None
@@ -111,7 +111,7 @@ async def _load_given_plan(state: RunState, runtime: Runtime[Settings], config: 
 
 
 def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: Deps) -> Json:
-    """Hold the saved plan to today's rules: it keeps the approval it was given, else it is shown as any plan is."""
+    """Validate a saved plan against today's rules. It keeps its approval, or is shown like any other plan."""
     settings = settings_of(runtime)
     rules = replace(plan_rules(deps, settings), repeats=False)
     plan = read_plan({key: item for key, item in saved["plan"].items() if key != "revision"}, rules)
@@ -125,12 +125,12 @@ def _use_given_plan(saved: Json, goal: str, runtime: Runtime[Settings], deps: De
 
 
 def was_cut_off(state: RunState) -> bool:
-    """Return whether the last request neither ended nor was put away: somebody pressed Stop, or the process died."""
+    """Return whether the last request neither ended nor was closed: a client pressed Stop, or the process died."""
     return bool(state.get("goal") and state.get("planning") and not state.get("outcome") and not state.get("ending"))
 
 
 def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
-    """Go on as it was at “continue”; plan anew at anything else, and keep what is finished (U4)."""
+    """Continue an interrupted request: as it was on “continue”, else with a new plan that keeps finished steps (U4)."""
     set_turn(thread_of(runtime), state.get("turn", 1))
     if says_continue(said):
         return {"pending": None}
@@ -140,9 +140,8 @@ def _go_on(state: RunState, said: str, runtime: Runtime[Settings]) -> Json:
 
 
 def with_request_last(state: RunState) -> list[AnyMessage]:
-    """Return the conversation with the request at its end: the user's last message, if it is a new one.
-
-    In a graph around this one others may have spoken since: who routes, or an agent whose work is to be gone on with.
+    """Return the conversation with the user's latest message at its end, if it is a new one.
+    // In an outer graph others may have spoken since, such as a router or another agent.
     """
     messages = list(state.get("messages") or ())
     at = max((at for at, each in enumerate(messages) if isinstance(each, HumanMessage)), default=None)
@@ -181,7 +180,7 @@ def _fresh_request(state: RunState, settings: Settings, goal: str, messages: Seq
 
 
 def goal_problem(goal: str) -> str | None:
-    """Return why nobody could work on this goal, in words for the user; None if somebody could."""
+    """Return why this goal cannot be worked on, in words for the user; None if it can."""
     if not goal:
         return "The goal is empty. Say what you want done."
     if len(goal) > GOAL_CHARS:
@@ -202,7 +201,7 @@ def _schema_problem(settings: Settings) -> str | None:
 
 
 def _whole_goal_plan(goal: str, settings: Settings, deps: Deps) -> Json:
-    """Make the goal, unchanged, a one-step plan for an executor that wants no planning (P16)."""
+    """Return a one-step plan with the unchanged goal, for an executor that skips planning (P16)."""
     step = {"content": goal, "executor": settings.executor, "tools": None}
     rules = replace(plan_rules(deps, settings), content_chars=GOAL_CHARS)
     plan = read_plan({"complexity": "simple", "steps": [step]}, rules)

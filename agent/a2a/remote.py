@@ -28,7 +28,7 @@ from donewhen.agent.a2a.remote_tasks import (
     text_of,
 )
 from donewhen.graph.executors.executor import Card, Executor
-from donewhen.graph.executors.leg import Leg, Report, Unfinished
+from donewhen.graph.executors.handoff import Handoff, Report, Unfinished
 from donewhen.graph.tools.call import NotTheTools
 from donewhen.graph.tools.certain import is_certain
 from donewhen.graph.tools.effects import store_label
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from a2a.types import AgentCard, Message, Task
 
 NAMESPACE = ("donewhen", "remote")
-"""In the store: what was sent to whom, by the key of the leg."""
+"""In the store: what was sent to whom, by the key of the handoff."""
 SCHEME = "a2a:"
 SILENCE = 300.0
 """Seconds without a word after which a connection is given up; the task is then asked for."""
@@ -102,7 +102,7 @@ class RemoteAgent:
         skills = tuple(_plain(f"{skill.name}: {skill.description}".strip(": ")) for skill in found.skills)
         return Card(": ".join(filter(None, (named, described))), skills)
 
-    async def work(self, leg: Leg) -> Report:
+    async def work(self, handoff: Handoff) -> Report:
         """Send the brief or the answer, unless that was done, and follow the task until it ends or asks.
 
         Raises Unfinished where the agent may be at work and cannot be reached, or does not know the task any more.
@@ -113,7 +113,9 @@ class RemoteAgent:
             try:
                 async with self._http() as http:
                     client = await self._client(http)
-                    task = await self._find_begun(client, leg, line) or await self._send(client, leg, line, said)
+                    task = await self._find_begun(client, handoff, line) or await self._send(
+                        client, handoff, line, said
+                    )
                     if isinstance(task, str):
                         return Report(task, said=[AIMessage(task)])
                     while state_of(task) in UNDER_WAY:
@@ -125,24 +127,24 @@ class RemoteAgent:
                 return Report(failed=str(error))
             except _errors() as error:
                 why, refused = self._refusal(error), isinstance(error, _refusals())
-            sent = await self._note(leg, line) is not None
-            if not sent and (refused or not leg.answers):
+            sent = await self._note(handoff, line) is not None
+            if not sent and (refused or not handoff.answers):
                 return Report(failed=why)
             if not await line.again():
-                if leg.answers:
+                if handoff.answers:
                     return Report(unreached=why)
                 raise Unfinished(why)
 
-    async def lookup(self, leg: Leg) -> Report | None:
-        """Return what became of a leg from before; None if it never arrived or ended without success.
+    async def lookup(self, handoff: Handoff) -> Report | None:
+        """Return what became of a handoff from before; None if it never arrived or ended without success.
 
         Raises whatever there is to say where that is unknown.
         """
         line = _Line(0)
-        if await self._note(leg, line) is None:
+        if await self._note(handoff, line) is None:
             return None
         async with self._http() as http:
-            task = await self._find_begun(await self._client(http), leg, line)
+            task = await self._find_begun(await self._client(http), handoff, line)
         if task is None:
             return None
         if state_of(task) in (*UNDER_WAY, "INPUT_REQUIRED"):
@@ -193,20 +195,20 @@ class RemoteAgent:
             return await task_of(client, id)
         return task
 
-    # A leg -------------------------------------------------------------------------------------------------------
+    # A handoff -------------------------------------------------------------------------------------------------------
 
-    async def _find_begun(self, client: "Client", leg: Leg, line: "_Line") -> "Task | None":
-        """Return the task that has this leg's message already; None if it was never sent, or never arrived."""
-        note = await self._note(leg, line)
+    async def _find_begun(self, client: "Client", handoff: Handoff, line: "_Line") -> "Task | None":
+        """Return the task that has this handoff's message already; None if it was never sent, or never arrived."""
+        note = await self._note(handoff, line)
         if note is None:
             return None
-        task = await self._task_of(client, leg, note)
+        task = await self._task_of(client, handoff, note)
         if task is None and line.cut is not None:  # the message may still be on its way
             await asyncio.sleep(self.poll)
-            task = await self._task_of(client, leg, note)
+            task = await self._task_of(client, handoff, note)
         return task
 
-    async def _task_of(self, client: "Client", leg: Leg, note: Json) -> "Task | None":
+    async def _task_of(self, client: "Client", handoff: Handoff, note: Json) -> "Task | None":
         """Return the task that got the message, if any. Raises Unfinished where the agent does not say."""
         from a2a.types import TaskNotFoundError
 
@@ -216,7 +218,7 @@ class RemoteAgent:
             if note["task"]:
                 tasks = [await task_of(client, note["task"])]
             else:
-                listed = await tasks_of(client, note.get("context") or self._context(leg))
+                listed = await tasks_of(client, note.get("context") or self._context(handoff))
                 if listed is None:
                     raise Unfinished(
                         f"The agent at {self.url} lists no tasks, so nobody knows whether it got this one."
@@ -224,69 +226,69 @@ class RemoteAgent:
                 tasks = listed
         except TaskNotFoundError as error:
             raise Unfinished(f"The agent at {self.url} does not know the task any more: {error}") from None
-        return next((task for task in tasks if holds(task, _message_id(leg.key))), None)
+        return next((task for task in tasks if holds(task, _message_id(handoff.key))), None)
 
-    async def _send(self, client: "Client", leg: Leg, line: "_Line", said: list[str]) -> "Task | str":
+    async def _send(self, client: "Client", handoff: Handoff, line: "_Line", said: list[str]) -> "Task | str":
         """Send the message and listen while the agent speaks: the task as it stands then, or a plain answer."""
         from a2a.types import SendMessageRequest, Task
 
-        message = self._message(leg)
+        message = self._message(handoff)
         task, arrived = Task(id=message.task_id, context_id=message.context_id), False
         note = {"task": message.task_id, "answered": False, "context": message.context_id}
-        await self._remember(leg, line, note)
+        await self._remember(handoff, line, note)
         try:
             async for event in client.send_message(SendMessageRequest(message=message)):
                 line.reset()
                 if event.WhichOneof("payload") == "message":
                     return text_of(event.message.parts)
-                absorb(task, event, leg, said)
+                absorb(task, event, handoff, said)
                 if task.id and not arrived:
                     arrived = True
-                    await self._remember(leg, line, {**note, "task": task.id, "answered": True})
+                    await self._remember(handoff, line, {**note, "task": task.id, "answered": True})
         except _errors() as error:
             if not arrived and is_certain(error, _refusals()):
-                await self._remember(leg, line, None)
+                await self._remember(handoff, line, None)
             raise
         if not task.id:
             return "(the agent said nothing)"
         return task if state_of(task) not in UNDER_WAY else await task_of(client, task.id)
 
-    def _message(self, leg: Leg) -> "Message":
+    def _message(self, handoff: Handoff) -> "Message":
         from a2a.helpers import new_data_part, new_text_part
         from a2a.types import Message, Role
 
-        task, text = "", leg.brief
+        task, text = "", handoff.brief
         data: dict[str, Any] = {}
-        for id, answer in leg.answers.items():
+        for id, answer in handoff.answers.items():
             task, _, interrupt = id.partition(" ")
             data |= {interrupt: answer} if interrupt else {}
             text = answer if isinstance(answer, str) else str(answer)
         resume = next(iter(data.values())) if len(data) == 1 else data
         part = new_data_part({"resume": resume}) if data else new_text_part(text)
-        message_id, context = _message_id(leg.key), self._context(leg)
+        message_id, context = _message_id(handoff.key), self._context(handoff)
         return Message(role=Role.ROLE_USER, parts=[part], message_id=message_id, context_id=context, task_id=task)
 
-    def _context(self, leg: Leg) -> str:
+    def _context(self, handoff: Handoff) -> str:
         """Return the conversation: the same for all steps that go on with one another."""
-        return str(uuid5(NAMESPACE_URL, "\n".join((self.url, leg.thread_id, leg.name, leg.conversation))))
+        return str(uuid5(NAMESPACE_URL, "\n".join((self.url, handoff.thread_id, handoff.name, handoff.conversation))))
 
-    async def _note(self, leg: Leg, line: "_Line") -> Json | None:
-        if line.note is None and leg.store is not None:
+    async def _note(self, handoff: Handoff, line: "_Line") -> Json | None:
+        if line.note is None and handoff.store is not None:
             try:
-                item = await leg.store.aget((*NAMESPACE, store_label(leg.thread_id)), leg.key)
+                item = await handoff.store.aget((*NAMESPACE, store_label(handoff.thread_id)), handoff.key)
             except Exception as error:
                 raise NotTheTools(error) from error
             line.note = dict(item.value) if item else None
         return line.note
 
-    async def _remember(self, leg: Leg, line: "_Line", note: Json | None) -> None:
+    async def _remember(self, handoff: Handoff, line: "_Line", note: Json | None) -> None:
         """Durable before this returns; None: nothing was sent."""
-        line.note, place = note, (*NAMESPACE, store_label(leg.thread_id))
+        line.note, place = note, (*NAMESPACE, store_label(handoff.thread_id))
         try:
-            if leg.store and note is None:
-                await leg.store.adelete(place, leg.key)
-            elif leg.store and note is not None:
-                await leg.store.aput(place, leg.key, note, index=False)
+            if handoff.store and note is None:
+                await handoff.store.adelete(place, handoff.key)
+            elif handoff.store and note is not None:
+                await handoff.store.aput(place, handoff.key, note, index=False)
         except Exception as error:
             raise NotTheTools(error) from error
 
@@ -323,7 +325,7 @@ def _plain(text: str) -> str:
 
 @dataclass
 class _Line:
-    """The connection to an agent: how long it could not be reached, and what is stored of the leg."""
+    """The connection to an agent: how long it could not be reached, and what is stored of the handoff."""
 
     patience: float
     cut: float | None = None
@@ -372,5 +374,5 @@ def _refusals() -> tuple[type[Exception], ...]:
 
 
 def _message_id(key: str) -> str:
-    """Return the id of a leg's message: the same however often it is sent."""
+    """Return the id of a handoff's message: the same however often it is sent."""
     return str(uuid5(NAMESPACE_URL, key))

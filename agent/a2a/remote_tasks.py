@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from donewhen.graph.executors.leg import Leg
+from donewhen.graph.executors.handoff import Handoff
 
 if TYPE_CHECKING:
     from a2a.client import Client
@@ -55,7 +55,7 @@ def holds(task: "Task", message_id: str) -> bool:
     return any(message.message_id == message_id for message in task.history)
 
 
-def absorb(task: "Task", event: "StreamResponse", leg: Leg, said: list[str]) -> None:
+def absorb(task: "Task", event: "StreamResponse", handoff: Handoff, said: list[str]) -> None:
     """Take from an event which task it is about, and tell people what the agent says meanwhile."""
     kind = event.WhichOneof("payload")
     if kind == "task":
@@ -64,7 +64,7 @@ def absorb(task: "Task", event: "StreamResponse", leg: Leg, said: list[str]) -> 
         task.id = event.status_update.task_id
         if text := text_of(event.status_update.status.message.parts):
             said.append(text)
-            leg.tell(f"{text}\n")
+            handoff.tell(f"{text}\n")
     elif kind == "artifact_update":
         task.id = event.artifact_update.task_id
 

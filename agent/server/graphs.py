@@ -18,7 +18,7 @@ from donewhen.agent.models import ModelSource
 from donewhen.agent.prices import Prices
 from donewhen.agent.workspace import WORKSPACE_TOOLS, workspace_tools
 from donewhen.graph.build import build_graph
-from donewhen.graph.executors.executor import Executors, unenforceable, unlike
+from donewhen.graph.executors.executor import Executors, profile_problem, unknown_names
 from donewhen.state.errors import ConfigError
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import confine_settings, merge_settings, read_settings
@@ -39,7 +39,7 @@ def settings_for(asked: Mapping[str, Any]) -> tuple[Settings, list[str]]:
     """
     asked = {key: value for key, value in asked.items() if not key.startswith(_BESIDE)}
     kept, refused = confine_settings(pinned, asked, models=not (served.tokens or served.settings))
-    if problem := unenforceable(kept.profile, _named):
+    if problem := profile_problem(kept.profile, _named):
         raise ConfigError(f"settings: {problem}")
     return kept, refused
 
@@ -101,7 +101,7 @@ def _pause_id(snapshot: StateSnapshot) -> str:
 
 def _executors_in(folder: Path | None) -> Executors:
     tools = [] if folder is None else workspace_tools(folder, commands=served.commands)
-    elsewhere = [*WORKSPACE_TOOLS, *unlike(served.profile.get("forbidden_tools") or (), tools)]
+    elsewhere = [*WORKSPACE_TOOLS, *unknown_names(served.profile.get("forbidden_tools") or (), tools)]
     return Executors(served.executors, tools=tools, connect=connect_executor, elsewhere=elsewhere)
 
 

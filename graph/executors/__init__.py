@@ -1,1 +1,1 @@
-"""Who works on steps: executors with a profile, and agents of their own that work by themselves."""
+"""Executors: profiles with a model and tools, and agents that work on their own."""

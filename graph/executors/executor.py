@@ -1,4 +1,4 @@
-"""Who may work on a step. An executor is a profile with a model and tools, or an agent that works by itself."""
+"""Executors of steps. An executor is a profile with a model and tools, or an agent that works on its own."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
-from donewhen.graph.executors.leg import Leg, Report
+from donewhen.graph.executors.handoff import Handoff, Report
 from donewhen.graph.tools.toolbox import EffectKind, Toolbox
 from donewhen.state.errors import ConfigError
 from donewhen.state.reading.decisions import NAMES
@@ -20,44 +20,42 @@ NAME_CHARS = 100
 
 @dataclass(frozen=True)
 class Card:
-    """What the planner reads of an executor."""
+    """The description of an executor for the planner."""
 
     description: str = ""
     skills: tuple[str, ...] = ()
-    """What it is good at, one short text each."""
+    """Its skills, one short text each."""
 
 
 class Remote(Protocol):
-    """An agent elsewhere."""
+    """A remote agent."""
 
     async def card(self) -> Card | None:
-        """What it says of itself, perhaps remembered; None while it cannot be reached."""
+        """Return the agent's description, possibly cached; None while it cannot be reached."""
 
-    async def work(self, leg: Leg) -> Report:
-        """Work until it is done or asks. The same leg again finds what was begun, and is not sent twice.
-
-        Raises Unfinished where it began, or may have, and cannot be followed to its end.
+    async def work(self, handoff: Handoff) -> Report:
+        """Work until the agent finishes or asks. Repeating a handoff continues it; nothing is sent twice.
+        // Raises Unfinished if work began, or may have begun, and its end cannot be observed.
         """
 
-    async def lookup(self, leg: Leg) -> Report | None:
-        """Return what became of a leg from before, by its key; None if it never arrived or ended without success.
-
-        Raises whatever there is to say where that is unknown.
+    async def lookup(self, handoff: Handoff) -> Report | None:
+        """Return the report of an earlier handoff by its key; None if it never arrived or ended without success.
+        // Raises if that is unknown.
         """
 
 
 @dataclass(frozen=True)
 class Executor:
-    """Who works on a step: a profile, a model, tools; `None` means the default.
+    """A profile, a model and tools that work on steps; `None` means the default.
 
-    Its `tools` are its only ones, and only its own unless the graph was given them too. The planner reads
-    `description` and `skills`. One that is not `enabled` is hidden from plans and gets no work. With `passthrough`, a
-    run that names this executor in `Settings.executor` skips planning.
+    With `tools` it has only these, and other executors do not have them unless the graph was given them too. The
+    planner reads `description` and `skills`. An executor that is not `enabled` is hidden from plans and gets no work.
+    With `passthrough`, a run that names this executor in `Settings.executor` skips planning.
 
-    With `work`, `graph` or `remote` it works by itself: it gets a brief, its output becomes one observation, and the
-    models it calls are charged to the run. A graph or a remote agent keeps its conversation on the thread, so that
-    the next step for it builds on this one, and what it asks is asked in the run. Then `model` proves the step with
-    its output; for `passthrough` no model does, the output is the result.
+    With `work`, `graph` or `remote` it works on its own: it gets a brief, its output becomes one observation, and its
+    model calls are charged to the run. A graph or remote agent keeps its conversation on the thread, so its next step
+    continues from this one, and its questions become questions of the run. Then `model` proves the step from the
+    output; with `passthrough` the output is the result, unproven.
     Raises ConfigError if more than one of the three is given.
     """
 
@@ -67,16 +65,18 @@ class Executor:
     tools: tuple[BaseTool, ...] | None = None
     passthrough: bool = False
     work: Callable[[str], Awaitable[Any]] | None = None
-    """An async function from the step's brief to its result. If that is an AIMessage, what its `usage_metadata`
-    reports is charged."""
+    """An async function from the step's brief to its result. If it returns an AIMessage, the reported usage is charged.
+    """
     graph: Runnable[Any, Any] | None = None
-    """A compiled LangGraph graph with a `messages` key; gets the brief as a human message, runs apart from this one."""
+    """A compiled LangGraph graph with a `messages` key. It gets the brief as a human message and runs apart from this
+    graph.
+    """
     seconds: float | None = None
-    """The longest that it may work by itself; None: as long as the step's `active_seconds` last."""
+    """The longest it may work on its own; None means the step's `active_seconds`."""
     skills: tuple[str, ...] = ()
     enabled: bool = True
     remote: Remote | None = None
-    """An agent elsewhere; `"a2a:https://…"` in place of an Executor makes one."""
+    """A remote agent; `"a2a:https://…"` in place of an Executor creates one."""
 
     def __post_init__(self) -> None:
         if sum(each is not None for each in (self.work, self.graph, self.remote)) > 1:
@@ -84,21 +84,20 @@ class Executor:
 
     @property
     def works_alone(self) -> bool:
-        """Whether it works by itself before a model proves the step."""
+        """True if it works on its own before a model proves the step."""
         return self.work is not None or self.graph is not None or self.remote is not None
 
 
 ExecutorInput = Executor | Runnable[Any, Any] | str
 """An Executor, a compiled graph, or the address of a remote agent, such as `a2a:https://agents.example/research`."""
 Connect = Callable[[str], Executor]
-"""Makes an executor of an address; raises ConfigError for one that it does not know."""
+"""Returns the executor for an address; raises ConfigError for an unknown kind of address."""
 
 
 class Executors(MutableMapping[str, Executor]):
-    """The executors of an agent by their exact names; add, replace and remove them while it lives.
-
-    What is set may be an Executor, a compiled graph, or an address. Raises ConfigError for what is none, ToolError for
-    tools that cannot be offered; nothing has changed then.
+    """The executors of an agent by name. Add, replace or remove them while the agent is in use.
+    // A value may be an Executor, a compiled graph, or an address. Raises ConfigError for anything else and ToolError
+    for tools that cannot be offered; nothing has changed then.
     """
 
     def __init__(
@@ -112,10 +111,10 @@ class Executors(MutableMapping[str, Executor]):
     ) -> None:
         self._common, self._connect = tuple(tools), connect
         self.elsewhere: frozenset[str] = frozenset(elsewhere)
-        """Names of tools that a profile may forbid, though there are none of them here."""
+        """Names of tools that a profile may forbid although they are not here."""
         self._effects: dict[str, EffectKind] = {**(effects or {})}
         self._all: dict[str, Executor] = {}
-        self._take({name: self._made(name, one) for name, one in (given or {}).items()}, self._effects)
+        self._take({name: self._as_executor(name, one) for name, one in (given or {}).items()}, self._effects)
 
     def __getitem__(self, name: str) -> Executor:
         return self._all[name]
@@ -127,23 +126,23 @@ class Executors(MutableMapping[str, Executor]):
         return len(self._all)
 
     def __setitem__(self, name: str, one: ExecutorInput) -> None:
-        self._change({**self._all, name: self._made(name, one)})
+        self._change({**self._all, name: self._as_executor(name, one)})
 
     def __delitem__(self, name: str) -> None:
         del (rest := dict(self._all))[name]
         self._change(rest)
 
     def enable(self, name: str, enabled: bool = True) -> None:
-        """Show or hide an executor. KeyError if there is none of this name."""
+        """Show or hide an executor. Raises KeyError for an unknown name."""
         self[name] = replace(self._all[name], enabled=enabled)
 
     @property
     def active(self) -> Mapping[str, Executor]:
-        """Those that get work."""
+        """The enabled executors."""
         return {name: one for name, one in self._all.items() if one.enabled}
 
     async def cards(self) -> dict[str, Card]:
-        """What the planner reads of those that get work; a remote agent that cannot be reached now is left out."""
+        """Return the planner's descriptions of the enabled executors; unreachable remote agents are left out."""
         found: dict[str, Card] = {}
         for name, one in self.active.items():
             said = await one.remote.card() if one.remote else Card()
@@ -152,37 +151,37 @@ class Executors(MutableMapping[str, Executor]):
         return found
 
     def with_tools(self, tools: Sequence[BaseTool]) -> "Executors":
-        """The same executors, and more tools for all that have none of their own. Raises ToolError for a name twice."""
+        """Return a copy with more tools for all executors without their own. Raises ToolError for a duplicate name."""
         more: Any = {"effects": self._effects, "connect": self._connect, "elsewhere": self.elsewhere}
         made = Executors(tools=[*self._common, *tools], **more)
         made._change(self._all)
         return made
 
     def _change(self, given: dict[str, Executor]) -> None:
-        names = {tool.name for tool in [*self._common, *_own(given)]}
+        names = {tool.name for tool in [*self._common, *_own_tools(given)]}
         self._take(given, {name: effect for name, effect in self._effects.items() if name in names})
 
     def _take(self, given: dict[str, Executor], effects: Mapping[str, EffectKind]) -> None:
-        own, common = _own(given), {tool.name for tool in self._common}
+        own, common = _own_tools(given), {tool.name for tool in self._common}
         tools = {id(tool): tool for tool in [*self._common, *own]}.values()
         self.toolbox: Toolbox = Toolbox([*tools], effects=effects, reserved=NAMES)
         self.private: frozenset[str] = frozenset(tool.name for tool in own) - common
-        """Names of tools that only executors were given."""
+        """Names of tools that only executors have."""
         self._all = given
 
-    def _made(self, name: str, one: ExecutorInput) -> Executor:
+    def _as_executor(self, name: str, one: ExecutorInput) -> Executor:
         if not name.strip() or "\n" in name or len(name) > NAME_CHARS:
             raise ConfigError(f"{name!r} is no name for an executor: use a line of at most {NAME_CHARS} characters")
         if isinstance(one, Executor):
             return one
         if isinstance(one, str):
-            return self._connected(name, one)
+            return self._open_address(name, one)
         if isinstance(one, Runnable):
             named = str(getattr(one, "name", "") or "")
             return Executor(description="" if named == "LangGraph" else named, graph=one)
         raise ConfigError(f"the executor {name!r} is {one!r}; give an Executor, a compiled graph, or 'a2a:https://…'")
 
-    def _connected(self, name: str, address: str) -> Executor:
+    def _open_address(self, name: str, address: str) -> Executor:
         if self._connect is None:
             raise ConfigError(
                 f"the executor {name!r} is the address {address!r}, which build_graph cannot open: "
@@ -191,12 +190,12 @@ class Executors(MutableMapping[str, Executor]):
         return self._connect(address)
 
 
-def _own(given: Mapping[str, Executor]) -> list[BaseTool]:
+def _own_tools(given: Mapping[str, Executor]) -> list[BaseTool]:
     return [tool for executor in given.values() for tool in executor.tools or ()]
 
 
-def missing(name: str | None, executors: Executors) -> str | None:
-    """Why an executor that is named gets no work, in words; None if it does, or if nobody is named."""
+def executor_problem(name: str | None, executors: Executors) -> str | None:
+    """Return why a named executor gets no work; None if it does, or if no name is given."""
     if not name or name in executors.active:
         return None
     if name in executors:
@@ -204,8 +203,8 @@ def missing(name: str | None, executors: Executors) -> str | None:
     return f"There is no executor {name!r}{near(name, executors.active)}"
 
 
-def unenforceable(profile: Profile, executors: Executors) -> str | None:
-    """Return which hard constraint of a profile names nothing, in words; None if each can be enforced."""
+def profile_problem(profile: Profile, executors: Executors) -> str | None:
+    """Return which hard constraint of a profile cannot be enforced, because it names nothing known; None if all can."""
     known = {*executors.toolbox.names, *executors.elsewhere}
     for name in profile.forbidden_tools:
         if name not in known:
@@ -216,7 +215,7 @@ def unenforceable(profile: Profile, executors: Executors) -> str | None:
     return None
 
 
-def unlike(names: Iterable[str], tools: Iterable[BaseTool]) -> list[str]:
-    """Return those of the names that no tool has, and that are no slip of the pen for one of these."""
+def unknown_names(names: Iterable[str], tools: Iterable[BaseTool]) -> list[str]:
+    """Return the names that resemble no tool's name; a similar name is taken for a misspelling."""
     there = [tool.name for tool in tools]
     return [name for name in names if not similar(name, there)]

@@ -1,7 +1,6 @@
-"""What a sub-agent asks becomes a question or an approval of the run, and the answer becomes what it waits for. Pure.
-
-An interrupt's value may be a text, a mapping with a question, a request to review calls (`action_requests`), or the
-payload of a run of ours.
+"""Turn a sub-agent's interrupts into questions and approvals of the run, and answers into resume values. Pure.
+// An interrupt's value may be a text, a mapping with a question, a request to review calls (`action_requests`), or the
+payload of a DoneWhen run.
 """
 
 import json
@@ -16,7 +15,7 @@ QUESTION_CHARS = 20_000
 
 
 def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
-    """What is asked, one row each: `{id, kind, question, options}`, of a call to review `tool` and `arguments` too."""
+    """Return one row per question: `{id, kind, question, options}`, with `tool` and `arguments` for a call to review."""
     return [ask for id, value in pauses for ask in _asks(str(id), value)]
 
 
@@ -46,7 +45,7 @@ def _question(id: str, text: str, options: Sequence[str] = ()) -> Pause:
 
 
 def _review(id: str, action: Mapping[str, Any]) -> Pause:
-    """A call that the sub-agent may make only if a person agrees."""
+    """Return the approval of a call that the sub-agent wants to make."""
     arguments = action.get("args", action.get("arguments"))
     return {
         "id": id,
@@ -59,13 +58,13 @@ def _review(id: str, action: Mapping[str, Any]) -> Pause:
 
 
 def open_ask(call: FrozenCall) -> Pause | None:
-    """The first thing asked in a delegated call that nobody has answered yet."""
+    """Return the first unanswered question of a delegated call."""
     asks, answers = call.get("asks") or [], call.get("answers") or []
     return asks[len(answers)] if len(answers) < len(asks) else None
 
 
 def decision(kind: str, text: str, tool: str, arguments: Json | None) -> Json:
-    """A person's answer to a review, as LangChain's agents take it."""
+    """Return a person's answer to a review in the form that LangChain's agents expect."""
     if kind == "approve":
         return {"type": "approve"}
     if kind == "edit":
@@ -73,8 +72,8 @@ def decision(kind: str, text: str, tool: str, arguments: Json | None) -> Json:
     return {"type": "respond" if kind == "respond" else "reject", "message": text}
 
 
-def resumes(call: FrozenCall) -> dict[str, Any]:
-    """Id of each interrupt → what it is resumed with."""
+def resume_values(call: FrozenCall) -> dict[str, Any]:
+    """Return the value to resume each interrupt with, by interrupt id."""
     found: dict[str, Any] = {}
     for ask, answer in zip(call.get("asks") or (), call.get("answers") or (), strict=False):
         if ask["kind"] == "tool":

@@ -65,7 +65,7 @@ async def attach(messages: Iterable[BaseMessage], runtime: Runtime[Settings]) ->
     return kept
 
 
-async def with_typed(state: RunState, update: RunState, runtime: Runtime[Settings]) -> RunState:
+async def with_typed_attachments(state: RunState, update: RunState, runtime: Runtime[Settings]) -> RunState:
     """The update, with the attachments of an answer that was typed into the chat."""
     if not blocks_of(state["messages"][-1]):
         return update

@@ -1,1 +1,1 @@
-"""Asking people: pauses, answers, consent, budgets. Pure."""
+"""Questions to people: pauses, answers, consent, budgets. Pure."""

@@ -1,6 +1,6 @@
-"""An answer on its way into the run: read for every pause it names, checked, and what it changes. Pure.
-
-Either all of it is taken or nothing. `confirm` and `ask_user` bring it; `advance` goes on from what it changed.
+"""Read and validate answers to pauses, and apply them to the run. Pure.
+// An answer is applied whole or not at all. `confirm` and `ask_user` receive it; `advance` continues from the new
+state.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,19 +41,19 @@ AGAIN = (
 ASSUME = "Nobody answers; assume what is most likely, and say in {where} what was assumed."
 NO_ANSWER = "(no answer was given; go on without it, or give up)"
 OVERDUE = {"overdue": True}
-"""In place of an answer to what is open longer than `Settings.question_seconds`: the policy answers it."""
+"""Stands for the answer to a question that was open longer than `Settings.question_seconds`; the policy answers it."""
 BY_POLICY = ("question", "budget")
-"""What a policy may answer; plans, calls and effects are for people."""
+"""Kinds of pauses that a policy may answer; plans, calls and effects are left to people."""
 
 
 @dataclass(frozen=True)
-class TakenAnswer:
-    """An answer that was understood and may be applied."""
+class ResolvedAnswer:
+    """A valid answer, ready to be applied."""
 
     pause: Pause
     answer: Answer
     by: str = "user"
-    """Or `policy`."""
+    """`user` or `policy`."""
     at: str = ""
     """ISO 8601."""
 
@@ -63,57 +63,56 @@ class TakenAnswer:
         return self.pause["step"] or ""
 
     def row(self) -> Json:
-        """Return what the receipt says of it."""
+        """Return the answer's row in the receipt."""
         return decision_row(self.pause, self.answer.kind, self.answer.text, self.by, self.at)
 
 
 def take_answer(state: RunState, pending: Pause, value: Any, deps: Deps, settings: Settings) -> RunState:
-    """Return the update for what came as the answer to `pending`: an answer, or answers by id to any open questions.
-
-    If any of it is not understood, nothing is taken and the pause stays. Questions that were not answered stay open.
+    """Return the update for an answer to `pending`, or for answers by id to any open questions.
+    // If any of them is not understood, none is applied and the pause stays open. Unanswered questions stay open.
     """
     by_id = {} if value == OVERDUE else answers_by_id(value, [pause["id"] for pause in (pending, *pending["others"])])
     if isinstance(by_id, str):
         return ask_again(state, pending, by_id, value)
     pauses = {pause["id"]: pause for pause in (open_pauses(state) if by_id else [pending])}
     answers, at = by_id or {pending["id"]: value}, now("milliseconds")
-    taken: list[TakenAnswer] = []
+    taken: list[ResolvedAnswer] = []
     problems: list[str] = []
     for id, given in answers.items():
         answer = _understand(state, pauses[id], given, deps, settings)
         if isinstance(answer, str):
             problems.append(answer if len(answers) == 1 else f"{id}: {answer}")
         elif answer.kind != "later":
-            taken.append(TakenAnswer(pauses[id], answer, _answered_by(pauses[id], given, settings), at))
+            taken.append(ResolvedAnswer(pauses[id], answer, _answerer(pauses[id], given, settings), at))
     if problems or not taken:
         return ask_again(state, pending, "; ".join(problems), answers.get(pending["id"]))
     draft = Draft(state)
     for each in taken:  # each from the state in which those before it are applied
         draft.add(apply_answer(draft.values, each))
     said = next((each.answer for each in taken if each.pause["id"] == pending["id"]), None)
-    return {**draft.update, **_close_asked(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
+    return {**draft.update, **_close_asked_pause(state, pending, said, ended="ending" in draft.update)}  # type: ignore[typeddict-item]
 
 
-def answered_by_policy(pending: Pause, settings: Settings) -> bool:
-    """Return whether nobody is asked at all: the settings answer questions, and give nobody time to."""
+def is_left_to_policy(pending: Pause, settings: Settings) -> bool:
+    """Return whether nobody is asked: the policy answers questions at once."""
     return pending["kind"] == "question" and settings.alone
 
 
-def _answered_by(pause: Pause, value: Any, settings: Settings) -> str:
+def _answerer(pause: Pause, value: Any, settings: Settings) -> str:
     overdue = value == OVERDUE and pause["kind"] in BY_POLICY and settings.on_question != "wait"
     return "policy" if overdue else "user"
 
 
 def _understand(state: RunState, pause: Pause, value: Any, deps: Deps, settings: Settings) -> Answer | str:
-    """Return what an answer to this pause means, if it may be taken, or why not."""
-    if _answered_by(pause, value, settings) == "policy":
+    """Return the meaning of an answer to this pause, or why it cannot be accepted."""
+    if _answerer(pause, value, settings) == "policy":
         return _answer_by_policy(pause, settings)
     if isinstance(named := answers_by_id(value, [pause["id"]]), dict):
         value = named.get(pause["id"], value)
     answer = read_answer(value, pause)
     if isinstance(answer, str):
         return answer
-    if answer.text == JUDGEMENT and _approved_last(state) and not pause.get("problem"):
+    if answer.text == JUDGEMENT and _was_last_approved(state) and not pause.get("problem"):
         return AGAIN
     if answer.plan is not None:
         plan = _validate_edited_plan(state, pause, answer, deps, settings)
@@ -135,13 +134,13 @@ def _answer_by_policy(pause: Pause, settings: Settings) -> Answer:
     return Answer("declined", ASSUME.format(where="the result" if pause["step"] else "`speak`"))
 
 
-def _approved_last(state: RunState) -> bool:
+def _was_last_approved(state: RunState) -> bool:
     rows = state.get("approvals") or [{}]
     return bool(rows[-1].get("decision") == "approve" and rows[-1].get("by") == "user")
 
 
 def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
-    """Return what is wrong with edited arguments: of a tool, or of an executor that works by itself on a brief."""
+    """Return what is wrong with edited arguments, of a tool or of an executor's brief."""
     if unfit := flaw(arguments):
         return f"the edited arguments cannot be stored: something {unfit}"
     if pause.get("relayed"):
@@ -155,9 +154,8 @@ def _find_problem(pause: Pause, arguments: Json, deps: Deps) -> str:
 def _validate_edited_plan(
     state: RunState, pending: Pause, answer: Answer, deps: Deps, settings: Settings
 ) -> Json | str:
-    """Return the plan as a person edited it, held to the rules of every plan, or everything that is wrong with it.
-
-    Finished steps stay in the plan as they were.
+    """Return the edited plan if it keeps all rules for plans, else everything that is wrong with it.
+    // Finished steps must stay in the plan unchanged.
     """
     planning = state.get("planning") or {}
     finished = {id: row for id, row in (planning.get("finished") or {}).items() if id not in planning.get("stale", ())}
@@ -176,8 +174,8 @@ def _validate_edited_plan(
     return {**whole, "revision": revision_of(whole)}
 
 
-def _close_asked(state: RunState, pending: Pause, answer: Answer | None, *, ended: bool) -> RunState:
-    """Return what becomes of the question that is asked now; without an answer it stays open, or is asked again."""
+def _close_asked_pause(state: RunState, pending: Pause, answer: Answer | None, *, ended: bool) -> RunState:
+    """Close the current question; without an answer it stays open, or is asked again later."""
     messages = state["messages"]
     if answer is not None or ended:
         return {"pending": None, "messages": close_pause(messages, pending, _describe(pending, answer))}
@@ -200,8 +198,8 @@ def _describe(pending: Pause, answer: Answer | None) -> str:
 # --- what an answer changes, by the kind of pause
 
 
-def apply_answer(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
-    """Return the update of the run for an answer; an edited plan must have been validated."""
+def apply_answer(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
+    """Return the run's update for an answer; an edited plan must have been validated."""
     pending, answer = taken.pause, taken.answer
     if pending["kind"] == "plan":
         return _apply_to_plan(values, taken)
@@ -209,7 +207,7 @@ def apply_answer(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
     if pending["kind"] == "tool" and answer.kind == "edit":
         row["edited"] = redact_json(answer.arguments or {})
     if answer.kind == "cancel":
-        reason = f"nobody answered: {pending.get('question')}" if taken.by == "policy" else _where_cancelled(pending)
+        reason = f"nobody answered: {pending.get('question')}" if taken.by == "policy" else _cancel_reason(pending)
         return {
             "ending": {"code": "unanswered" if taken.by == "policy" else "cancelled", "reason": reason},
             "approvals": [row],
@@ -219,14 +217,14 @@ def apply_answer(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
     return update if about == "question" else {**update, "approvals": [row]}
 
 
-def _where_cancelled(pending: Pause) -> str:
+def _cancel_reason(pending: Pause) -> str:
     step = f" in step {pending['step']}" if pending.get("step") else ""
     if pending["kind"] in ("tool", "effect"):
         return f"cancelled when asked about {pending.get('tool')}{step}"
     return f"cancelled when {'the budget was used up' if pending['kind'] == 'budget' else 'asked a question'}{step}"
 
 
-def _apply_to_plan(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+def _apply_to_plan(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer, approval = taken.pause, taken.answer, values.get("approval")
     row = {**taken.row(), "revision": pending["revision"]}
     row |= {"limits": answer.amounts} if answer.amounts else {}
@@ -259,7 +257,7 @@ def _apply_to_plan(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
 
 
 def _scheduled_ending(plan: Mapping[str, Any], values: Mapping[str, Any], at: str) -> Json:
-    """Return the end of a request for something recurring: it is scheduled, and nothing of it runs now."""
+    """Return the ending of a request with a schedule: nothing runs now."""
     schedule, language = plan["schedule"], values.get("language", "en")
     times = moments_text(next_moments(schedule, datetime.fromisoformat(at)))
     when = schedule_text(schedule, catalogue(language)["plan"])
@@ -267,8 +265,8 @@ def _scheduled_ending(plan: Mapping[str, Any], values: Mapping[str, Any], at: st
     return {"code": "scheduled", "reason": "", "text": f"{said}\n\n{say(language, 'summary', 'scheduled_by')}"}
 
 
-def _apply_to_question(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
-    """Make the answer an observation, and the result of the call that asked; a plain message if no call did."""
+def _apply_to_question(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
+    """Return the answer as an observation and as the result of the asking call; as a plain message if no call asked."""
     pending, answer, step = taken.pause, taken.answer, taken.step
     planning, record = values["planning"], _record(values, taken)
     # Planning numbers its observations by those that there are, a step by its own count.
@@ -297,7 +295,7 @@ def _apply_to_question(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
     return {"journal": [entry], "steps": {step: change}, "transcripts": {transcript_key(step, record): [message]}}
 
 
-def _apply_to_tool(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+def _apply_to_tool(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer, record = taken.pause, taken.answer, _record(values, taken)
     why = answer.text or "no reason given"
     if pending.get("relayed"):
@@ -316,13 +314,13 @@ def _apply_to_tool(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
     return _continue_step(taken, calls=calls, **({"rejected": {**record.get("rejected", {}), **gone}} if gone else {}))
 
 
-def _apply_to_effect(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+def _apply_to_effect(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     first, *rest = _record(values, taken)["calls"]
     known: FrozenCall = {"known": taken.answer.kind, "attempt": taken.pause.get("attempt", "")}
     return _continue_step(taken, calls=[{**first, **known}, *rest])
 
 
-def _apply_to_budget(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+def _apply_to_budget(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer, step = taken.pause, taken.answer, taken.step
     keys = pending["exhausted"] if isinstance(pending["exhausted"], list) else [pending["exhausted"]]
     why = f"the limit of {' and '.join(keys)} was reached"
@@ -339,12 +337,12 @@ def _apply_to_budget(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
     return {"ending": {"code": "out_of_budget" if answer.kind == "deliver" else "stopped", "reason": why}}
 
 
-def _apply_to_early(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+def _apply_to_early(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     change = {"let_go": True} if taken.answer.kind == "leave_out" else {"finished_task": None}
     return {"steps": dict.fromkeys(taken.pause["early"], change)}
 
 
-def _apply_to_failure(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
+def _apply_to_failure(values: Mapping[str, Any], taken: ResolvedAnswer) -> Json:
     pending, answer = taken.pause, taken.answer
     if answer.kind == "retry":
         again = {"status": "pending", "handled": False, "reason": "", "code": "", "corrections": 0, "refused": 0}
@@ -362,27 +360,27 @@ def _apply_to_failure(values: Mapping[str, Any], taken: TakenAnswer) -> Json:
     return {"steps": failed, "ending": {"code": "cancelled", "reason": "stopped after a failed step"}}
 
 
-def _record(values: Mapping[str, Any], taken: TakenAnswer) -> StepRecord:
+def _record(values: Mapping[str, Any], taken: ResolvedAnswer) -> StepRecord:
     records: Mapping[str, StepRecord] = values.get("steps") or {}
     return records.get(taken.step, {})
 
 
-def _continue_step(taken: TakenAnswer, **change: Any) -> Json:
+def _continue_step(taken: ResolvedAnswer, **change: Any) -> Json:
     return {"steps": {taken.step: {"status": "ready", "waiting": None, **change}}}
 
 
 def _relay(record: StepRecord, answer: Any) -> list[FrozenCall]:
-    """Add an answer for the executor that asked, which gets them when all that it asked is answered."""
+    """Add an answer for the executor that asked; it gets all of them once every question is answered."""
     first, *rest = record["calls"]
     return [{**first, "answers": [*(first.get("answers") or ()), answer]}, *rest]
 
 
 def _grant_replan(pending: Pause) -> Json:
-    """Count the replan that a person asks for, and grant what it takes."""
+    """Count the replan that a person asked for, and grant the budget for it."""
     return {"spent": {"replans": 1}, "granted": pending.get("with_replan") or {}}
 
 
-_APPLY: dict[str, Callable[[Mapping[str, Any], TakenAnswer], Json]] = {
+_APPLY: dict[str, Callable[[Mapping[str, Any], ResolvedAnswer], Json]] = {
     "question": _apply_to_question,
     "tool": _apply_to_tool,
     "effect": _apply_to_effect,
@@ -390,4 +388,4 @@ _APPLY: dict[str, Callable[[Mapping[str, Any], TakenAnswer], Json]] = {
     "failure": _apply_to_failure,
     "early": _apply_to_early,
 }
-"""By the kind of pause, or by what a question of the runtime's own is about."""
+"""By the kind of pause, or by the topic of one of the runtime's own questions."""

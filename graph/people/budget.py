@@ -1,4 +1,4 @@
-"""Exhaustion as a question: what is done, what is not, what it would take to go on. Pure."""
+"""Ask for more budget: what is done, what is left, and what continuing would take. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,41 +18,41 @@ from donewhen.state.settings import Settings
 
 CONTENT_CHARS = 100
 SELDOM = ("questions", "replans", "cached_tokens")
-"""What steps do not take as a matter of course."""
+"""Amounts that steps do not use as a matter of course."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whose limits are used up, and how it stands."""
+    """The limits of a run or step, and what was spent of them."""
 
     limits: Limits
     granted: Mapping[str, float]
     spent: Mapping[str, float]
     step: str | None = None
-    """None for the whole run, which keeps a model call in reserve for its delivery."""
+    """The step; None for the whole run, which reserves a model call for its delivery."""
     done: Sequence[Json] = ()
     """Steps that are done: `{id, content, spent, standstill}`."""
     left: Sequence[Json] = ()
-    """Steps that are not."""
+    """The other steps."""
     unplanned: bool = False
-    """Whether what is left to do is not planned yet."""
+    """True if the remaining work has no plan yet."""
     language: str = "en"
-    """In which the question is put."""
+    """The language of the question."""
     needs: tuple[str, ...] = field(default=("rounds", "model_calls"))
-    """What the next action takes one of."""
+    """The amounts of which the next action takes at least one."""
 
     @property
     def reserve(self) -> Amounts:
-        """What is kept for the delivery, which there is none of while nothing is planned and nothing done."""
+        """The reserve for the delivery; none before there is a plan or a finished step."""
         return {} if self.step or (self.unplanned and not self.done) else RESERVE
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every limit that stands in the way, not only the first."""
+        """All limits that are reached, not only the first."""
         return exhausted_keys(subtract(remaining(self.limits, self.granted, self.spent), self.reserve), self.needs)
 
     def total(self, key: str) -> float:
-        """Return the limit with what was granted."""
+        """Return the limit plus what was granted."""
         return float(getattr(self.limits, key) or 0) + self.granted.get(key, 0)
 
 
@@ -79,7 +79,7 @@ def _row(step: Mapping[str, Any], record: StepRecord) -> Json:
 
 
 def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = True) -> Pause:
-    """Return the pause that asks how to go on. `key` is the limit that stopped the work; `id` names the pause."""
+    """Return the pause that asks how to continue. `key` is the limit that was reached, `id` the pause's id."""
     keys = account.keys or (key,)
     suggested = {each: _suggest(account, each) for each in (*keys, *_short_soon(account, keys))}
     free = {} if account.step or account.unplanned else suggested
@@ -102,21 +102,21 @@ def budget_pause(account: Account, key: str, id: str, *, replans_left: bool = Tr
 
 
 def _short_soon(account: Account, keys: Sequence[str]) -> list[str]:
-    """Return other limits that would not last for what is left, so that the next question is not about them."""
+    """Return other limits that would not last for the remaining work, so that the next question is not about them."""
     left = remaining(account.limits, account.granted, account.spent)
     others = {key: amount - account.reserve.get(key, 0) for key, amount in left.items() if key not in (*keys, *SELDOM)}
     return [key for key, free in others.items() if (need := _estimate_need(account, key)) is not None and free < need]
 
 
 def _estimate_need(account: Account, key: str) -> float | None:
-    """Return what the steps left will take if they take as much as those done on average; None if none is done."""
+    """Return what the remaining steps will take at the average of the finished ones; None if none is finished."""
     each = [row["spent"].get(key, 0) for row in account.done]
     steps = 1 if account.step or account.unplanned else max(len(account.left), 1)
     return steps * sum(each) / len(each) if any(each) else None
 
 
 def _suggest(account: Account, key: str) -> float:
-    """Return what it would take: what is overspent, and what the steps left need; else half the limit."""
+    """Return the suggested extension: the overdraft plus the need of the remaining steps, or half the limit."""
     limit, needed = account.total(key), _estimate_need(account, key)
     over = account.spent.get(key, 0) + account.reserve.get(key, 0) - limit
     need = limit / 2 if needed is None else needed
@@ -156,19 +156,19 @@ def _list_steps(title: str, rows: Sequence[Json]) -> str:
     return "\n".join([f"{title}:", *lines]) if lines else ""
 
 
-def one_left(values: Mapping[str, Any], settings: Settings, key: str) -> bool:
-    """Return whether the run may take one more of this, such as `replans`, without anybody granting it."""
+def has_left(values: Mapping[str, Any], settings: Settings, key: str) -> bool:
+    """Return whether the run may use one more of `key`, such as `replans`, without a new grant."""
     return remaining(settings.limits, values.get("granted"), values.get("spent")).get(key, 1) >= 1
 
 
-def own_left(values: Mapping[str, Any], settings: Settings, id: str) -> Amounts:
+def step_remaining(values: Mapping[str, Any], settings: Settings, id: str) -> Amounts:
     """Return what a step may still spend under its own limits."""
     record = values["steps"][id]
     return remaining(settings.step_limits, record.get("granted"), record.get("spent"))
 
 
-def questions_over(values: Mapping[str, Any], settings: Settings, asking: Sequence[str]) -> list[str]:
-    """Return those of the steps that newly ask, in plan order, for whose question there is nothing left."""
+def excess_questions(values: Mapping[str, Any], settings: Settings, asking: Sequence[str]) -> list[str]:
+    """Return the newly asking steps, in plan order, whose questions exceed the limit."""
     left = remaining(settings.limits, values.get("granted"), values.get("spent")).get("questions", len(asking))
-    able = [id for id in asking if own_left(values, settings, id).get("questions", 1) >= 1]
+    able = [id for id in asking if step_remaining(values, settings, id).get("questions", 1) >= 1]
     return [id for id in asking if id not in able[: int(left)]]

@@ -1,4 +1,4 @@
-"""Consent to a plan: the rules a plan must keep, whether somebody is asked, and how an approved plan starts. Pure."""
+"""Consent to a plan: the rules it must keep, whether a person is asked, and how an approved plan starts. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +34,8 @@ def plan_rules(
     before: Json | None = None,
     begun: Mapping[str, str] | None = None,
 ) -> Rules:
-    """Return what a plan may refer to in this run, whoever proposes it. `before` is the plan that it replaces.
-
-    A plan that replaces one at work cannot be repeated by a schedule.
+    """Return the rules for plans in this run. `before` is the plan to be replaced.
+    // A plan that replaces an active one cannot have a schedule.
     """
     toolbox = deps.all_tools(settings)
     paths = settings.profile.allowed_paths
@@ -63,25 +62,25 @@ def _check_problems(toolbox: Toolbox, name: str, paths: Sequence[str], arguments
 
 
 def approval_record(plan: Json, by: str) -> Approval:
-    """Return the record that a plan was approved: its revision and the tools granted per step."""
+    """Return the record of an approval: the plan's revision and the tools granted to each step."""
     tools = {step["id"]: list(step.get("tools") or ()) for step in plan["steps"]}
     return {"revision": plan["revision"], "by": by, "tools": tools, "plan": plan}
 
 
 @dataclass(frozen=True)
 class PlanEffects:
-    """The tools of a plan that change something."""
+    """The tools of a plan that have effects."""
 
     free: list[str]
-    """Those that approving the plan approves with any arguments."""
+    """Tools that the plan's approval allows with any arguments."""
     known: list[str]
-    """Those that it approves for targets that are known."""
+    """Tools that the plan's approval allows for known targets."""
     any: bool
-    """Whether the plan may change something at all, by a tool or by an executor that works alone."""
+    """True if the plan can have effects, by a tool or by an executor that works on its own."""
 
 
 def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
-    """Return which tools of a plan change something, and what approving it approves of them."""
+    """Return which tools of a plan have effects, and which of their calls its approval covers."""
     toolbox = deps.all_tools(settings)
     listed = {name for step in plan["steps"] for name in step.get("tools") or () if name in toolbox.names}
     changes = sorted(name for name in listed if toolbox.effect(name) != "read")
@@ -97,26 +96,25 @@ def plan_effects(plan: Json, deps: Deps, settings: Settings) -> PlanEffects:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A plan that is proposed, and what it takes the place of."""
+    """A proposed plan, and the approval that it would replace."""
 
     plan: Json
     language: str
-    """The language in which a person is asked."""
+    """The language of the question."""
     approval: Approval | None = None
-    """The approval of the plan before it."""
+    """The approval of the previous plan."""
     granted: Mapping[str, float] | None = None
-    """What people added to the limits, or took from them."""
+    """Changes that people made to the limits."""
     ask: bool = False
-    """Whether something in it is for a person to approve, under every policy but `never`."""
+    """True if a person must approve it, under every policy except `never`."""
     reasons: Mapping[str, str] = field(default_factory=dict)
-    """Why steps and criteria go."""
+    """Why steps and criteria were dropped."""
 
 
 def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
-    """Return the pause that shows a plan whole, or the approval where no consent is needed.
-
-    Against an approved plan only the difference needs consent; without a difference nobody is asked. A schedule
-    always does: only a person can say that the time is the one that was meant (P18).
+    """Return the pause that shows the plan, or its approval if no consent is needed.
+    // Against an approved plan only the difference needs consent; without one nobody is asked. A schedule always needs
+    it: only a person can confirm the time (P18).
     """
     plan, approval, language = proposal.plan, proposal.approval, proposal.language
     changes = difference(approval["plan"], plan, language, proposal.reasons) if approval else None
@@ -147,7 +145,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
 
 
 def _is_waived(plan: Json, approval: Approval | None, settings: Settings, effects: PlanEffects) -> bool:
-    """Return whether the policy approves; what a person approved changes without a person only under `never`."""
+    """Return whether the policy approves. Without a person, a plan that a person approved changes only under `never`."""
     if plan.get("schedule"):
         return False
     if settings.confirm == "never" or (approval or {}).get("by") == "user":
@@ -164,7 +162,7 @@ def _write_question(changes: list[str] | None, language: str) -> str:
 
 
 def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> Json:
-    """Return what the receipt says of an answer: to what, what was decided, by whom, when."""
+    """Return the receipt's row on an answer: the pause, the decision, who decided, and when."""
     row: Json = {"kind": pending["kind"], "id": pending["id"], "decision": decision, "text": text, "by": by, "at": at}
     if pending["kind"] in ("tool", "effect"):
         row |= {"step": pending["step"], "tool": pending["tool"], "arguments": redact_json(pending["arguments"])}
@@ -173,9 +171,9 @@ def decision_row(pending: Pause, decision: str, text: str, by: str, at: str) -> 
 
 
 def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings) -> Json | None:
-    """Return the pause that shows how the plan in state differs from the approved one, whoever changed it.
-
-    None if it does not differ. A change that needs no consent is taken; one that breaks the rules of plans is undone.
+    """Return the pause that shows how the plan in state differs from the approved one, or None.
+    // It does not matter who changed the plan. A change that needs no consent is accepted; one that breaks the rules is
+    undone.
     """
     approval, plan = values.get("approval"), values.get("plan") or {}
     if approval and plan.get("steps") and revision_of(plan) == approval["revision"]:
@@ -189,9 +187,9 @@ def check_for_changes(values: Mapping[str, Any], deps: Deps, settings: Settings)
 
 
 def activate_plan(values: Mapping[str, Any], at: str) -> Json:
-    """Return fresh records for the steps of a plan just approved; {} if there are records of it already.
-
-    Finished steps keep theirs, as do steps that wait and did not change; steps that are not in the plan any more end.
+    """Return fresh records for the steps of a newly approved plan; {} if it is active already.
+    // Finished steps keep their records, as do waiting steps that did not change; steps that are no longer in the plan
+    end.
     """
     approval, records = values.get("approval"), values.get("steps") or {}
     if not approval or approval.get("at_work"):
@@ -227,9 +225,8 @@ def activate_plan(values: Mapping[str, Any], at: str) -> Json:
 
 
 def _replaced_steps(approval: Mapping[str, Any], records: Mapping[str, Any], change: Mapping[str, Any]) -> Json:
-    """Return what is recorded of steps that another plan replaced: what they were, and which steps do them now.
-
-    A failed step that is gone from the plan stays in the receipt, as does a done one whose result holds no longer.
+    """Return what the records say about replaced steps: their content, and the steps that replace them.
+    // The receipt keeps a failed step that left the plan, and a finished one whose result no longer holds.
     """
     ids, stale = {step["id"] for step in approval["plan"]["steps"]}, change.get("stale") or ()
     instead, rows = change.get("instead") or {}, Json()

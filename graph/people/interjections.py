@@ -1,4 +1,4 @@
-"""What the user says while a run works: written down beside the thread, taken at the next round of who is at work."""
+"""What the user says during a run: stored beside the thread, and read at the next round of planning or a step."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,64 +22,69 @@ AT_WORK = (
 )
 
 
-def _space(thread_id: str) -> tuple[str, ...]:
-    return ("donewhen", "told", store_label(thread_id))
+def _namespace(thread_id: str) -> tuple[str, ...]:
+    return ("donewhen", "interjections", store_label(thread_id))
 
 
 async def add_interjection(store: BaseStore, thread_id: str, text: str) -> str:
-    """Write down what the user says, in its order, and return its key."""
+    """Store what the user says and return its key; keys are in order."""
     said, key = {"text": text, "at": now("milliseconds")}, f"{time.time_ns():020}"
-    await store.aput(_space(thread_id), key, said, index=False)
+    await store.aput(_namespace(thread_id), key, said, index=False)
     return key
 
 
 async def read_interjections(store: BaseStore, thread_id: str, cursor: str) -> list[Json]:
-    """Return `{key, text, at}` of what was said after `cursor`, in its order."""
-    items = await read_all(store, _space(thread_id))
+    """Return `{key, text, at}` of everything said after `cursor`, in order."""
+    items = await read_all(store, _namespace(thread_id))
     rows = [{"key": item.key, **item.value} for item in items if item.key > cursor]
     return sorted(rows, key=lambda row: row["key"])
 
 
 async def delete_interjection(store: BaseStore, thread_id: str, key: str) -> None:
-    """Forget one message: nobody is there to hear it."""
-    await store.adelete(_space(thread_id), key)
+    """Delete one message, because nothing is running that would read it."""
+    await store.adelete(_namespace(thread_id), key)
 
 
 async def new_interjections(runtime: Runtime[Settings], settings: Settings, cursor: str) -> list[Json]:
-    """Return `{key, text, at}` of what was said after `cursor`, in its order; [] where the settings refuse it."""
+    """Return `{key, text, at}` of everything said after `cursor`, in order; [] if the settings refuse it."""
     if runtime.store is None or settings.when_busy != "next_round":
         return []
     return await read_interjections(runtime.store, thread_of(runtime), cursor)
 
 
 async def delete_interjections(store: BaseStore, thread_id: str) -> None:
-    """Delete what was said to the last request, as a new one begins."""
-    for item in await read_all(store, _space(thread_id)):
+    """Delete all interjections of the previous request."""
+    for item in await read_all(store, _namespace(thread_id)):
         await store.adelete(item.namespace, item.key)
 
 
-def interjection_message(told: Sequence[Mapping[str, Any]], then: str = AT_WORK) -> HumanMessage:
-    """Return the message in which a model reads them."""
-    words = "\n".join(str(row["text"]) for row in told)
+def interjection_message(interjections: Sequence[Mapping[str, Any]], then: str = AT_WORK) -> HumanMessage:
+    """Return the message that shows interjections to a model."""
+    words = "\n".join(str(row["text"]) for row in interjections)
     return HumanMessage(f"<user_said>\n{words}\n</user_said>\n{then}")
 
 
 async def with_interjections(
     state: Any, record: Literal["record", "planning"], cursor: str, runtime: Runtime[Settings], then: str = AT_WORK
 ) -> tuple[Any, list[AnyMessage]]:
-    """Return the state of a round with what the user said since `cursor`, and the message with it, if any."""
-    if not (told := await new_interjections(runtime, settings_of(runtime), cursor)):
+    """Return a round's state with the user's interjections since `cursor`, and the message that was added, if any."""
+    if not (interjections := await new_interjections(runtime, settings_of(runtime), cursor)):
         return state, []
-    said = interjection_message(told, then)
-    now = {record: {**state[record], "heard": told[-1]["key"]}, "transcript": [*state.get("transcript", ()), said]}
+    said = interjection_message(interjections, then)
+    now = {
+        record: {**state[record], "heard": interjections[-1]["key"]},
+        "transcript": [*state.get("transcript", ()), said],
+    }
     return {**state, **now}, [said]
 
 
-def interjection_entries(told: Sequence[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]) -> list[JournalEntry]:
-    """Return the user's words as the journal keeps them for all who work later, numbered after those it has."""
+def interjection_entries(
+    interjections: Sequence[Mapping[str, Any]], journal: Iterable[Mapping[str, Any]]
+) -> list[JournalEntry]:
+    """Return interjections as journal entries, numbered after the existing ones, for all later work."""
     said = {"question": "", "by": "user"}
     first = 1 + sum(entry["id"].startswith("said.") for entry in journal)
     return [
         observation(f"said.{n}", "plan", 0, "user", row["text"], arguments=said, at=row["at"])
-        for n, row in enumerate(told, first)
+        for n, row in enumerate(interjections, first)
     ]

@@ -1,4 +1,4 @@
-"""Pauses: what is open in a run, under which ids, and what stands in the conversation while a person is asked."""
+"""Pauses: which are open, their ids, and the messages that show them in the conversation."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ PAUSE_ID = pattern(
     r"\A(?:\d+:)?(?:confirm\.[0-9a-f]+|(?:budget|failure|early)\.\S+"
     r"|[A-Za-z][\w-]*(?:@\d+)?\.(?:q\d+|(?:call|effect)\d+\.[0-9a-f]{8}(?:\.\d+)?))(?:~\d+)?"
 )
-"""The form of all ids of pauses: `s2.q1`; in the thread's third request `3:s2.q1`; asked once more `s2.q1~2`."""
+"""The form of all pause ids: `s2.q1`; in the thread's third request `3:s2.q1`; asked again `s2.q1~2`."""
 
 PURPOSE_CHARS = 200
 PUT_AWAY = "Put away for another request."
 
 
 def new_call_id() -> str:
-    """Return a fresh id for the tool call that stands for a pause in the conversation."""
+    """Return a new id for the tool call that shows a pause in the conversation."""
     return f"pause_{uuid4().hex[:16]}"
 
 
@@ -43,27 +43,27 @@ def make_pause(
     language: str = "en",
     **more: Any,
 ) -> Pause:
-    """Return a pause to be asked, with a tool call of its own; `more` are the fields of its kind."""
+    """Return a new pause with its own tool call; `more` are the fields of its kind."""
     asked = {"id": id, "kind": kind, "name": action_name(kind), "tool_call_id": new_call_id(), "question": question}
     return cast("Pause", {**asked, "options": list(options), "step": step, **more, **language_field(language)})
 
 
 def pause_message(pending: Pause) -> AIMessage:
-    """Return the message right before a pause: text, and a tool call named like the action, where clients draw it."""
+    """Return the message that precedes a pause: its text, and a tool call named like the action, where clients draw it."""
     name, arguments = action_name(pending["kind"]), short_arguments(pending)
     call = {"name": name, "args": arguments, "id": pending["tool_call_id"]}
     return AIMessage(message_text(pending), id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])
 
 
 def close_pause(messages: Sequence[BaseMessage], pending: Pause, text: str) -> list[AnyMessage]:
-    """Return the answer as the result of that tool call, unless a client has written one already."""
+    """Return the answer as the result of the pause's tool call, unless a client has written one already."""
     call = pending["tool_call_id"]
     answered = any(isinstance(message, ToolMessage) and message.tool_call_id == call for message in messages)
     return [] if answered else [ToolMessage(text, tool_call_id=call, name=action_name(pending["kind"]))]
 
 
 def with_fresh_call(messages: Sequence[BaseMessage], pending: Pause) -> Pause:
-    """Return the pause with a new tool call if the one it has is in the conversation already."""
+    """Return the pause with a new tool call, if the conversation has its current one already."""
     used = any(
         call["id"] == pending["tool_call_id"]
         for message in messages
@@ -74,7 +74,7 @@ def with_fresh_call(messages: Sequence[BaseMessage], pending: Pause) -> Pause:
 
 
 def _fresh_call() -> Pause:
-    """Return the fields that make the message of a pause another one than before."""
+    """Return the fields that make a new message for a pause."""
     return {"tool_call_id": new_call_id(), "message_id": None}
 
 
@@ -85,9 +85,8 @@ def typed_reply(messages: Sequence[BaseMessage]) -> str | None:
 
 
 def ask_again(values: Mapping[str, Any], pending: Pause, problem: str, value: Any = None) -> RunState:
-    """Return the update that keeps the pause, with the problem of the answer; "" if the person answers later.
-
-    It keeps the words of `value`, and the text of an edit, to be given back and mended.
+    """Return the update that keeps the pause open, with the problem of the answer; "" if the person answers later.
+    // The pause keeps the answer's words, and the text of an edit, so that the person can correct them.
     """
     draft = edited_draft(value) or pending.get("draft")
     again: Pause = {**pending, "problem": problem, "draft": draft, "said": spoken_words(value)}
@@ -100,7 +99,7 @@ def ask_again(values: Mapping[str, Any], pending: Pause, problem: str, value: An
 
 
 def open_pauses(values: Mapping[str, Any]) -> list[Pause]:
-    """Return every open question of a run: the one asked now first, then those of steps that wait, in plan order."""
+    """Return all open questions: the current one first, then those of waiting steps in plan order."""
     found = [values["pending"]] if values.get("pending") else []
     records = values.get("steps") or {}
     for step in ((values.get("approval") or {}).get("plan") or {}).get("steps", ()):
@@ -112,16 +111,15 @@ def open_pauses(values: Mapping[str, Any]) -> list[Pause]:
 
 
 def current_pause(values: Mapping[str, Any]) -> Pause:
-    """Return the pause that is asked now, with short forms of the other open ones."""
+    """Return the current pause, with short forms of the other open ones."""
     first, *rest = open_pauses(values)
     others = [cast("Pause", {key: pause.get(key) for key in OTHER_KEYS}) for pause in rest]
     return {**first, "others": others}
 
 
 def with_id(values: Mapping[str, Any], pause: Pause) -> Pause:
-    """Return the pause with an id that no other pause of the thread has or had, so that a late answer hits no other.
-
-    The id a node gave tells what is asked; the same may be asked again in this request or in a later one.
+    """Return the pause with an id that is unique in the thread, so that a late answer cannot reach another pause.
+    // The node's id says what is asked; the same may be asked again in this request or a later one.
     """
     name, turn = _bare_id(pause["id"]), values.get("turn", 1)
     decided = [row["id"] for row in values.get("approvals") or ()]
@@ -133,7 +131,7 @@ def with_id(values: Mapping[str, Any], pause: Pause) -> Pause:
 
 
 def _purpose(values: Mapping[str, Any], pause: Pause) -> Pause:
-    """Add what the step is for if another step asks or asked in the same words: people must see who asks (X26)."""
+    """Add the step's content if another step asks the same words, so that people see which one asks (X26)."""
     if pause.get("kind") != "question" or not pause.get("step"):
         return {}
     waiting = [row["waiting"] for row in (values.get("steps") or {}).values() if row.get("waiting")]
@@ -148,7 +146,7 @@ def _purpose(values: Mapping[str, Any], pause: Pause) -> Pause:
 
 
 def language_field(language: str) -> Pause:
-    """Return the field for the language in which a pause is shown; none for English."""
+    """Return the field for the language of a pause; {} for English."""
     return {} if language == "en" else {"language": language}
 
 
@@ -157,8 +155,8 @@ def _bare_id(id: str) -> str:
     return match[1] if match else id
 
 
-def put_away(values: Mapping[str, Any]) -> RunState:
-    """Return the update that closes what is asked because another request takes its place."""
+def close_for_new_request(values: Mapping[str, Any]) -> RunState:
+    """Return the update that closes the open question because a new request takes its place."""
     pending, messages = values.get("pending"), values.get("messages") or ()
     results, shut = close_tasks(values.get("steps") or {}, str(values.get("language") or "en"), PUT_AWAY)
     shown = close_pause(messages, pending, PUT_AWAY) if pending else []
@@ -166,7 +164,7 @@ def put_away(values: Mapping[str, Any]) -> RunState:
 
 
 def ask_person(values: Json, pending: Pause) -> Json:
-    """Return the update with which a run waits for this answer, and stream the question."""
+    """Return the update that makes the run wait for this answer, and stream the question."""
     pending = with_fresh_call(values["messages"], {"asked_at": now(), **with_id(values, pending)})
     asked = pause_message(pending)
     push_rest(asked, str(pending.get("question") or ""), inside=False)

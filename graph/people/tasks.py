@@ -1,6 +1,5 @@
-"""How a run's progress stands in the conversation and in `todos`, in shapes that chat clients draw. Pure.
-
-A step is a tool call named `task`, as sub-agents are, and its result: clients draw a card of it.
+"""Show progress in the conversation and in `todos`, in forms that chat clients can draw. Pure.
+// A step is a tool call named `task` with its result, like a sub-agent's; clients draw it as a card.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,9 +19,8 @@ REASON_CHARS = 500
 
 
 def open_tasks(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyMessage], Json]:
-    """Return a call for each of these steps, and what to remember of it in their records.
-
-    The result of a plan's only step is the answer of the run, so it does not stand there as well.
+    """Return a tool call for each of these steps, and the changes of their records.
+    // The result of a plan's only step is the run's answer, so it is not shown twice.
     """
     numbers = {step["id"]: (number, step["content"]) for number, step in enumerate(plan["steps"], 1)}
     calls: Json = {id: {"task": f"step_{uuid4().hex[:16]}", "answers": len(numbers) == 1} for id in ids}
@@ -35,7 +33,7 @@ def open_tasks(plan: Mapping[str, Any], ids: Collection[str]) -> tuple[list[AnyM
 
 
 def close_tasks(records: Mapping[str, StepRecord], language: str, why: str = "") -> tuple[list[AnyMessage], Json]:
-    """Return the results of calls whose steps have ended, with `why` of all calls, and the changes of records."""
+    """Return the results of the calls whose steps ended, and the changes of records; with `why`, close all calls."""
     messages: list[AnyMessage] = []
     over = {id: row for id, row in records.items() if row.get("task") and (why or row.get("status") in FINAL)}
     for row in over.values():
@@ -64,9 +62,8 @@ def _describe_end(record: StepRecord, language: str) -> str:
 def checklist(
     plan: Mapping[str, Any] | None, steps: Mapping[str, Mapping[str, Any]], language: str, *, answered: bool
 ) -> list[Json]:
-    """Return the steps and, as the last row, the answer; without that a client says “all done” too early.
-
-    A row is pending, in_progress or completed; other ends of a step are said in words.
+    """Return the steps and, as the last row, the answer; without that row a client reports “all done” too early.
+    // A row is pending, in_progress or completed; other endings are added to its text.
     """
     rows = []
     for step in (plan or {}).get("steps", ()):

@@ -18,10 +18,10 @@ from donewhen.state.settings import Settings
 
 def build_plan(deps: Deps) -> Subgraph:
     """Build the subgraph of the plan node."""
-    return Subgraph(_compile_planning(), for_planning, deps)
+    return Subgraph(_compile_planning(), planning_input, deps)
 
 
-def for_planning(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
+def planning_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
     """Return what planning starts from. A later planning learns what was seen and said before it."""
     given = planning_given(run, settings)
     if run["planning"]["number"] > 1:

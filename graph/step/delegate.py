@@ -1,6 +1,6 @@
 """The delegate node: an executor that works by itself does so, before the step is proven like any other.
 
-What it asks is asked in the run; the answers start the next leg of its work.
+What it asks is asked in the run; the answers start the next handoff of its work.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from langgraph.runtime import Runtime
 from donewhen.graph.context import Deps
 from donewhen.graph.events import thread_of
 from donewhen.graph.executors import nested
-from donewhen.graph.executors.executor import Executor, missing
-from donewhen.graph.executors.leg import Leg, Report, Unfinished, transcript
-from donewhen.graph.executors.relay import asks_of, open_ask, resumes
+from donewhen.graph.executors.executor import Executor, executor_problem
+from donewhen.graph.executors.handoff import Handoff, Report, Unfinished, transcript
+from donewhen.graph.executors.relay import asks_of, open_ask, resume_values
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.cost import meter_of
 from donewhen.graph.llm.voice import Voice
@@ -43,7 +43,7 @@ NOT_SHOWN = "(The request has images or files attached, which are not shown here
 async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConfig, *, deps: Deps) -> Step:
     """Let the step's executor work on the brief. Its output becomes one observation, called by the executor's name."""
     record, name = state["record"], state["step"]["executor"]
-    if gone := missing(name, deps.executors):
+    if gone := executor_problem(name, deps.executors):
         return leave(state, runtime, {"status": "failed", "code": "no_executor", "reason": gone})
     executor = deps.executors[name]
     first: FrozenCall = {"id": "", "name": name, "args": {"brief": state["brief"]}, "delegated": True}
@@ -53,14 +53,16 @@ async def delegate(state: Step, runtime: Runtime[Settings], config: RunnableConf
         return leave(now, runtime, relay_pause(calls[0], state))
     seconds = executor.seconds or left_of(state).get("active_seconds")
     beside = (await brief_message("", state.get("attachments", ()), runtime)).content
-    leg = replace(_make_leg(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ())
-    worker = ExecutorTools(executor, leg, calls[0])
+    handoff = replace(
+        _make_handoff(now, calls[0], runtime, config), attached=beside[1:] if isinstance(beside, list) else ()
+    )
+    worker = ExecutorTools(executor, handoff, calls[0])
     update = await CallBatch.of(CallContext(now, runtime, config, deps, seconds), worker).run()
     whole = executor.passthrough and not state["step"].get("done_when")
     return await _take_output(now, update, runtime) if whole else update
 
 
-def _make_leg(state: Step, call: FrozenCall, runtime: Runtime[Settings], config: RunnableConfig) -> Leg:
+def _make_handoff(state: Step, call: FrozenCall, runtime: Runtime[Settings], config: RunnableConfig) -> Handoff:
     """Return what the executor gets; the keys are put in where the call is made."""
     saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
     voice, here = Voice(runtime, state["step"]["id"], inside=True), copy_context()
@@ -68,14 +70,14 @@ def _make_leg(state: Step, call: FrozenCall, runtime: Runtime[Settings], config:
     def tell(text: str) -> None:
         here.copy().run(voice.say, text)
 
-    return Leg(
+    return Handoff(
         brief="",
         key="",
         first=call.get("first", ""),
         name=call["name"],
         thread_id=thread_of(runtime),
         conversation=state.get("conversation", ""),
-        answers=resumes(call),
+        answers=resume_values(call),
         saver=saver if isinstance(saver, BaseCheckpointSaver) else None,
         store=runtime.store,
         tell=tell,
@@ -101,7 +103,7 @@ class ExecutorTools:
     """An executor that works by itself, as the one tool of its step."""
 
     executor: Executor
-    leg: Leg
+    handoff: Handoff
     call: FrozenCall
 
     def get(self, name: str) -> BaseTool | None:
@@ -109,7 +111,9 @@ class ExecutorTools:
 
         async def work(brief: str, config: RunnableConfig) -> tuple[Any, Json]:
             key = str((config.get("metadata") or {}).get(EFFECT, ""))
-            return await self._work(replace(self.leg, brief=brief, key=key, first=self.leg.first or key), config)
+            return await self._work(
+                replace(self.handoff, brief=brief, key=key, first=self.handoff.first or key), config
+            )
 
         async def probe(arguments: Mapping[str, Any], idempotency_key: str) -> Any:
             found = await self._lookup(idempotency_key, str(arguments.get("conversation", "")))
@@ -120,7 +124,7 @@ class ExecutorTools:
             name=name,
             description=self.executor.description or name,
             response_format="content_and_artifact",
-            metadata={"keyed": self._finds, "probe": probe, "about": {"conversation": self.leg.conversation}},
+            metadata={"keyed": self._finds, "probe": probe, "about": {"conversation": self.handoff.conversation}},
         )
 
     def effect(self, name: str) -> EffectKind:
@@ -129,17 +133,17 @@ class ExecutorTools:
 
     @property
     def _finds(self) -> bool:
-        """True if the executor finds a leg again by its key."""
+        """True if the executor finds a handoff again by its key."""
         executor = self.executor
-        return bool(executor.remote or (executor.graph and nested.remembers(executor.graph, self.leg.saver)))
+        return bool(executor.remote or (executor.graph and nested.is_durable(executor.graph, self.handoff.saver)))
 
     async def _lookup(self, key: str, conversation: str) -> Report | None:
-        """Return the report of an earlier leg; None if it did not happen. Raises if that is unknown."""
-        leg = replace(self.leg, key=key, first=key, conversation=conversation, config=_without_checkpoints({}))
+        """Return the report of an earlier handoff; None if it did not happen. Raises if that is unknown."""
+        handoff = replace(self.handoff, key=key, first=key, conversation=conversation, config=_without_checkpoints({}))
         if self.executor.graph is not None:
-            return await nested.lookup(self.executor.graph, leg)
+            return await nested.lookup(self.executor.graph, handoff)
         if self.executor.remote is not None:
-            return await self.executor.remote.lookup(leg)
+            return await self.executor.remote.lookup(handoff)
         raise Unfinished("Nothing is kept of what it did.")
 
     def asks(self, name: str, arguments: Mapping[str, Any] | None = None) -> bool | None:
@@ -154,36 +158,36 @@ class ExecutorTools:
         """Return none: they are unknown."""
         return set()
 
-    async def _work(self, leg: Leg, config: RunnableConfig) -> tuple[Any, Json]:
+    async def _work(self, handoff: Handoff, config: RunnableConfig) -> tuple[Any, Json]:
         """Work apart from this graph: with its callbacks, but without its checkpoints, store and interrupts."""
         apart = _without_checkpoints(config)
         with set_config_context(apart) as context:
-            report = await asyncio.create_task(self._report(replace(leg, config=apart)), context=context)
+            report = await asyncio.create_task(self._report(replace(handoff, config=apart)), context=context)
         if meter := meter_of(apart):
             meter.charge_reported(report.said)
         if report.failed:
             raise ToolException(report.failed)
         position = self.call.get("position", 0)
-        if report.unreached:  # the same leg again, so that an answer that had arrived is found
+        if report.unreached:  # the same handoff again, so that an answer that had arrived is found
             again = [{**ask, "unreached": report.unreached} for ask in self.call.get("asks") or ()]
-            return "It asks.", {"asks": again, "answers": [], "first": leg.first, "position": position}
+            return "It asks.", {"asks": again, "answers": [], "first": handoff.first, "position": position}
         if report.asks:
-            asks = {"asks": asks_of(report.asks), "answers": [], "first": leg.first, "position": position + 1}
+            asks = {"asks": asks_of(report.asks), "answers": [], "first": handoff.first, "position": position + 1}
             return "It asks.", asks
         return report.output, {"transcript": transcript(report.said)} if len(report.said) > 1 else {}
 
-    async def _report(self, leg: Leg) -> Report:
+    async def _report(self, handoff: Handoff) -> Report:
         if self.executor.graph is not None:
-            return await nested.work(self.executor.graph, leg)
-        if leg.attached:
-            leg = replace(leg, brief=f"{leg.brief}\n\n{NOT_SHOWN}")
+            return await nested.work(self.executor.graph, handoff)
+        if handoff.attached:
+            handoff = replace(handoff, brief=f"{handoff.brief}\n\n{NOT_SHOWN}")
         if self.executor.remote is not None:
-            return await self.executor.remote.work(leg)
+            return await self.executor.remote.work(handoff)
         assert self.executor.work is not None
-        found: Any = self.executor.work(leg.brief)
+        found: Any = self.executor.work(handoff.brief)
         said = await found if inspect.isawaitable(found) else found
         messages = [said] if isinstance(said, AIMessage) else []
-        return Report(nested.said_by(said, messages), said=messages)
+        return Report(nested.output_of(said, messages), said=messages)
 
 
 def _without_checkpoints(config: RunnableConfig) -> RunnableConfig:

@@ -8,18 +8,18 @@ from langgraph.graph.state import CompiledStateGraph
 
 from donewhen.graph.binding import Node, Subgraph, add_route
 from donewhen.graph.context import Deps
-from donewhen.graph.given import for_step
 from donewhen.graph.step.calls import act
 from donewhen.graph.step.delegate import delegate
 from donewhen.graph.step.prove import goal_check
 from donewhen.graph.step.round import decide
+from donewhen.graph.step_input import step_input
 from donewhen.state.run import Step, StepOutput, StepStored
 from donewhen.state.settings import Settings
 
 
 def build_execute(deps: Deps) -> Subgraph:
     """Return the subgraph of the execute node."""
-    return Subgraph(_step(), for_step, deps)
+    return Subgraph(_step(), step_input, deps)
 
 
 @cache

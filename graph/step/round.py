@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 
 from donewhen.graph.context import Deps, settings_of
 from donewhen.graph.events import emit_charge, emit_decision, thread_of
-from donewhen.graph.executors.executor import missing
+from donewhen.graph.executors.executor import executor_problem
 from donewhen.graph.llm.ask import Question, ask
 from donewhen.graph.llm.attachments import brief_message
 from donewhen.graph.llm.briefs import profile_text
@@ -130,7 +130,7 @@ class StepRound:
     def _obstacle(self, settings: Settings) -> StepRecord | None:
         """Return the record's change with which the step leaves instead of asking, also where it is exhausted (X08)."""
         state, most = self.state, settings.most_alone
-        if gone := missing(state["step"].get("executor"), self.deps.executors):
+        if gone := executor_problem(state["step"].get("executor"), self.deps.executors):
             return {"status": "failed", "code": "no_executor", "reason": gone}
         if settings.late():
             return {"status": "ready", "code": "deadline"}

@@ -16,7 +16,7 @@ from langgraph_sdk import get_client
 
 from donewhen import Agent, ConfigError, Executor, RemoteAgent, build_graph, wait
 from donewhen.agent.cli.result import Exit
-from donewhen.graph.executors.leg import Leg, Unfinished
+from donewhen.graph.executors.handoff import Handoff, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, one_step, play
@@ -209,12 +209,12 @@ async def test_a_lost_task_is_not_sent_again(library: Library, tmp_path: Path) -
     """M5: a server that forgot the task it had taken is told about; nobody knows what it did."""
     other = Library(tmp_path)
     other.start()
-    agent, leg = RemoteAgent(other.url), Leg("find", "k", "k", "lib", "t", "", store=InMemoryStore(), tell=str)
-    assert (await agent.work(leg)).output == "three papers, request 1"
+    agent, handoff = RemoteAgent(other.url), Handoff("find", "k", "k", "lib", "t", "", store=InMemoryStore(), tell=str)
+    assert (await agent.work(handoff)).output == "three papers, request 1"
     other.stop()
     other.start()
     with pytest.raises(Unfinished, match="does not know the task any more"):
-        await agent.work(leg)
+        await agent.work(handoff)
     assert other.messages == []
     other.stop()
 
@@ -232,13 +232,13 @@ async def test_cards_are_remembered_and_fetched_anew(tmp_path: Path) -> None:
     assert first.skills == ("find: finds papers by ‹field›",)
     library.stop()
     assert await agent.card() == first
-    assert "could not be reached" in (await agent.work(Leg("x", "k", "k", "lib", "t", ""))).failed
+    assert "could not be reached" in (await agent.work(Handoff("x", "k", "k", "lib", "t", ""))).failed
 
 
 async def test_a_port_is_no_lack_of_credentials() -> None:
     """M5: an agent that is not there is said to be not there, whatever digits its address has."""
     agent = RemoteAgent("http://127.0.0.1:14031")
-    assert "could not be reached" in (await agent.work(Leg("x", "k", "k", "lib", "t", ""))).failed
+    assert "could not be reached" in (await agent.work(Handoff("x", "k", "k", "lib", "t", ""))).failed
 
 
 async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path: Path) -> None:
@@ -246,17 +246,17 @@ async def test_credentials_are_sent_where_they_belong(library: Library, tmp_path
     locked = library.log.with_suffix(".locked")
     locked.touch()
     try:
-        leg = Leg("find", "k", "k", "lib", "t2", "", tell=str)
-        refused = await RemoteAgent(library.url).work(leg)
+        handoff = Handoff("find", "k", "k", "lib", "t2", "", tell=str)
+        refused = await RemoteAgent(library.url).work(handoff)
         assert "requires authentication" in refused.failed
         assert "headers=" in refused.failed
         known = RemoteAgent(library.url, headers={"Authorization": "Bearer key"})
-        assert (await known.work(leg)).output == "three papers, request 1"
+        assert (await known.work(handoff)).output == "three papers, request 1"
         assert "key" not in repr(known)
     finally:
         locked.unlink()
     elsewhere = RemoteAgent(library.url.replace("127.0.0.1", "localhost"), headers={"Authorization": "Bearer key"})
-    assert "names another host" in (await elsewhere.work(leg)).failed
+    assert "names another host" in (await elsewhere.work(handoff)).failed
 
 
 def test_an_address_that_is_none() -> None:

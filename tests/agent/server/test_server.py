@@ -17,7 +17,7 @@ from langgraph_sdk.client import LangGraphClient
 from langgraph_sdk.errors import APIStatusError
 
 from donewhen import RemoteAgent
-from donewhen.graph.executors.leg import Leg
+from donewhen.graph.executors.handoff import Handoff
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, finish_step, submit_plan
 from tests.kit.flows import one_step, play
 from tests.kit.serving import as_user, started, stopped
@@ -169,7 +169,7 @@ async def test_speech_streams_to_stock_clients(client: LangGraphClient) -> None:
 
 async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, client: LangGraphClient) -> None:
     """M5, U10: over the server's A2A endpoint: its plan and its question are asked there, its answer comes back; the
-    same leg again finds what came of it."""
+    same handoff again finds what came of it."""
     assistant = (await client.assistants.search(graph_id="agent"))[0]["assistant_id"]
     address = f"a2a:{server}/a2a/{assistant}"
     model = one_step([finish_step("The colour is green.", ("s1.3", "green"))], executor="far")
@@ -180,13 +180,13 @@ async def test_an_agent_on_the_server_works_for_a_run_elsewhere(server: str, cli
     assert flow.journal[2]["text"] == "There is one file, and the colour is green."
     assert "- far: agent: Plans a goal" in model.requests[0].messages[1].text
     remote, store = RemoteAgent(address, poll=0.1), InMemoryStore()
-    leg = Leg("hello", "k1", "k1", "far", "t", "", store=store, tell=str)
-    first = await remote.work(leg)
+    handoff = Handoff("hello", "k1", "k1", "far", "t", "", store=store, tell=str)
+    first = await remote.work(handoff)
     assert first.output == "Hello to you."
     for forgotten in (False, True):  # and where the crash came before the task's id was known
         if forgotten:
             await store.aput(("donewhen", "remote", "t"), "k1", {"task": "", "answered": False})
-        assert (await remote.work(leg)).output == "Hello to you."
+        assert (await remote.work(handoff)).output == "Hello to you."
     thread = max(await client.threads.search(), key=lambda each: each["created_at"])
     said = [message["type"] for message in thread["values"]["messages"]]
     assert said == ["human", "ai"]

@@ -15,7 +15,7 @@ from langgraph.types import Command, interrupt
 
 from donewhen import Agent, ConfigError, Executor, Executors, build_graph
 from donewhen.graph.executors import nested
-from donewhen.graph.executors.leg import Leg, Unfinished
+from donewhen.graph.executors.handoff import Handoff, Unfinished
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, reply, submit_plan
 from tests.kit.flows import FREE, one_step, play, requests, steps, unfenced
@@ -349,7 +349,7 @@ async def test_a_setting_that_names_nobody_is_told_what_was_meant() -> None:
 
 
 async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
-    """X17, R02: the same leg again does not start over; a finished one is not made again; another one is another."""
+    """X17, R02: the same handoff again does not start over; a finished one is not made again; another one is another."""
     done: list[str] = []
 
     def first(state: MessagesState) -> dict[str, Any]:
@@ -364,14 +364,14 @@ async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
 
     graph = StateGraph(MessagesState).add_node("first", first).add_node("second", second)
     sub = graph.add_edge(START, "first").add_edge("first", "second").compile()
-    leg = Leg("find", "k1", "k1", "agent", "t", "", saver=InMemorySaver())
+    handoff = Handoff("find", "k1", "k1", "agent", "t", "", saver=InMemorySaver())
     with pytest.raises(Unfinished, match="power"):
-        await nested.work(sub, leg)
+        await nested.work(sub, handoff)
     for _ in range(2):
-        report = await nested.work(sub, leg)
+        report = await nested.work(sub, handoff)
         assert report.output == "three papers"
         assert done == ["first", "second", "second"]
-    await nested.work(sub, replace(leg, key="k2", first="k2"))
+    await nested.work(sub, replace(handoff, key="k2", first="k2"))
     assert done[3:] == ["first", "second"]
 
 

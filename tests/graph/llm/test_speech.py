@@ -201,18 +201,18 @@ async def test_answers_questions_and_results_stream() -> None:
     question, result = "Which of the two files do you mean, please?", "The file has seven lines, all of them green."
     model = one_step([[call("ask_user", question=question)], finish_step(result, "s1.result")], deliver=["Done."])
     flow = await play(model, answers=["the first"])
-    assert said_by(flow, "s1", "ask_user.question") == question
-    assert said_by(flow, "s1", "finish_step.result") == result
-    assert said_by(flow, "s1") == ""
+    assert output_of(flow, "s1", "ask_user.question") == question
+    assert output_of(flow, "s1", "finish_step.result") == result
+    assert output_of(flow, "s1") == ""
     answered = "It is forty-two, as everybody knows since 1979."
     flow = await play(ScriptedModel([[answer(answered)]]))
-    assert said_by(flow, None, "answer.text") == flow.run.answer == answered
+    assert output_of(flow, None, "answer.text") == flow.run.answer == answered
     pieces = flow.told("speech")
     assert len(pieces) > 3
     assert all(event["answer"] for event in pieces)
 
 
-def said_by(flow: Any, step: str | None, argument: str = "") -> str:
+def output_of(flow: Any, step: str | None, argument: str = "") -> str:
     """What listeners hold of a step's speech in the end, or of what it said inside of an argument."""
     heard: list[str] = []
     for event in (each for each in flow.events if each["type"] in ("speech", "speech_restarted")):
@@ -232,9 +232,9 @@ async def test_a_run_speaks_as_it_works() -> None:
     model = one_step([reply(text, thinking="what do they want?"), done])
     flow = await play(model)
     model.assert_exhausted()
-    assert said_by(flow, "s1") == text
+    assert output_of(flow, "s1") == text
     assert len([e for e in flow.told("speech") if e["step"] == "s1"]) > 3
-    assert said_by(flow, None) == flow.run.answer == "x"
+    assert output_of(flow, None) == flow.run.answer == "x"
     assert not any("lie about" in str(e) or "do they want" in str(e) for e in flow.events if e["type"] != "outcome")
 
 
@@ -245,7 +245,7 @@ async def test_speech_of_steps_at_once_keeps_apart() -> None:
     model = steps(plan, {id: [text, finish_step("x", f"{id}.result")] for id, text in texts.items()})
     flow = await play(model)
     model.assert_exhausted()
-    assert {id: said_by(flow, id) for id in texts} == texts
+    assert {id: output_of(flow, id) for id in texts} == texts
     order = [step for step, _ in groupby(e["step"] for e in flow.told("speech") if e["step"])]
     assert len(order) > 2
 
@@ -262,7 +262,7 @@ async def test_a_reply_that_breaks_off_is_said_again() -> None:
     with WireServer(script) as server:
         flow = await play(wired(server))
     assert [e["type"] for e in flow.events if e["type"] == "speech_restarted"] == ["speech_restarted"]
-    assert said_by(flow, "s1") == text
+    assert output_of(flow, "s1") == text
     kinds = [e["type"] for e in flow.events]
     before = [e["text"] for e in flow.events[: kinds.index("speech_restarted")] if e["type"] == "speech"]
     assert text.startswith("".join(before))
@@ -280,4 +280,4 @@ async def test_nothing_of_a_decision_is_spoken() -> None:
 
     flow = await play(model, [look], effects={"look": "read"})
     model.assert_exhausted()
-    assert said_by(flow, "s1") == "Looking."
+    assert output_of(flow, "s1") == "Looking."

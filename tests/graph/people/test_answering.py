@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.types import Overwrite
 
-from donewhen.graph.people.answers import TakenAnswer, apply_answer
+from donewhen.graph.people.answers import ResolvedAnswer, apply_answer
 from donewhen.graph.people.pauses import (
     PAUSE_ID,
     ask_again,
+    close_for_new_request,
     close_pause,
     current_pause,
     open_pauses,
     pause_message,
-    put_away,
     with_fresh_call,
     with_id,
 )
@@ -39,7 +39,7 @@ def run(**more: Any) -> dict[str, Any]:
 
 
 def change(kind: str, answer: Answer, **more: Any) -> dict[str, Any]:
-    return apply_answer(run(), TakenAnswer(pending(kind, **{"step": "s2", **more}), answer, at="now"))
+    return apply_answer(run(), ResolvedAnswer(pending(kind, **{"step": "s2", **more}), answer, at="now"))
 
 
 def test_an_answer_is_the_result_of_the_call_that_asked() -> None:
@@ -122,7 +122,7 @@ def test_cancel_and_nobody(kind: str) -> None:
     """C02: cancelling ends the run from every pause, and so does a policy that gives up; by whom is said."""
     assert change(kind, Answer("cancel"), arguments={})["ending"]["code"] == "cancelled"
     update = apply_answer(
-        run(), TakenAnswer(pending(kind, step="s2", question="Which?"), Answer("cancel"), by="policy")
+        run(), ResolvedAnswer(pending(kind, step="s2", question="Which?"), Answer("cancel"), by="policy")
     )
     assert (update["ending"]["code"], update["approvals"][0]["by"]) == ("unanswered", "policy")
 
@@ -175,8 +175,8 @@ def test_what_opens_a_pause_is_closed_once(kind: str) -> None:
     assert close_pause([opened, closed], pause, "Answered.") == []
     assert with_fresh_call([], pause) == pause
     assert with_fresh_call([opened], pause)["tool_call_id"] != "call_1"
-    assert put_away({"pending": pause, "messages": [opened]})["messages"] != []
-    assert put_away({"messages": [opened]}) == {"pending": None, "messages": [], "steps": {}, "goal": ""}
+    assert close_for_new_request({"pending": pause, "messages": [opened]})["messages"] != []
+    assert close_for_new_request({"messages": [opened]}) == {"pending": None, "messages": [], "steps": {}, "goal": ""}
 
 
 def test_asked_again_after_typing_opens_anew() -> None:

@@ -1,4 +1,4 @@
-"""One leg of an executor's work: from a brief, or from answers, to its output or to what it asks. Plain data."""
+"""A handoff to an executor that works on its own: a brief or answers go in, an output or questions come out."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,65 +14,64 @@ from donewhen.state.plan.plan import find_step
 from donewhen.state.run import Json
 
 ROWS, ROW_CHARS = 40, 500
-"""Of a transcript: messages, the last ones, and characters of each."""
+"""The most messages of a transcript, counted from the end, and the most characters of each."""
 
 
 @dataclass(frozen=True)
-class Leg:
-    """What an executor gets."""
+class Handoff:
+    """The input of an executor that works on its own."""
 
     brief: str
     key: str
-    """Names this leg: the same after a crash, another one for every other leg."""
+    """Identifies this handoff: the same after a crash, different for every other one."""
     first: str
-    """The key of the leg that the brief was handed over with."""
+    """The key of the handoff that brought the brief."""
     name: str
     thread_id: str
-    """Of the run."""
+    """The run's thread."""
     conversation: str
-    """Which conversation of the executor's on this thread; "" is the one that goes on from request to request."""
+    """The executor's conversation on this thread; "" is the one that continues across requests."""
     attached: Sequence[Any] = ()
-    """Content blocks: images and files of the request, which only a graph is shown."""
+    """Content blocks of images and files in the request; only graphs see them."""
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """Id of what was asked → the answer; {} for a first leg."""
+    """The answers by question id; {} for the first handoff."""
     config: RunnableConfig = field(default_factory=lambda: RunnableConfig())
-    """With the run's callbacks, and nothing else of the run."""
+    """The run's callbacks, and nothing else of the run."""
     saver: BaseCheckpointSaver[Any] | None = None
     store: BaseStore | None = None
     tell: Callable[[str], None] = lambda text: None
-    """Shows people what it says while it works."""
+    """Shows people what the executor says while it works."""
 
     @property
     def message(self) -> HumanMessage:
-        """The brief, with what is attached."""
+        """The brief with its attachments, as a message."""
         content: Any = [{"type": "text", "text": self.brief}, *self.attached] if self.attached else self.brief
         return HumanMessage(content, id=self.first or None)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What a leg came to."""
+    """The result of a handoff."""
 
     output: Any = None
-    """Of any kind; its text becomes the observation."""
+    """The output, of any type; its text becomes the observation."""
     asks: Sequence[tuple[str, Any]] = ()
-    """Id and value of what it asks, if it cannot go on without answers."""
+    """Id and value of each question, if the executor cannot continue without answers."""
     said: Sequence[BaseMessage] = ()
-    """What it said since the brief."""
+    """The executor's messages since the brief."""
     failed: str = ""
-    """Why it failed, in words: it said so, or the work never reached it."""
+    """Why it failed: the executor reported a failure, or the work never reached it."""
     unreached: str = ""
-    """Why the answers of a later leg could not be brought to it: they are asked for again."""
+    """Why answers did not reach the executor; they are sent again."""
 
 
 class Unfinished(Exception):
-    """An agent began to work, and nobody knows what it has done: the line to it was lost, or it broke off."""
+    """An agent began to work and its result is unknown: the connection was lost, or the agent crashed."""
 
 
 def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
-    """Which conversation a step goes on with: that of the last step for the same executor that it builds on.
-
-    The first step for an executor goes on with the one of the thread, ""; a step beside others has one of its own.
+    """Return the conversation that a step continues: that of the last step for the same executor that it depends on.
+    // The first step for an executor continues the thread's conversation, ""; parallel steps get their own.
     """
     name = find_step(plan, step_id).get("executor")
     if name is None:
@@ -88,7 +87,7 @@ def conversation_of(plan: Mapping[str, Any], step_id: str, turn: int) -> str:
 
 
 def transcript(said: Sequence[BaseMessage]) -> list[Json]:
-    """The messages in short form, for the receipt: who said it, the text, and the tools that were called."""
+    """Return messages in short form for the receipt: author, text and tool calls."""
     rows: list[Json] = []
     for message in said[-ROWS:]:
         calls = [call["name"] for call in message.tool_calls] if isinstance(message, AIMessage) else []

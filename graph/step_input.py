@@ -1,13 +1,12 @@
-"""What a step works on: read from the run whenever it starts or goes on, so that it is stored only once.
-
-What it stores itself, its rounds and its record, grows with its own work and not with the run's.
+"""The inputs of a step, read from the run whenever the step starts or continues, so that they are stored once.
+// The step itself stores only its rounds and its record, which grow with its own work and not with the run's.
 """
 
 from collections.abc import Mapping
 from functools import cache, partial
 
 from donewhen.graph.context import Deps
-from donewhen.graph.executors.leg import conversation_of
+from donewhen.graph.executors.handoff import conversation_of
 from donewhen.graph.llm.briefs import step_brief
 from donewhen.graph.llm.history import TranscriptLength
 from donewhen.state.consent import known_targets
@@ -21,11 +20,10 @@ from donewhen.state.run import PLANNING, Json
 from donewhen.state.settings import Settings
 
 
-def for_step(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
-    """Return all that `execute` gets to work on a step: of other steps only results and citable observations.
-
-    Those are the observations of planning, of the steps it builds on, and of steps that a later plan replaced.
-    `sent` says which step. Its record has the day it was sent off: a brief never changes while a step is at work.
+def step_input(run: Json, sent: Json, settings: Settings, deps: Deps) -> Json:
+    """Return the inputs of `execute` for one step: of other steps only results and citable observations.
+    // Citable are the observations of planning, of the step's dependencies, and of steps that a later plan replaced.
+    `sent` names the step. The date comes from its record, because a brief never changes while a step works.
     """
     id = sent["id"]
     plan, records, journal = run["plan"] or {}, run.get("steps") or {}, run.get("journal") or []
