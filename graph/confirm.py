@@ -13,7 +13,7 @@ from donewhen.state.settings import Settings
 
 
 async def confirm(state: RunState, runtime: Runtime[Settings], *, deps: Deps) -> RunState:
-    """Apply the person's answer: approve, edit, reject with feedback, or cancel. Any other answer keeps the pause open."""
+    """Apply the person's answer: approve, edit, reject with feedback, or cancel. Any other answer keeps the pause."""
     pending, typed = current_pause(state), typed_reply(state["messages"])
     value = interrupt(payload(pending)) if typed is None else typed
     return await with_typed_attachments(state, take_answer(state, pending, value, deps, settings_of(runtime)), runtime)

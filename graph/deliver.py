@@ -351,7 +351,7 @@ async def _find_unknown_writes(state: RunState, runtime: Runtime[Settings], scop
 
 
 def _as_step(values: Json, settings: Settings) -> Step:
-    """Return the delivery in the form of a step, for calls and proofs: it writes text and has seen the whole journal."""
+    """Return the delivery in the form of a step, for calls and proofs: it writes text and has seen everything."""
     plan: Json = values.get("plan") or {}
     journal: list[JournalEntry] = list(values.get("journal") or ())
     return {

@@ -61,13 +61,13 @@ Found = TypeVar("Found", bound=Report | None)
 async def _call_nested(
     graph: CompiledStateGraph[Any, Any, Any, Any],
     handoff: Handoff,
-    does: Callable[[CompiledStateGraph[Any, Any, Any, Any], RunnableConfig, Handoff], Coroutine[Any, Any, Found]],
+    call: Callable[[CompiledStateGraph[Any, Any, Any, Any], RunnableConfig, Handoff], Coroutine[Any, Any, Found]],
 ) -> Found:
     nested = _with_checkpointer(graph, handoff)
     config = _config(handoff, inside=isinstance(nested.checkpointer, NestedSaver))
     if isinstance(nested.checkpointer, NestedSaver):
-        return await nested.checkpointer.guard(does(nested, config, handoff))
-    return await does(nested, config, handoff)
+        return await nested.checkpointer.guard(call(nested, config, handoff))
+    return await call(nested, config, handoff)
 
 
 async def _run_or_continue(
@@ -77,15 +77,15 @@ async def _run_or_continue(
         return _report(await nested.ainvoke({"messages": [handoff.message]}, config), handoff)
     given: Any = Command(resume=dict(handoff.answers)) if handoff.answers else {"messages": [handoff.message]}
     before = await nested.aget_state(config)
-    begun = _handoff_of(before) == handoff.key
-    if begun and _is_over(before):
+    started = _handoff_of(before) == handoff.key
+    if started and _is_over(before):
         return _report({**before.values, "__interrupt__": before.interrupts}, handoff)
     try:
-        output = await nested.ainvoke(None if begun and before.next else given, config, durability="sync")
+        output = await nested.ainvoke(None if started and before.next else given, config, durability="sync")
     except GraphBubbleUp:
         raise
     except Exception as error:
-        if handoff.answers or begun or await _has_worked(nested, config, handoff):
+        if handoff.answers or started or await _has_worked(nested, config, handoff):
             raise Unfinished(describe_error(error)) from None
         raise
     return _report(output, handoff)

@@ -15,7 +15,7 @@ QUESTION_CHARS = 20_000
 
 
 def asks_of(pauses: Sequence[tuple[str, Any]]) -> list[Pause]:
-    """Return one row per question: `{id, kind, question, options}`, with `tool` and `arguments` for a call to review."""
+    """Return one row per question: `{id, kind, question, options}`; for a call to review `tool` and `arguments` too."""
     return [ask for id, value in pauses for ask in _asks(str(id), value)]
 
 

@@ -145,7 +145,7 @@ def propose_plan(proposal: Proposal, settings: Settings, deps: Deps) -> Json:
 
 
 def _is_waived(plan: Json, approval: Approval | None, settings: Settings, effects: PlanEffects) -> bool:
-    """Return whether the policy approves. Without a person, a plan that a person approved changes only under `never`."""
+    """Return whether the policy approves. A plan that a person approved changes without a person only under `never`."""
     if plan.get("schedule"):
         return False
     if settings.confirm == "never" or (approval or {}).get("by") == "user":

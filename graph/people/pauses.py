@@ -49,7 +49,7 @@ def make_pause(
 
 
 def pause_message(pending: Pause) -> AIMessage:
-    """Return the message that precedes a pause: its text, and a tool call named like the action, where clients draw it."""
+    """Return the message that shows a pause: its text, and a tool call named like the action for clients to draw."""
     name, arguments = action_name(pending["kind"]), short_arguments(pending)
     call = {"name": name, "args": arguments, "id": pending["tool_call_id"]}
     return AIMessage(message_text(pending), id=pending.get("message_id"), tool_calls=[{**call, "type": "tool_call"}])

@@ -349,7 +349,7 @@ async def test_a_setting_that_names_nobody_is_told_what_was_meant() -> None:
 
 
 async def test_a_crash_in_its_midst_goes_on_from_its_last_checkpoint() -> None:
-    """X17, R02: the same handoff again does not start over; a finished one is not made again; another one is another."""
+    """X17, R02: Repeating a handoff continues it, and does not repeat a finished one; another handoff starts anew."""
     done: list[str] = []
 
     def first(state: MessagesState) -> dict[str, Any]:
