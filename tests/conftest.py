@@ -9,7 +9,8 @@ os.environ["LANGSMITH_TRACING"] = "false"
 for name in [n for n in os.environ if n.startswith(("OPENAI_", "DONEWHEN_"))]:
     del os.environ[name]
 
-# Machines that run tests are shared: a slow example is no failure. The suite is the same everywhere; `fuzz` is not.
-settings.register_profile("patient", deadline=None, derandomize=True)
+# Machines that run tests are shared: a slow example is no failure. The suite is the same everywhere and small;
+# `make fuzz` is neither.
+settings.register_profile("patient", deadline=None, derandomize=True, max_examples=50)
 settings.register_profile("fuzz", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile("patient")

@@ -3,10 +3,7 @@
 import base64
 import json
 import random
-import shutil
 import string
-import subprocess
-import sys
 import time
 import uuid
 from pathlib import Path
@@ -20,7 +17,7 @@ from langchain_core.tools import StructuredTool
 from donewhen.agent.config import read_config
 from donewhen.agent.workspace import workspace_tools
 from donewhen.graph.tools.call import call_tool
-from donewhen.state.secrets import REDACTED, conceal, conceal_json, known_secrets, redact, redact_json, secret_name
+from donewhen.state.secrets import REDACTED, conceal, conceal_json, known_secrets, redact, redact_json
 from tests.state.harmless import HARMLESS
 
 DRAWN = "q1W2e3R4t5y6U7i8"
@@ -109,26 +106,16 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     assert redact(once) == once
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a",
-        "0123456789abcdef",
-        "://",
-        "://a:",
-        "password=",
-        "password ",
-        'token:"',
-        "eyJaaaaaaaa.aaaa.",
-        "a_)",
-    ],
-)
-def test_a_megabyte_is_quick(unit: str) -> None:
+@pytest.mark.parametrize("level", [conceal, redact])
+def test_a_long_text_is_quick(level: Any) -> None:
     """F8: linear in the length, also for text made to be slow."""
-    text = unit * (1_000_000 // len(unit))
-    started = time.process_time()
-    redact(text)
-    assert time.process_time() - started < 8
+    units = (
+        'a 0123456789abcdef :// ://a: password= token:" eyJaaaaaaaa.aaaa. a_) " "api_key":" API_KEY= A_ sk- eyJ ://a:b@'
+    )
+    for unit in [*units.split(), "password ", "bearer ", "-----BEGIN A"]:
+        started = time.process_time()
+        level(unit * (200_000 // len(unit)))
+        assert time.process_time() - started < 4, unit
 
 
 def test_arguments_are_redacted_by_name_and_by_content() -> None:
@@ -157,11 +144,6 @@ def test_endless_nesting_is_cut() -> None:
     deep: list[object] = []
     deep.append(deep)
     assert REDACTED in str(redact_json(deep))
-
-
-def test_names_of_secrets() -> None:
-    assert all(secret_name(name) for name in ("api_key", "X-Api-Key", "clientSecret", "PGPASSWORD", "Set-Cookie"))
-    assert not any(secret_name(name) for name in ("key", "tokens", "monkey", "path", "passage", "x" * 5000))
 
 
 # What models see ----------------------------------------------------------------------------------------------------
@@ -232,16 +214,6 @@ def test_secrets_of_the_environment_are_known() -> None:
     assert conceal("it is f00-ba4-qux, on postgres", config.secrets) == f"it is {REDACTED}, on postgres"
 
 
-@pytest.mark.parametrize(
-    "unit", ['"', '"api_key": "', "API_KEY=", "A_", "sk-", "eyJ", "://a:b@", "bearer ", "-----BEGIN A"]
-)
-def test_concealing_a_megabyte_is_quick(unit: str) -> None:
-    """F8: linear, whatever a tool returns."""
-    began = time.process_time()
-    conceal(unit * (1_000_000 // len(unit)))
-    assert time.process_time() - began < 5
-
-
 async def test_results_and_their_files_are_concealed_unless_the_tool_says_otherwise() -> None:
     """F8, X13: the text that the model sees is the one that is kept; a tool whose secrets models need says so."""
 
@@ -308,31 +280,6 @@ def test_two_hundred_harmless_outputs_stay_as_they_are(level: Any) -> None:
     """H9: tool errors, git logs, lock files, minified code: no false alarm, of models' level and of the logs' one."""
     assert len(HARMLESS) >= 200
     assert [text for text in HARMLESS if level(text) != text] == []
-
-
-def outputs_of_this_machine() -> list[str]:
-    """Real ones, which nobody wrote for a test: lists of hashes, a git log, and what programs say when they fail."""
-    records = [path.read_text() for path in Path(pytest.__file__).parents[1].glob("*.dist-info/RECORD")]
-    failing: list[list[str]] = [
-        ["git", "log", "--stat", "-n", "300"],
-        ["git", "checkout", "no-such"],
-        ["git", "show", "dead"],
-    ]
-    failing += [[sys.executable, "-c", code] for code in ("1/0", "import nope", "import json; json.loads('{x}')", "f(")]
-    failing += [
-        [sys.executable, "-m", "pip", *words]
-        for words in (["freeze"], ["list", "-v"], ["install", "--no-index", "nope"])
-    ]
-    failing += [["ls", "/nope"], ["tar", "xf", "nope"], ["make", "nope"], [sys.executable, "-m", "pytest", "nope"]]
-    ran = [subprocess.run(each, capture_output=True, text=True) for each in failing if shutil.which(each[0])]
-    return [*records, *(text for done in ran for text in (done.stdout, done.stderr) if text)]
-
-
-def test_what_this_machine_says_stays_as_it_is() -> None:
-    """H9: among hundreds of thousands of hashes there are some that begin like a key."""
-    texts = outputs_of_this_machine()
-    assert len(texts) > 100
-    assert [text[:200] for text in texts if conceal(text) != text or redact(text) != text] == []
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import StructuredTool
@@ -296,7 +295,6 @@ ANY = st.recursive(
 NAMES = st.sampled_from([*EXECUTE, *TRIAGE, "add", "write_file", "nothing"])
 
 
-@examples(deadline=None)
 @given(NAMES, st.dictionaries(st.sampled_from(["question", "result", "a", "b", "path", "kind", "reason"]), ANY))
 def test_no_call_can_break_the_reader(name: str, arguments: dict[str, Any]) -> None:
     """X06: whatever a model calls with whatever, there is a decision or a correction, and both can be stored."""

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
@@ -124,7 +123,6 @@ PARTS = st.sampled_from(
 )
 
 
-@examples(deadline=None)
 @given(st.lists(PARTS, max_size=30).map("".join), st.integers(1, 7))
 def test_any_text_is_said_exactly_once(text: str, size: int) -> None:
     """S02: for every text and every cut the pieces since the last retraction are the speech, character by character."""
@@ -142,7 +140,6 @@ def test_a_long_reply_streams_in_linear_time() -> None:
     assert process_time() - began < 3.0
 
 
-@examples(deadline=None)
 @given(st.text(max_size=60), st.integers(1, 7), st.booleans(), st.booleans())
 def test_a_text_inside_of_arguments_is_said_as_it_is_written(text: str, size: int, ascii: bool, first: bool) -> None:
     """S05: decoded to the very characters, wherever the JSON is cut, whatever stands before, after or deeper in it."""

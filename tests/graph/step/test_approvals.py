@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen import Agent, Limits, Settings, StaleAnswer, wait
@@ -92,7 +92,6 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.text(max_size=20), json_values)
 def test_what_ran_is_byte_for_byte_what_was_approved(text: str, extra: Any) -> None:
     """X15: whatever the arguments hold: order, unicode, numbers, nesting."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.testing import ScriptedModel, ask_user, call, finish_step, give_up, reply, submit_plan
@@ -154,7 +153,6 @@ POLICY = st.fixed_dictionaries(
 )
 
 
-@examples(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), AMOUNTS, AMOUNTS, st.integers(1, 30), st.integers(1, 8), POLICY)
 def test_any_run_ends_and_keeps_its_counted_limits(
     seed: int, run: Any, step: Any, rounds: int, step_rounds: int, policy: Any

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
@@ -524,7 +524,6 @@ TEXT = st.text(st.sampled_from("ab \n中é\u0301\u200d\ufe0f\r😀👍🏽👩�
 
 
 @given(TEXT, st.integers(200, 900))
-@settings(max_examples=300, deadline=None)
 def test_bounded_text_keeps_head_and_tail_and_says_how_to_read_the_rest(text: str, limit: int) -> None:
     """X12: within the limit, head and tail verbatim, the number left out exact, the offset where the head ends."""
     cut = shorten(text, limit, "s2.3")
@@ -565,7 +564,6 @@ def structures(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 @given(structures(st.recursive(SCALARS, structures, max_leaves=20)))
-@settings(max_examples=200, deadline=None)
 def test_structures_become_valid_json(value: Any) -> None:
     """Data is JSON whatever is in it, so that checks can read paths in it."""
     json.loads(render_value(value, 100_000))

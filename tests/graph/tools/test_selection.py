@@ -6,7 +6,6 @@ from time import process_time
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from donewhen.state.language.selection import scores, terms
@@ -63,7 +62,6 @@ def test_the_order_stays_and_ties_go_to_the_earlier() -> None:
     assert both == ["read_file", "sendMail"]
 
 
-@examples(deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_has_terms(text: str) -> None:
     """P13: any text has terms, and none of them is empty."""

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen.state.language.words import read_word
@@ -56,13 +56,6 @@ def test_a_plan_is_shown_whole() -> None:
     for text in (plan_text({"plan": PLAN, "limits": LIMITS}), editable):
         assert [part for part in parts if part not in text] == []
     assert payload(pending("plan"))["plan"] == PLAN
-
-
-def test_the_call_to_approve_is_shown_as_it_will_run() -> None:
-    args = payload(pending("tool"))["action_requests"][0]["args"]
-    assert args["tool"] == "write_file"
-    assert json.loads(args["arguments"]) == pending("tool")["arguments"]
-    assert '"path": "out.txt"' in question_text(pending("tool"))
 
 
 def test_a_fence_in_the_arguments_cannot_close_the_block() -> None:
@@ -326,7 +319,6 @@ def says_yes(value: Any) -> bool:
     )
 
 
-@settings(max_examples=600, deadline=None)
 @given(value=ANYTHING, kind=st.sampled_from(KINDS), as_text=st.booleans())
 def test_nothing_raises_and_nothing_but_consent_approves(value: Any, kind: str, as_text: bool) -> None:
     """C02: for any JSON, as value or as string: an answer or an error text, and never a guessed approval."""
@@ -338,7 +330,6 @@ def test_nothing_raises_and_nothing_but_consent_approves(value: Any, kind: str, 
         assert answer
 
 
-@settings(max_examples=200, deadline=None)
 @given(words=st.lists(st.sampled_from(["yes", "no", "know", "notes", "but", "stop", "step"]), min_size=2, max_size=9))
 def test_a_sentence_is_feedback_only_where_it_is_no_consent(words: list[str]) -> None:
     """C11: more than five words, and none of those that decide at either end; "no" in "know" is no refusal."""

@@ -5,9 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from donewhen.state.plan.order import dependants, find_circle, needs_of
+from donewhen.state.plan.order import find_circle, needs_of
 from donewhen.state.plan.plan import Rules, read_plan
-from donewhen.state.plan.revise import hash_work
 from donewhen.state.plan.steps import fresh_records
 
 
@@ -159,22 +158,3 @@ def test_what_is_done_again_waits_for_what_takes_its_place() -> None:
     found = revised([again], failed=())
     assert isinstance(found, list)
     assert "wait for each other" in found[0]
-
-
-def test_the_same_work_has_the_same_name_whatever_its_ids() -> None:
-    """M7: ids, spacing and the order of names do not make another plan; content, tools and dependencies do."""
-    last: dict[str, Any] = {"id": "s2", "content": "c", "tools": ["x", "y"], "depends_on": ["s1"]}
-    one: dict[str, Any] = {"steps": [{"id": "s1", "content": "a  B"}, last]}
-    other = {**last, "id": "t9", "tools": ["y", "x"], "depends_on": ["t8"]}
-    two = {"steps": [{"id": "t8", "content": "A b"}, other]}
-    assert hash_work(one, ()) == hash_work(two, ())
-    assert hash_work(one, ()) != hash_work({"steps": [one["steps"][0], {**last, "depends_on": []}]}, ())
-    assert hash_work(one, {"s1"}) != hash_work(one, ())
-
-
-def test_built_on_knows_plans_that_declare_nothing() -> None:
-    """P08: a step that declares nothing is built on all before it."""
-    plan = {"steps": [{"id": "s1"}, {"id": "s2", "depends_on": []}, {"id": "s3"}]}
-    assert dependants(plan, ["s1"]) == ["s3"]
-    assert dependants(plan, ["s2"]) == ["s3"]
-    assert dependants(plan, ["s3"]) == []

@@ -154,10 +154,10 @@ BEGIN, DAYS = datetime(2026, 1, 1, tzinfo=UTC), 730
 
 @given(ZONES, st.integers(0, 1439), st.integers(0, DAYS * 24 * 60))
 def test_a_time_of_day_comes_once_a_day_in_every_zone(zone: str, minute: int, offset: int) -> None:
-    """P18: over all zones and two years each local day has its moment once, at its time, or right after a gap."""
+    """P18: in all zones each of sixty local days has its moment once, at its time, or right after a gap."""
     at = f"{minute // 60:02}:{minute % 60:02}"
     after, known = BEGIN + timedelta(minutes=offset), ZoneInfo(zone)
-    found = [*islice(occurrences({"at": at, "timezone": zone}, after, after), 400)]
+    found = [*islice(occurrences({"at": at, "timezone": zone}, after, after), 60)]
     assert found[0] > after
     assert [moment.astimezone(UTC) for moment in found] == sorted({moment.astimezone(UTC) for moment in found})
     wanted = [datetime.combine(moment.date(), datetime.strptime(at, "%H:%M").time(), known) for moment in found]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from donewhen.agent.workspace import workspace_tools
-from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.proof.evidence import EvidenceScope, ground_claim, stale_reads
 from donewhen.state.proof.journal import find_later_change, observation
 from donewhen.testing import call, finish_step
@@ -111,11 +110,3 @@ def test_only_what_is_cited_is_read_again() -> None:
     assert stale_reads({1: {"evidence": before}, 2: {"evidence": "s1.1"}}, scope) == ["s1.1"]
     assert stale_reads({1: {"evidence": [7, None, {"x": 1}, "s9.1"]}, 2: {}}, scope) == []
     assert "look again" in ground_claim({"evidence": ["s1.1"]}, scope).problems[0]
-
-
-def test_an_argument_left_out_is_about_its_default(tmp_path: Path) -> None:
-    """list_files without a path is about the whole folder."""
-    toolbox = Toolbox(workspace_tools(tmp_path))
-    assert toolbox.targets("list_files", {}) == {"."}
-    assert toolbox.targets("list_files", {"path": "./in/"}) == {"in"}
-    assert toolbox.targets("calculate", {"expression": "1"}) == set()

@@ -1,5 +1,6 @@
 """The receipt: typed JSON of what was planned, done, claimed and verified; it cannot say more than is proven."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from donewhen.state.proof.outcome import CODES, FINAL, receipt, status_of, summa
 from donewhen.state.proof.quotes import SearchedText
 from donewhen.state.proof.receipt import Receipt
 from donewhen.state.settings import Settings
-from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, finish_task, give_up, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, call, criterion, finish_step, give_up, submit_plan
 from tests.kit.flows import play, steps
 from tests.kit.runs import Outbox, values
 
@@ -59,11 +60,19 @@ def agent_on(folder: Path, outbox: Outbox, model: ScriptedModel) -> Agent:
     return Agent(model, [*workspace_tools(folder), outbox.tool()], storage=storage, settings=settings)
 
 
-async def whole_run(tmp_path: Path) -> tuple[Run, Outbox, Json, Path]:
+WholeRun = tuple[Run, Outbox, Json, Path]
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> WholeRun:
     """A run with a bit of everything, each answer given by a new Agent: run, what was sent, state, folder."""
-    folder = tmp_path / "work"
+    folder = tmp_path_factory.mktemp("receipt") / "work"
     folder.mkdir()
     (folder / "orders.txt").write_text("total: 42\n")
+    return asyncio.run(play_whole_run(folder))
+
+
+async def play_whole_run(folder: Path) -> WholeRun:
     outbox, scripted = Outbox(), model()
     async with agent_on(folder, outbox, scripted) as agent:
         run = await agent.start("Total the orders")
@@ -75,9 +84,9 @@ async def whole_run(tmp_path: Path) -> tuple[Run, Outbox, Json, Path]:
         return run, outbox, await values(agent, run.thread_id), folder
 
 
-async def test_a_receipt_is_typed_json_and_survives_every_agent(tmp_path: Path) -> None:
+async def test_a_receipt_is_typed_json_and_survives_every_agent(whole_run: WholeRun) -> None:
     """DESIGN 5, C06: the shape of `state/receipt.py`, nothing more, nothing less; another process reads the same."""
-    run, outbox, _, folder = await whole_run(tmp_path)
+    run, outbox, _, folder = whole_run
     assert run.receipt is not None
     assert json.loads(json.dumps(run.receipt)) == run.receipt
     SHAPE.validate_python(run.receipt, strict=True, extra="forbid")
@@ -86,9 +95,9 @@ async def test_a_receipt_is_typed_json_and_survives_every_agent(tmp_path: Path) 
         assert (await values(agent, run.thread_id))["outcome"]["receipt"] == run.receipt
 
 
-async def test_a_receipt_holds_what_happened(tmp_path: Path) -> None:
+def test_a_receipt_holds_what_happened(whole_run: WholeRun) -> None:
     """DESIGN 5: planned, executed, claimed, verified with quotes; approvals, questions, effects, spend."""
-    run, outbox, state, _ = await whole_run(tmp_path)
+    run, outbox, state, _ = whole_run
     kept = run.receipt or {}
     assert (kept["status"], kept["verification"]) == ("partial", "audited")
     assert [(row["id"], row["status"]) for row in kept["steps"]] == [("s1", "done"), ("s2", "done"), ("s3", "failed")]
@@ -114,9 +123,9 @@ async def test_a_receipt_holds_what_happened(tmp_path: Path) -> None:
     assert {row["key"]: row["spent"] for row in kept["meter"]}["tool_calls"] == 5
 
 
-async def test_every_proof_in_a_receipt_can_be_looked_up(tmp_path: Path) -> None:
+def test_every_proof_in_a_receipt_can_be_looked_up(whole_run: WholeRun) -> None:
     """DESIGN 5: the observation is in the journal, was ok, and says what is quoted."""
-    run, _, state, _ = await whole_run(tmp_path)
+    run, _, state, _ = whole_run
     journal = {entry["id"]: entry for entry in state["journal"]}
     proofs = [
         (row["verdict"], item)
@@ -131,14 +140,14 @@ async def test_every_proof_in_a_receipt_can_be_looked_up(tmp_path: Path) -> None
         assert SearchedText(journal[item["observation"]]["text"]).says(item["quote"])
 
 
-async def test_the_delivery_cannot_claim_what_is_not_done(tmp_path: Path) -> None:
+def test_the_delivery_cannot_claim_what_is_not_done(whole_run: WholeRun) -> None:
     """X04, D02: the model says that everything is done; what is not stands below it all the same."""
-    run, _, _, _ = await whole_run(tmp_path)
+    run, _, _, _ = whole_run
     assert run.answer.startswith("Everything is done and signed.")
     assert "- Not done (failed): Sign it — there is no pen" in run.answer
 
 
-async def test_an_edited_plan_is_approved_as_edited(tmp_path: Path) -> None:
+async def test_an_edited_plan_is_approved_as_edited(whole_run: WholeRun) -> None:
     """C04: the receipt names the revision that was shown and the one that was approved."""
     scripted = steps([{"content": "a", "done_when": ["x"]}], {"s1": [finish_step("text", "s1.result")]})
     edit = lambda pause: {**pause["plan"], "steps": [{**pause["plan"]["steps"][0], "content": "b"}]}  # noqa: E731
@@ -214,20 +223,6 @@ async def test_a_step_planned_again_is_not_replaced() -> None:
     run = await replanned([FIRST, FAILS])
     assert (run.receipt or {})["replaced"] == []
     assert [row["status"] for row in (run.receipt or {})["steps"]] == ["done", "failed"]
-
-
-async def test_finishing_early_leaves_the_rest_open() -> None:
-    """X04: skipped is not done, and `finish_task` completes nothing but what is proven."""
-    early = [call("look"), finish_task("all is there", "s1.1", reason="nothing is left to do")]
-    scripted = steps([FIRST, FAILS], {"s1": early, "s2": []}, deliver=["All done."])
-    flow = await play(scripted, [look], effects={"look": "read"})
-    kept = flow.run.receipt or {}
-    assert (kept["status"], kept["code"]) == ("partial", "finished_early")
-    assert [(row["status"], row["criteria"][0]["verdict"]) for row in kept["steps"]] == [
-        ("done", "cited"),
-        ("skipped", "unverified"),
-    ]
-    assert "Not done (skipped): Write the report" in flow.run.answer
 
 
 # Whatever the records say -------------------------------------------------------------------------------------------

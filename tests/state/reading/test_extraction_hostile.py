@@ -7,7 +7,7 @@ from time import process_time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from donewhen.state.reading.extraction import prose
@@ -43,7 +43,6 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-@settings(deadline=None)
 @given(actions, around, around, st.sampled_from([None, 2]), st.sampled_from(["", "```json\n", "`"]), st.booleans())
 def test_json_anywhere_comes_back_equal(
     action: dict[str, Any], before: str, after: str, indent: int | None, fence: str, ascii_only: bool
@@ -55,7 +54,6 @@ def test_json_anywhere_comes_back_equal(
     assert found.value == action
 
 
-@settings(deadline=None)
 @given(actions)
 def test_python_comes_back_equal_or_not_at_all(action: dict[str, Any]) -> None:
     """P10, P11: a dict as Python prints it."""
@@ -63,7 +61,6 @@ def test_python_comes_back_equal_or_not_at_all(action: dict[str, Any]) -> None:
     assert found is None or found.value == action
 
 
-@settings(deadline=None)
 @given(actions, st.data(), st.sampled_from([json.dumps, repr]))
 def test_a_cut_never_makes_a_value(
     action: dict[str, Any], data: st.DataObject, write: Callable[[dict[str, Any]], str]
@@ -77,7 +74,6 @@ def test_a_cut_never_makes_a_value(
         assert found.value == action or not found.complete
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from(["customer_id", "some.id", "f(x)", "<id>", "$id", "x + 1", '"a" + b', "...", "ids[0]", "`id`"]),
     st.lists(st.tuples(st.booleans(), st.booleans(), values), max_size=4),
@@ -93,7 +89,6 @@ def test_a_placeholder_never_becomes_a_value(written: str, siblings: list[tuple[
     assert find(f"{HEAD}{written}}}{tail}") is None
 
 
-@settings(deadline=None)
 @given(st.text() | st.text("{}[]\"':,\\/*#`<>thinkT 1a\n“”", max_size=300))
 def test_any_text_is_read_without_an_error(text: str) -> None:
     """P11: and what is found lies where it says, fits, and can be stored."""
