@@ -16,7 +16,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 
 from donewhen.agent.a2a.remote import connect_executor
-from donewhen.agent.config import Config, read_config
+from donewhen.agent.config import Config, load_hooks, read_config
 from donewhen.agent.models import ModelSource, Thinking
 from donewhen.agent.plans.store import PlanStore
 from donewhen.agent.plans.templates import Templates
@@ -48,6 +48,7 @@ from donewhen.graph.context import Background
 from donewhen.graph.executors.executor import ExecutorInput, Executors, unknown_names
 from donewhen.graph.llm.output import OutputForm
 from donewhen.graph.people.interjections import add_interjection, delete_interjection
+from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.errors import ConfigError, GoalError, ResumeError, ThreadBusy, UnknownThread
 from donewhen.state.proof.receipt import Receipt
@@ -68,9 +69,9 @@ class Agent:
     agent's `executors` may be changed while it lives. `instructions`: how to work, for every prompt; the same as
     `settings.profile.instructions`. `output_type`: the type of every result, see `start`. `models`: role → model.
     `effects`: tool name → read | idempotent | write. `queue`: its workers carry out what is submitted and scheduled
-    here. `context`, `memory`, `embeddings`: see `build_graph`. Nothing is opened or called before the first run. The
-    environment may add a profile and executors. Raises ConfigError where neither `model`, `models` nor the environment
-    names a model.
+    here. `context`, `memory`, `embeddings`, `hooks`: see `build_graph`. Nothing is opened or called before the first
+    run. The environment may add a profile, hooks and executors. Raises ConfigError where neither `model`,
+    `models` nor the environment names a model.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Agent:
         context: Background | None = None,
         memory: Background | None = None,
         embeddings: Embeddings | None = None,
+        hooks: Hooks | None = None,
         config: Config | None = None,
     ) -> None:
         config = config or read_config()
@@ -124,6 +126,7 @@ class Agent:
             context=context,
             memory=memory,
             embeddings=embeddings,
+            hooks=load_hooks(config.hooks) + (hooks or Hooks()),
         )
         self._compiled: Compiled = self._builder(executors=self.executors).compile(name="donewhen")
         self._with_tools: dict[str, tuple[Compiled, Executors]] = {}

@@ -1,14 +1,18 @@
 """The configuration of users: the environment, which nobody else reads, and the usual mcpServers file."""
 
 import base64
+import importlib
 import json
 import os
 import re
+import runpy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from donewhen.graph.tools.hooks import Hooks
 from donewhen.state.errors import ConfigError
 from donewhen.state.secrets import known_secrets
 from donewhen.state.settings.merging import read_settings
@@ -50,6 +54,8 @@ class Config:
     """DONEWHEN_TOKENS as `name:token,…`: who may use the server."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """DONEWHEN_SETTINGS, a JSON file: settings that no client of the server can widen."""
+    hooks: str = ""
+    """DONEWHEN_HOOKS as `file.py:name` or `package.module:name`: the `Hooks` that every agent has to pass."""
     profile: Mapping[str, Any] = field(default_factory=dict)
     """DONEWHEN_PROFILE, a TOML file: the profile of every agent; see `read_profile`."""
     executors: Mapping[str, str] = field(default_factory=dict)
@@ -92,6 +98,7 @@ def read_config(environment: Mapping[str, str] | None = None) -> Config:
         prices=dict(map(_price, _items(get("DONEWHEN_PRICES")))),
         tokens=_tokens(get("DONEWHEN_TOKENS")),
         settings=_settings(get("DONEWHEN_SETTINGS")),
+        hooks=(get("DONEWHEN_HOOKS") or "").strip(),
         profile=read_profile(get("DONEWHEN_PROFILE") or ""),
         executors=dict(map(_executor, _items(get("DONEWHEN_EXECUTORS")))),
         variables=dict(environment),
@@ -123,6 +130,23 @@ def read_profile(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"the profile {str(path)!r} cannot be read as TOML: {error}") from error
     profile = found.get("profile", found)
     return read_settings({"profile": profile}).profile.model_dump(exclude_unset=True)
+
+
+def load_hooks(named: str) -> Hooks:
+    """Return the hooks that the environment names. Fails closed: what cannot be loaded raises ConfigError."""
+    if not named:
+        return Hooks()
+    place, _, name = named.rpartition(":")
+    try:
+        if place.endswith(".py"):
+            found = getattr(SimpleNamespace(**runpy.run_path(str(Path(place).expanduser()))), name)
+        else:
+            found = getattr(importlib.import_module(place), name)
+    except Exception as error:
+        raise ConfigError(f"DONEWHEN_HOOKS={named} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(found, Hooks):
+        raise ConfigError(f"DONEWHEN_HOOKS={named} is no donewhen.hooks.Hooks but {type(found).__name__}")
+    return found
 
 
 def _executor(text: str) -> tuple[str, str]:

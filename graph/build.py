@@ -20,6 +20,7 @@ from donewhen.graph.receive import receive
 from donewhen.graph.routes import after_advance, after_deliver, after_execute, after_node, after_start
 from donewhen.graph.step.graph import build_execute
 from donewhen.graph.tools.finder import ToolFinder
+from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import EffectKind, from_function
 from donewhen.state.run import RunInput, RunOutput, RunState
 from donewhen.state.settings import Settings
@@ -40,6 +41,7 @@ def build_graph(
     memory: Background | None = None,
     embeddings: Embeddings | None = None,
     settings: SettingsLike = None,
+    hooks: Hooks | None = None,
 ) -> StateGraph[RunState, Settings, RunInput, RunOutput]:
     """Build the runtime as an uncompiled StateGraph: embed it, or compile it with your checkpointer and store.
 
@@ -54,6 +56,7 @@ def build_graph(
     (LangChain) help to find tools when there are more than `Settings.tool_selection`. `settings` are the defaults of
     every run; `context=` of a run overrides them. Inside a graph that has a context of its own, only `settings` apply,
     and tools see that graph's context in `ToolRuntime`.
+    `hooks`: policies that every call, and every end, has to pass.
     Without a store (`compile(store=…)`) an effect cut off by a crash cannot be recognised on resume.
     Raises ToolError for a tool that cannot be offered to a model, and ConfigError for invalid settings or `effects` of
     unknown tools.
@@ -71,6 +74,7 @@ def build_graph(
         ToolFinder(embeddings),
         background=given,
         settings=read_settings(settings),
+        hooks=hooks or Hooks(),
     )
     graph = StateGraph(RunState, context_schema=Settings, input_schema=RunInput, output_schema=RunOutput)
     graph.add_node("receive", Node(receive, deps))

@@ -10,6 +10,7 @@ from langgraph.runtime import Runtime
 from donewhen.graph.executors.executor import Executors
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.tools.finder import ToolFinder
+from donewhen.graph.tools.hooks import Hooks
 from donewhen.graph.tools.toolbox import Toolbox
 from donewhen.state.settings import Settings
 from donewhen.state.settings.merging import merge_settings
@@ -44,6 +45,8 @@ class Deps:
     """The sources of `context` and `memory`, which are added to every request."""
     settings: Settings = field(default_factory=Settings)
     """Defaults, under the settings of a run."""
+    hooks: Hooks = field(default_factory=Hooks)
+    """Policies that calls and ends have to pass."""
 
     @property
     def toolbox(self) -> Toolbox:

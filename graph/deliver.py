@@ -23,6 +23,7 @@ from donewhen.graph.people.pauses import close_pause
 from donewhen.graph.people.tasks import checklist, close_tasks
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext
+from donewhen.graph.step.ending import ask_before_end
 from donewhen.graph.step.prove import Proof, check_criteria, evidence_scope, sources_of
 from donewhen.graph.tools.effects import Place, unknown_writes
 from donewhen.prompts import instructions
@@ -161,7 +162,11 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     delivery = Delivery(values, ending, receipt(values, settings, status, code), context, form=form)
     delivery.flaw = NO_DATA if form else ""
     text = await _write_text(delivery)
-    text = await _audit_if_due(delivery, status, text)
+    if refused := await _ask_hooks(delivery, text):
+        text = delivery.say(f"{catalogue(delivery.language)['why']['refused']}: {refused}")
+        delivery.take({})
+        delivery.flaw = NO_DATA if form else ""
+    text = await _audit_if_due(delivery, "failed" if refused else status, text)
     status = _status_with_goal(delivery, status, code, settings.verification)
     reason = ending["reason"]
     if code == "answered" and status == "partial":
@@ -171,6 +176,8 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
     status, code = audited_status(status, code, delivery.audit)
     if code in BY_AUDIT:
         reason = reasons(delivery.audit or {})
+    if refused and ending["code"] != "cancelled":
+        status, code, reason = ("partial" if status == "completed" else status), "refused", refused
     row = delivery.draft["output"] or await delivery.row()
     values = {**values, "verdicts": delivery.verdicts, "output_row": row, "audit": delivery.audit}
     values["journal"] = [*(state.get("journal") or ()), *context.noted]
@@ -196,6 +203,12 @@ async def deliver(state: RunState, runtime: Runtime[Settings], config: RunnableC
         "journal": context.noted,
         "todos": changed_todos(state.get("todos") or (), rows),
     }
+
+
+async def _ask_hooks(delivery: Delivery, text: str) -> str:
+    """Return why a hook refuses that this text is delivered; nobody can be asked any more. "" if none does."""
+    verdict = await ask_before_end(delivery.context, text, delivery.values.get("journal") or ())
+    return verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}")
 
 
 async def _audit_if_due(delivery: Delivery, status: Status, text: str) -> str:
@@ -415,6 +428,8 @@ async def _ask_for_answer(delivery: Delivery) -> str:
         flaws = delivery.take(_arguments_of(reply.message), written)
         answer, unmet = written, await _find_unmet(delivery, goal, reply.message, written) if goal else []
         open_ones = [*(unmet if delivery.draft["status"] == "completed" else ()), *flaws]
+        if again and (refused := await _ask_hooks(delivery, written)):
+            open_ones.append(refused)
         doubts: list[str] = []
         worth = delivery.draft["status"] in ("completed", "partial") and is_audit_due(settings, delivery.values)
         if worth and (not open_ones or not again):

@@ -27,6 +27,7 @@ SOURCE = ROOT / ".site-src"
 FLOORS = ("agent", "graph", "state", "prompts")
 MODULES = {
     "donewhen": "Agents, their runs, settings and errors.",
+    "donewhen.hooks": "Policies that calls and ends have to pass.",
     "donewhen.testing": "Test your own agents: scripted models, a server on loopback, crashes on demand.",
     "donewhen.workspace": "Tools for one folder.",
 }

@@ -23,13 +23,13 @@ import yaml
 
 import donewhen
 from benchmarks.pythons import PROMISED
-from donewhen import Limits, Settings, event_schema, testing, workspace
+from donewhen import Limits, Settings, event_schema, hooks, testing, workspace
 from donewhen.agent.cli.app import app
 from donewhen.testing import ScriptedModel, WireServer, call, finish_step, submit_plan
 from scripts import site
 from tests.kit.places import ROOT
 
-PUBLIC = (donewhen, testing, workspace)
+PUBLIC = (donewhen, hooks, testing, workspace)
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),
@@ -90,6 +90,7 @@ tools = []
 my_compiled_graph = other_graph = StateGraph(MessagesState).add_node("n", lambda s: s).add_edge(START, "n").compile()
 async def my_async_function(brief: str) -> str: ...
 """,
+    "docs/hooks.md": "from donewhen import Agent\nmodel, tools = 'demo', []",
     "docs/models.md": "from donewhen import Agent\nimport functools\nAgent = functools.partial(Agent, 'openai:x')",
 }
 """What a page takes for granted where it shows a part of a program."""

@@ -1,6 +1,7 @@
 """The look node: planning reads what it asked for; what it sees can be cited by the answer and by steps."""
 
 import asyncio
+from collections.abc import Sequence
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -11,7 +12,7 @@ from donewhen.graph.events import emit, emit_charge, emit_observation
 from donewhen.graph.llm.history import observation_limit, render_observation
 from donewhen.graph.llm.offer import FIND_TOOLS, find_tools, offer_for_planning
 from donewhen.graph.planning.outcomes import PlanningRound, out_of_budget, planning_as_step
-from donewhen.graph.step.calls import CallContext, left_of, make_call, observe_call
+from donewhen.graph.step.calls import CallContext, left_of, make_call, observe_call, store_notes
 from donewhen.graph.step.observations import store_entry
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import CallOutcome
@@ -34,17 +35,23 @@ async def look(state: Planning, runtime: Runtime[Settings], config: RunnableConf
     context = CallContext(planning_as_step(state), runtime, config, deps, settings.tool_seconds)
     room = int(left_of(state).get("tool_calls", len(calls)))
     first = len(state.get("known", ())) + len(state.get("journal", ())) + 1
-    entries = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
+    made = await asyncio.gather(*(_make_call(call, first + n, context) for n, call in enumerate(calls[:room])))
+    entries = [entry for entry, _ in made]
     seconds = max((entry["seconds"] for entry in entries), default=0.0)
     spent = add(context.spent, {"tool_calls": len(entries), "active_seconds": seconds})
     emit_charge(runtime, None, spent)
     limit = observation_limit(deps, settings, "triage" if planning["phase"] == "triage" else "plan")
     texts = [render_observation(entry, limit, fence=state["brief"].get("fence", "")) for entry in entries]
+    notes = await store_notes(context, first + len(entries), [note for _, observed in made for note in observed])
+    if notes:
+        texts[-1] = "\n".join(
+            [texts[-1], *(render_observation(note, limit, fence=state["brief"].get("fence", "")) for note in notes)]
+        )
     texts += ["Not run: the limit of tool calls is reached."] * (len(calls) - len(entries))
     told |= {call["position"]: text for call, text in zip(calls, texts, strict=True)}
     return {
         "planning": {**planning, "calls": [], **({"found": [*(planning.get("found") or ()), *names]} if names else {})},
-        "journal": [await store_entry(runtime, context.state, entry) for entry in entries],
+        "journal": [*[await store_entry(runtime, context.state, entry) for entry in entries], *notes],
         "transcript": _result_messages(asked, [told[call["position"]] for call in asked]),
         "spent": spent,
     }
@@ -65,11 +72,11 @@ async def _find_tools(
     return told, names
 
 
-async def _make_call(call: FrozenCall, number: int, context: CallContext) -> JournalEntry:
-    """Return the observation of one call."""
+async def _make_call(call: FrozenCall, number: int, context: CallContext) -> tuple[JournalEntry, Sequence[str]]:
+    """Return the observation of one call, and what hooks observed of it."""
     settings, toolbox = context.settings, context.deps.reads(context.settings)
     if outside := path_problem(call["args"], settings.profile.allowed_paths):
-        return observe_call(context.state, number, call, CallResult(False, f"Not run: {outside}", 0.0))
+        return observe_call(context.state, number, call, CallResult(False, f"Not run: {outside}", 0.0)), ()
     given = redact_json(call["args"])
     emit(context.runtime, "tool_started", id=f"{PLANNING}.{number}", step=None, tool=call["name"], arguments=given)
     outcome = await make_call(context, toolbox, call, f"{PLANNING}.{number}")
@@ -77,7 +84,7 @@ async def _make_call(call: FrozenCall, number: int, context: CallContext) -> Jou
     context.spent = add(context.spent, outcome.spent)
     entry = observe_call(context.state, number, call, outcome.result, toolbox)
     emit_observation(context.runtime, entry)
-    return entry
+    return entry, outcome.result.notes
 
 
 def _result_messages(calls: list[FrozenCall], told: list[str]) -> list[AnyMessage]:

@@ -20,6 +20,8 @@ from donewhen.graph.people.consent import Proposal, propose_plan
 from donewhen.graph.people.pauses import make_pause, pause_message
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, left_of
+from donewhen.graph.step.ending import ask_before_end
+from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.language.texts import say
 from donewhen.state.ledger import add
 from donewhen.state.people.amounts import format_count
@@ -208,6 +210,13 @@ async def settle_by_answer(turn: PlanningRound, message: AIMessage, decision: De
         return send_correction(turn.with_record(answer_told=True), message, UnusableReply([*problems, *flaws]))
     more: Planning = {}
     audited: Json | None = None
+    answers = [*state.get("asked", ()), *entries]
+    verdict = await ask_before_end(audit_context(turn, len(entries)), str(arguments["text"]), answers)
+    if verdict.refused:
+        return send_correction(turn, message, UnusableReply([verdict.refused]))
+    if verdict.question:
+        asked = {"question": verdict.question, "options": [*OPTIONS]}
+        return ask_question(turn, message, Decision("ask_user", asked, id=decision.id))
     if is_audit_due(turn.settings, state["run"], entries):
         output = data if form and not flaws else None
         verdicts = {PLANNING: [{"evidence": good}]}

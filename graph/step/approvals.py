@@ -15,8 +15,8 @@ from donewhen.state.records import FrozenCall, Pause, StepRecord
 from donewhen.state.run import Json, Step
 from donewhen.state.secrets import conceal_json
 
-Reason = Literal["each", "unlisted", "asks", "new"]
-"""Why a person must approve a call: texts of the catalogues."""
+Reason = Literal["each", "unlisted", "asks", "new", "hook"]
+"""Why a person must approve a call: texts of the catalogues, and a hook's own question."""
 NewTargets = Mapping[int, Sequence[str]]
 """Targets of calls that no person knows of, by the position of the call in its reply."""
 
@@ -24,12 +24,15 @@ MOST_SHOWN = 10
 """New targets of one call that its question names; the call itself is shown whole."""
 
 
-def approval_pause(calls: Sequence[FrozenCall], state: Step, reason: Reason, new: NewTargets) -> Pause:
-    """Ask to approve the first call, and with it the others."""
+def approval_pause(
+    calls: Sequence[FrozenCall], state: Step, reason: Reason, new: NewTargets, hooked: str = ""
+) -> Pause:
+    """Ask to approve the first call, and with it the others. `hooked` is what a hook wants to be asked."""
     call, *others = calls
     speak = partial(say, state.get("language", "en"), "call")
     targets = list(new.get(call.get("position", 0), ())) if reason == "new" else []
-    question = f"{_may_call(call['name'], state)} {speak(reason, new=_listed(targets))}"
+    why = "" if reason == "hook" else speak(reason, new=_listed(targets))
+    question = " ".join(part for part in (_may_call(call["name"], state), why, hooked) if part)
     if others:
         lines = "\n".join(f"- {_line(other, new, state)}" for other in others)
         question = f"{question}\n{speak('batch')}\n{lines}"

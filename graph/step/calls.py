@@ -6,6 +6,7 @@ The calls of planning, of checks and of a judge are made here as well; a person'
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol, Self
 
 from langchain_core.messages import AnyMessage, HumanMessage, ToolMessage
@@ -37,6 +38,7 @@ from donewhen.graph.tools.effects import (
     perform,
     shorten_text,
 )
+from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
 from donewhen.graph.tools.paths import path_problem
 from donewhen.graph.tools.probing import differences
 from donewhen.graph.tools.toolbox import EffectKind
@@ -158,9 +160,14 @@ class CallBatch:
         while self.calls:
             group = self._next_group()
             call, refusals = group[0], [self._refusal(each) for each in group]
-            if refusals[0] is None and (change := await self._gate()):
+            said = [
+                Verdict() if why else await self._ask_hooks(each) for each, why in zip(group, refusals, strict=True)
+            ]
+            if refusals[0] is None and (change := await self._gate(said[0].question)):
                 return self._halt(change)
-            outcomes = await self._make(group, refusals)
+            if waits := [n for n, verdict in enumerate(said) if n and verdict.question]:
+                group = group[: waits[0]]
+            outcomes = await self._make(group, refusals[: len(group)], said)
             if isinstance(outcomes, UnknownEffect):
                 return self._halt(unknown_effect_pause(call, state, outcomes))
             first = outcomes[0]
@@ -173,6 +180,8 @@ class CallBatch:
                 return self._halt(relay_pause({**call, **first.result.artifact}, state))
             for each, outcome in zip(group, outcomes, strict=True):
                 await self._record(each, outcome)
+            for each, outcome in zip(group, outcomes, strict=True):
+                await self._record_notes(each, outcome)
             seconds = max((one.result.seconds for one in outcomes if isinstance(one, CallOutcome)), default=0.0)
             context.spent = add(context.spent, {"active_seconds": seconds})
             self.calls = self.calls[len(group) :]
@@ -213,8 +222,18 @@ class CallBatch:
         why = rejected and rejected.get(call_key(call["name"], call["args"]))
         return f"the user rejected this very call before: {why}" if why else None
 
-    async def _gate(self) -> StepRecord | None:
-        """Return the record's change with which the step leaves before the next call; None if it may be made now."""
+    async def _ask_hooks(self, call: FrozenCall) -> Verdict:
+        """Return the word of the hooks on a call that is still to be made; one that a person approved is not asked."""
+        if needs_no_call(call) or "known" in call:
+            return Verdict()
+        verdict = await ask_before_call(self.context, self.tools, call)
+        return replace(verdict, question="") if verdict.refused or "approved" in call else verdict
+
+    async def _gate(self, hooked: str) -> StepRecord | None:
+        """Return the record's change with which the step leaves before the next call; None if it may be made now.
+
+        `hooked` is what a hook wants a person to be asked about the call.
+        """
         call, state = self.calls[0], self.context.state
         if needs_no_call(call):
             return None
@@ -223,14 +242,16 @@ class CallBatch:
         reason = self._approval_reason(call)
         new = await self._new_targets() if reason == "new" else {}
         if reason is None or (reason == "new" and not new.get(call.get("position", 0))):
-            return None
+            if not hooked:
+                return None
+            reason = "hook"
         if reason == "unlisted" and "write" in state.get("promotable", ()):
             wanted = f"{call['name']}({canonical_json(conceal_json(call['args']))[:500]})"
             why = f"it takes {wanted}, which its plan, that nobody was shown, does not list"
             return {"status": "failed", "code": f"{PROMOTED}write", "reason": why, "calls": []}
         covered = reason in ("asks", "new")  # by the plan: asked with all others of the same reply that are, and ask
         others = [other for other in self.calls[1:] if covered and self._asks_as_well(other, new)]
-        waiting = approval_pause([call, *others], state, reason, new)
+        waiting = approval_pause([call, *others], state, reason, new, hooked)
         if diffs := await self._differences(call):
             waiting["diffs"] = diffs
         return {"status": "waiting", "waiting": waiting}
@@ -278,7 +299,7 @@ class CallBatch:
         return await differences(tool, call["args"]) if tool else {}
 
     async def _make(
-        self, group: Sequence[FrozenCall], refusals: Sequence[str | None]
+        self, group: Sequence[FrozenCall], refusals: Sequence[str | None], said: Sequence[Verdict]
     ) -> Sequence[Outcome] | UnknownEffect:
         """Make the calls that are not refused, side by side; an UnknownEffect is about the first of them."""
         context, id = self.context, self.context.state["step"]["id"]
@@ -291,9 +312,9 @@ class CallBatch:
                 if diffs := await self._differences(call):
                     shown["diffs"] = diffs
                 emit(context.runtime, "tool_started", id=f"{id}.{number}", step=id, **shown)
-                running.append((call, f"{id}.{number}"))
+                running.append((call, f"{id}.{number}", said[number - self.number - 1]))
         context.meters.clear()
-        calls = [make_call(context, self.tools, call, observation) for call, observation in running]
+        calls = [make_call(context, self.tools, call, observation, verdict) for call, observation, verdict in running]
         made = iter(await asyncio.gather(*calls) if len(calls) > 1 else [await each for each in calls])
         context.meters.clear()
         outcomes: list[Outcome] = []
@@ -340,6 +361,21 @@ class CallBatch:
         entry = await store_entry(context.runtime, context.state, entry)
         self.entries.append(entry)
         emit_observation(context.runtime, entry)
+
+    async def _record_notes(self, call: FrozenCall, outcome: Outcome) -> None:
+        """Write down what hooks observed of a call, and show it beside its result."""
+        notes = outcome.result.notes if isinstance(outcome, CallOutcome) else ()
+        for entry in await store_notes(self.context, self.number + 1, notes):
+            self.number += 1
+            self.entries.append(entry)
+            shown = self._render(entry, "")
+            if not call.get("native"):
+                self.held.append(shown)
+                continue
+            place, message = next(
+                (n, each) for n, each in enumerate(self.results) if getattr(each, "tool_call_id", "") == call["id"]
+            )
+            self.results[place] = message.model_copy(update={"content": f"{message.text}\n{shown}"})
 
     def _record_recall(self, call: FrozenCall, result: RecallResult) -> None:
         """Show what was read on, which is no observation, and say so if it was read before."""
@@ -424,7 +460,8 @@ class CallBatch:
         after = {**after, "corrections": 0} if self.acted else after
         if claim := record.get("then"):
             after["then"] = None
-            if self.entries and all(entry["ok"] and is_tool_call(entry) for entry in self.entries):
+            made = [entry for entry in self.entries if entry["source"] == "tool"]
+            if made and all(entry["ok"] and is_tool_call(entry) for entry in made):
                 return {**update, "record": after, "decision": dict(claim)}
             self._send_back(claim)
         return {**update, "record": after}
@@ -446,13 +483,62 @@ class CallBatch:
         }
 
 
+def _as_hooks_see(context: CallContext, tools: StepTools, call: FrozenCall) -> Call:
+    state, name = context.state, call["name"]
+    place = (thread_of(context.runtime), state["step"]["id"], state["goal"])
+    return Call(*place, name, call["args"], tools.effect(name))
+
+
+def tell_people(context: CallContext, text: str) -> None:
+    """Tell whoever watches the run something that they should know."""
+    emit(context.runtime, "note", text=text)
+
+
+async def ask_before_call(context: CallContext, tools: StepTools, call: FrozenCall) -> Verdict:
+    """Return the word of the hooks on a call that is about to be made."""
+    if not (hooks := context.deps.hooks.before_call):
+        return Verdict()
+    return await ask_hooks(hooks, _as_hooks_see(context, tools, call), partial(tell_people, context))
+
+
+async def _ask_after_call(
+    context: CallContext, tools: StepTools, call: FrozenCall, result: CallResult, notes: Sequence[str]
+) -> CallResult:
+    """Return the result as hooks leave it: what they withhold is nowhere kept, and what was done stays done."""
+    if not (hooks := context.deps.hooks.after_call) or (kept_artifact(result) or {}).get("asks"):
+        return replace(result, notes=notes)
+    about = replace(_as_hooks_see(context, tools, call), ok=result.ok, text=result.text)
+    verdict = await ask_hooks(hooks, about, partial(tell_people, context))
+    if refused := verdict.refused or (verdict.question and f"a person would have to agree: {verdict.question}"):
+        ok = result.ok and tools.effect(call["name"]) != "read"
+        result = replace(result, ok=ok, text=f"The call was made; its result is withheld: {refused}", artifact=None)
+    return replace(result, notes=[*notes, *verdict.notes])
+
+
+async def store_notes(context: CallContext, first: int, notes: Sequence[str]) -> list[JournalEntry]:
+    """Return what hooks observed as entries of the journal, numbered from `first`."""
+    state, id = context.state, context.state["step"]["id"]
+    said = [
+        observation(f"{id}.{number}", id, state["record"]["rounds"], "check", text, tool="policy", at=now())
+        for number, text in enumerate(notes, first)
+    ]
+    for entry in said:
+        emit_observation(context.runtime, entry)
+    return [await store_entry(context.runtime, state, entry) for entry in said]
+
+
 async def make_call(
-    context: CallContext, tools: StepTools, call: FrozenCall, observation: str
+    context: CallContext, tools: StepTools, call: FrozenCall, observation: str, said: Verdict | None = None
 ) -> CallOutcome | UnknownEffect:
     """Make the call, or replay it if it was made before a crash. Of an UnknownEffect a person must say whether to.
 
-    `observation` is the id under which its whole output is kept.
+    `observation` is the id under which its whole output is kept. `said` is the word of the hooks on it; without, they
+    are asked here, where no person can be.
     """
+    if said is None:
+        said = await ask_before_call(context, tools, call)
+        if said.question:
+            said = replace(said, refused=f"a person would have to agree, in a step: {said.question}")
     state, thread, store = context.state, thread_of(context.runtime), context.runtime.store
     record, id, turn = state["record"], state["step"]["id"], state.get("turn", 1)
     tool, kind = tools.get(call["name"]), tools.effect(call["name"])
@@ -465,7 +551,11 @@ async def make_call(
 
     async def run(key: str) -> CallOutcome:
         about = {**config["metadata"], "step": id, "attempt": record["attempt"], EFFECT: key}
-        result = await _call_tool(context, tool, call, {**config, "metadata": about}, key)
+        if said.refused:
+            result = CallResult(False, f"Not run: {said.refused}", 0.0, error="refused")
+        else:
+            result = await _call_tool(context, tool, call, {**config, "metadata": about}, key)
+            result = await _ask_after_call(context, tools, call, result, said.notes)
         meter.close()
         if kind != "read":
             await store_text(context.runtime, state, observation, result.text)
@@ -567,5 +657,5 @@ async def make_reading(context: CallContext, name: str, arguments: Json) -> tupl
     context.spent = add(add(context.spent, outcome.spent), {"tool_calls": 1, "active_seconds": result.seconds})
     entry = await store_entry(context.runtime, state, observe_call(state, number, call, result, toolbox, "check"))
     emit_observation(context.runtime, entry)
-    context.noted.append(entry)
+    context.noted += [entry, *await store_notes(context, number + 1, result.notes)]
     return entry, result

@@ -14,14 +14,18 @@ from donewhen.graph.events import emit, emit_charge, emit_verdicts, now
 from donewhen.graph.llm.history import observation_limit, omitted_span
 from donewhen.graph.llm.output import form_of
 from donewhen.graph.people.interjections import interjection_entries, new_interjections
+from donewhen.graph.people.pauses import make_pause
 from donewhen.graph.step.audit import Subject, audit, is_audit_due
 from donewhen.graph.step.calls import CallContext, make_reading
+from donewhen.graph.step.ending import READ_ON, ask_before_end
 from donewhen.graph.step.leave import leave, send_correction
 from donewhen.graph.step.observations import seen_before, store_entry, with_whole_text
 from donewhen.graph.sync import run_aside
+from donewhen.graph.tools.hooks import OPTIONS
 from donewhen.state.ledger import exhausted
 from donewhen.state.people.amounts import format_count
 from donewhen.state.plan.next import RESERVE
+from donewhen.state.plan.steps import transcript_key
 from donewhen.state.proof.audit import NO_DOUBT, doubts_to_send_back, findings, reasons
 from donewhen.state.proof.evidence import EvidenceScope, ground_claim, is_change, stale_reads
 from donewhen.state.proof.expect import meets
@@ -114,6 +118,12 @@ async def _prove(claim: StepClaim, context: CallContext) -> Step:
     said = str(claim["arguments"].get("unchanged") or record.get("unchanged") or "").strip()
     bad = proof.bad()
     unchanged = [UNCHANGED] if proof.scope.unchanged and not said and settings.verification != "claimed" else []
+    if state.get("last") and not bad and not unchanged:
+        result = str(claim["arguments"]["result"]).strip()
+        verdict = await ask_before_end(context, result, [*state.get("asked", ()), *seen_before(state)])
+        if verdict.question:
+            return _ask_person(proof, verdict.question)
+        unchanged = [verdict.refused] if verdict.refused else []
     doubts = [] if bad or unchanged else await _audit_result(proof)
     emit_charge(runtime, state["step"]["id"], context.spent)
     emit_verdicts(runtime, state["step"]["id"], proof.rows, accepted=not (bad or unchanged or doubts))
@@ -226,6 +236,19 @@ def _refuse(proof: Proof, bad: Sequence[Json], unchanged: list[str], doubted: li
     reason = f"{format_count(refused, 'refused goal_check')}; the last: {said[:600]}"
     failed: StepRecord = {**change, "status": "failed", "code": "unproven", "reason": reason}
     return {**common, **leave(context.state, context.runtime, failed, messages, context.spent)}
+
+
+def _ask_person(proof: Proof, question: str) -> Step:
+    """Leave with the question that a hook has before the end; the answer comes as an observation."""
+    context, record, id = proof.context, proof.record, proof.context.state["step"]["id"]
+    emit_charge(context.runtime, id, context.spent)
+    number = record.get("questions", 0) + 1
+    name = f"{transcript_key(id, record)}.q{number}"
+    waiting = make_pause("question", name, question, step=id, options=OPTIONS)
+    change: StepRecord = {**_change(proof), "status": "waiting", "waiting": waiting, "questions": number}
+    messages = [_answer(proof.claim, READ_ON)]
+    left = leave(context.state, context.runtime, change, messages, context.spent)
+    return {"journal": context.noted, "spent": context.spent, **left}
 
 
 def _cut_off(proof: Proof, needs: str) -> Step:

@@ -82,6 +82,8 @@ class CallResult:
     """None if ok; else `timeout`, `cancelled`, `refused`, `error` (said by the tool), or the exception's type."""
     unknown: bool = False
     """True if the tool was at work, and nothing says for certain that it did nothing (X24)."""
+    notes: Sequence[str] = ()
+    """What hooks observed of the call."""
 
 
 def seconds_for(tool: BaseTool, arguments: Mapping[str, Any], usual: float | None) -> float | None:

@@ -424,6 +424,7 @@ async def _write_outcome(log: EffectLog, effect: Effect, outcome: CallOutcome, e
         "artifact": kept_artifact(result),
         "error": result.error,
         "unknown": result.unknown,
+        "notes": [*result.notes],
     }
     state = "unsure" if result.unknown else "done"
     await log.write({effect.key: {**entry, "state": state, "result": stored, "spent": outcome.spent}})

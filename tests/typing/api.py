@@ -28,6 +28,7 @@ from donewhen import (
     plan_tools,
     wait,
 )
+from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
 from donewhen.testing import ScriptedModel, answer, call, finish_step, submit_plan
 
 
@@ -40,6 +41,21 @@ def search(query: str) -> str:
 def look(path: str) -> str:
     """Look at a file."""
     return path
+
+
+def policy(made: Call) -> Refuse | Ask | None:
+    return Refuse("no") if made.effect == "write" else Ask("yes?")
+
+
+async def observe(made: Call) -> Note:
+    return Note(made.text)
+
+
+def at_the_end(end: End) -> None:
+    """Agree."""
+
+
+HOOKS = Hooks(before_call=[policy], after_call=[observe], before_end=[at_the_end])
 
 
 async def life_of_a_run() -> None:

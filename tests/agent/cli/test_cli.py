@@ -541,6 +541,24 @@ def test_a_profile_from_a_file_and_from_the_environment(shell: Shell) -> None:
     assert "cannot be read" in bad.stderr
 
 
+def test_hooks_from_the_environment(shell: Shell) -> None:
+    """X06, X15: DONEWHEN_HOOKS asks at the command as a tool would; what cannot be loaded starts nothing."""
+    policy = shell.home / "policy.py"
+    policy.write_text(
+        "from donewhen.hooks import Ask, Hooks\nhooks = Hooks(before_call=[lambda call: Ask('Is the audit over?')])\n"
+    )
+    named = f"{policy}:hooks"
+    with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING):
+        first = shell.run("--confirm", "never", DONEWHEN_HOOKS=named)
+        assert first.exit_code == Exit.WAITING, first.stderr
+        assert "Is the audit over?" in first.stderr
+        second = shell("resume", "--approve", DONEWHEN_HOOKS=named)
+        assert second.exit_code == Exit.COMPLETED, second.stderr
+    bad = shell.run(DONEWHEN_HOOKS=f"{policy}:none")
+    assert bad.exit_code == Exit.USAGE
+    assert "DONEWHEN_HOOKS" in bad.stderr
+
+
 def test_remote_agents_from_the_environment(shell: Shell) -> None:
     """M5: DONEWHEN_EXECUTORS names them; one that cannot be reached is hidden; a wrong list is one clear line."""
     with scripted(shell, triage=[submit_plan([COUNT])], execute=COUNTING) as model:

@@ -1,0 +1,263 @@
+"""Hooks: an organisation's policies refuse, ask and observe, wherever a call is made and a run ends."""
+
+from typing import Any
+
+import pytest
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+
+from donewhen import Agent, ConfigError, StorageError, build_graph
+from donewhen.hooks import Ask, Call, End, Hooks, Note, Refuse
+from donewhen.testing import Crash, ScriptedModel, answer, call, crashing, finish_step, give_up, submit_plan
+from tests.kit.flows import FREE, last_told, one_step, play, requests, steps
+
+SENT: list[str] = []
+EFFECTS: dict[str, Any] = {"look": "read", "send": "write"}
+
+
+def look(where: str) -> str:
+    """Look somewhere."""
+    return f"{where}: card 4111"
+
+
+def send(to: str) -> str:
+    """Send a mail."""
+    SENT.append(to)
+    return f"sent to {to}"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_sent() -> None:
+    SENT.clear()
+
+
+def only_ours(made: Call) -> Refuse | None:
+    """Refuse mail to others."""
+    return Refuse("mail stays in the house") if made.tool == "send" and "@ours" not in made.arguments["to"] else None
+
+
+async def test_a_refused_call_is_not_made_and_the_model_reads_why() -> None:
+    """X06, X13: the reason is the call's result; the next call, which the policy allows, is made."""
+    replies = [call("send", to="a@other"), call("send", to="b@ours"), finish_step("Sent.", ("s1.2", "sent to b@ours"))]
+    model = one_step(replies, tools=["send"])
+    flow = await play(model, [send], effects=EFFECTS, hooks=Hooks(before_call=[only_ours]))
+    assert (flow.status, SENT) == ("completed", ["b@ours"])
+    assert "Not run: a policy refuses it: mail stays in the house" in requests(model, "s1")[1].messages[-1].text
+    assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
+
+
+async def test_a_hook_asks_a_person_about_the_call_as_it_will_run() -> None:
+    """X15: the question of consent, in the hook's words; a yes makes the frozen call, and the hook is asked no more."""
+
+    async def big(made: Call) -> Ask | None:
+        return Ask("Mail leaves the house. Is legal informed?") if made.tool == "send" else None
+
+    for said, sent in (("approve", ["a@other"]), ({"type": "reject", "message": "no"}, [])):
+        SENT.clear()
+        end = finish_step("Done.", ("s1.1", "a@other")) if sent else give_up("not allowed")
+        flow = await play(
+            one_step([call("send", to="a@other"), end], tools=["send"]),
+            [send],
+            effects=EFFECTS,
+            answers=[said],
+            hooks=Hooks(before_call=[big]),
+        )
+        assert flow.pauses[0]["kind"] == "tool"
+        assert "Is legal informed?" in flow.pauses[0]["question"]
+        assert (flow.status, SENT) == ("completed" if sent else "failed", sent)
+
+
+async def test_of_several_reads_the_one_that_is_asked_about_waits_alone() -> None:
+    """X15: the reads before it run; it is frozen, and goes on with what stood behind it."""
+
+    def secret(made: Call) -> Ask | None:
+        return Ask("The vault?") if made.arguments.get("where") == "vault" else None
+
+    reads = [call("look", where="north"), call("look", where="vault"), call("look", where="south")]
+    model = one_step([reads, finish_step("Seen.", ("s1.2", "vault"))], tools=["look"])
+    flow = await play(model, [look], effects=EFFECTS, answers=["approve"], hooks=Hooks(before_call=[secret]))
+    assert flow.status == "completed"
+    assert [entry["arguments"]["where"] for entry in flow.journal[:3]] == ["north", "vault", "south"]
+
+
+async def test_a_result_is_withheld_and_stands_nowhere() -> None:
+    """X21: what after_call refuses reaches neither the model nor the journal; a change that was made stays made."""
+
+    def no_cards(made: Call) -> Refuse | None:
+        return Refuse("card numbers stay out") if "4111" in made.text or made.tool == "send" else None
+
+    replies = [call("look", where="shop"), call("send", to="a"), finish_step("Sent.", ("s1.2", "The call was made"))]
+    model = one_step(replies, tools=["look", "send"])
+    flow = await play(model, [look, send], effects=EFFECTS, hooks=Hooks(after_call=[no_cards]))
+    assert (flow.status, SENT) == ("completed", ["a"])
+    assert [entry["ok"] for entry in flow.journal[:2]] == [False, True]
+    assert "4111" not in str(flow.values)
+    assert "its result is withheld" in requests(model, "s1")[1].messages[-1].text
+
+
+async def test_an_observation_of_a_hook_can_be_cited() -> None:
+    """X13: it stands in the journal after the calls of its reply, and the model reads it beside the result."""
+
+    def scanned(made: Call) -> Note:
+        return Note(f"scanner: {made.arguments['where']} is clean")
+
+    reads = [call("look", where="a"), call("look", where="b")]
+    model = one_step([reads, finish_step("Clean.", ("s1.3", "a is clean"))], tools=["look"])
+    flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(after_call=[scanned]))
+    assert flow.status == "completed"
+    assert [(entry["id"], entry["source"]) for entry in flow.journal[:4]] == [
+        ("s1.1", "tool"), ("s1.2", "tool"), ("s1.3", "check"), ("s1.4", "check"),
+    ]  # fmt: skip
+    first = requests(model, "s1")[1].messages[-2]
+    assert "a: card 4111" in first.text
+    assert "[s1.3] policy ok" in first.text
+
+
+async def test_planning_passes_the_same_policies() -> None:
+    """P20: a look of the planner is refused too, and one that would have to be asked about is, for nobody can be."""
+
+    def never(made: Call) -> Refuse | Ask:
+        assert made.step == "p"
+        return Refuse("not there") if made.arguments["where"] == "vault" else Ask("May it?")
+
+    model = ScriptedModel(
+        roles={"triage": [[call("look", where="vault"), call("look", where="x")], answer("I could not look.")]}
+    )
+    flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(before_call=[never]))
+    told = "\n".join(str(message.text) for message in model.requests[1].messages)
+    assert "a policy refuses it: not there" in told
+    assert "a person would have to agree, in a step: May it?" in told
+    assert flow.run.answer.startswith("I could not look.")
+
+
+async def test_a_hook_that_fails_refuses_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    """V10: fail closed: an error and a wrong answer are no yes; who watches and the log read which hook it was."""
+
+    def broken(made: Call) -> Any:
+        return {}["nothing"] if made.arguments["to"] == "a" else "yes"
+
+    replies = [call("send", to="a"), call("send", to="b"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
+    flow = await play(one_step(replies, tools=["send"]), [send], effects=EFFECTS, hooks=Hooks(before_call=[broken]))
+    assert SENT == []
+    notes = [note["text"] for note in flow.told("note")]
+    assert any("The hook broken failed" in note and "KeyError" in note for note in notes)
+    assert any("a hook returns Refuse, Ask, Note or None" in note for note in notes)
+    assert "The hook broken failed" in caplog.text
+    with pytest.raises(ConfigError, match="before_call is a list of functions"):
+        Hooks(before_call=["only_ours"])  # type: ignore[list-item]
+
+
+async def test_an_end_that_is_refused_goes_back_to_the_model() -> None:
+    """V03: the only step's result is the answer; the policy sends it back, and the mended one ends the run."""
+
+    def polite(end: End) -> Refuse | None:
+        return None if end.text.startswith("Dear") else Refuse("begin with Dear")
+
+    replies = [
+        call("look", where="a"),
+        finish_step("Hi.", ("s1.1", "card")),
+        finish_step("Dear all.", ("s1.1", "card")),
+    ]
+    model = one_step(replies, tools=["look"])
+    flow = await play(model, [look], effects=EFFECTS, hooks=Hooks(before_end=[polite]))
+    assert (flow.status, flow.run.answer.splitlines()[0]) == ("completed", "Dear all.")
+    assert "a policy refuses it: begin with Dear" in last_told(model)
+
+
+async def test_an_answer_without_a_plan_passes_it_too() -> None:
+    """P11: it is sent back as any reply that cannot be used; what never passes ends the run without that answer."""
+
+    def never(end: End) -> Refuse:
+        return Refuse("we say nothing")
+
+    model = ScriptedModel(roles={"triage": [answer("The secret is 42.")] * 3})
+    flow = await play(model, hooks=Hooks(before_end=[never]))
+    assert (flow.status, flow.run.outcome["code"]) == ("failed", "refused")
+    assert "42" not in flow.run.answer
+    assert "we say nothing" in flow.run.answer
+
+
+async def test_the_written_answer_of_a_long_plan_is_sent_back_once_then_withheld() -> None:
+    """D01, V03: the run is partial, and its text says which policy it was."""
+
+    def no_names(end: End) -> Refuse | None:
+        return Refuse("no names") if end.step == "goal" and "Ann" in end.text else None
+
+    for written, status in ((["Ann", "Somebody."], "completed"), (["Ann"] * 2, "partial")):
+        model = steps(
+            [{"content": "a"}, {"content": "b"}],
+            {id: [finish_step("x", evidence=f"{id}.result")] for id in ("s1", "s2")},
+            deliver=written,
+        )
+        flow = await play(model, hooks=Hooks(before_end=[no_names]), settings={**FREE, "verification": "grounded"})
+        assert flow.status == status
+        assert "Ann" not in flow.run.answer
+    assert "no names" in flow.run.answer
+
+
+async def test_a_person_is_asked_before_the_end() -> None:
+    """X16: approve lets the same claim through; anything else is a refusal in the person's words."""
+
+    def careful(end: End) -> Ask:
+        return Ask("May this go out?")
+
+    end = finish_step("Ready.", ("s1.1", "card"))
+    for said, status in (("approve", "completed"), ("reject", "failed")):
+        model = one_step([call("look", where="a"), *[end] * (2 if said == "approve" else 4)], tools=["look"])
+        flow = await play(model, [look], effects=EFFECTS, answers=[said], hooks=Hooks(before_end=[careful]))
+        assert flow.pauses[0]["question"] == "May this go out?"
+        assert flow.pauses[0]["options"] == ["approve", "reject"]
+        assert flow.status == status
+
+
+async def test_an_embedded_graph_has_hooks_as_well() -> None:
+    """X06: `build_graph(hooks=…)`, compiled and invoked as any graph."""
+    tool = StructuredTool.from_function(send, metadata={"effect": "write"})
+    replies = [call("send", to="a"), finish_step("No.", ("s1.1", "Not run"), unchanged="refused")]
+    model = one_step(replies, tools=["send"])
+    graph = build_graph(model, [tool], hooks=Hooks(before_call=[only_ours]), settings=FREE).compile(InMemorySaver())
+    values = await graph.ainvoke(
+        {"messages": [{"role": "user", "content": "Send"}]}, {"configurable": {"thread_id": "t"}}
+    )
+    assert SENT == []
+    assert values["outcome"]["status"] == "completed"
+
+
+async def test_the_environment_names_hooks_of_every_agent(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C01: DONEWHEN_HOOKS comes before those of the code, and what cannot be loaded starts nothing."""
+    policy = tmp_path / "policy.py"
+    policy.write_text(
+        "from donewhen.hooks import Hooks, Refuse\n"
+        "def none(call):\n    return Refuse('closed today')\n"
+        "hooks = Hooks(before_call=[none])\n"
+    )
+    monkeypatch.setenv("DONEWHEN_HOOKS", f"{policy}:hooks")
+    replies = [call("look", where="a"), finish_step("No.", ("s1.1", "closed today"))]
+    model = ScriptedModel(roles={"triage": [submit_plan([{"content": "x", "tools": ["look"]}])], "execute": replies})
+    flow = await play(model, [look], effects=EFFECTS)
+    assert "closed today" in flow.journal[0]["text"]
+    monkeypatch.setenv("DONEWHEN_HOOKS", f"{policy}:missing")
+    with pytest.raises(ConfigError, match="cannot be loaded: AttributeError"):
+        Agent(model)
+
+
+async def test_what_was_made_before_a_crash_is_replayed_whatever_a_hook_says_now() -> None:
+    """R02, R03: a hook that refuses after the crash makes no sent mail unsent, and nothing is sent twice."""
+    crash, closed = Crash(None, only=["store.done"]), list[str]()
+
+    def mail(to: str) -> str:
+        """Send a mail."""
+        crash.at = len(crash.trace) + 1
+        return send(to)
+
+    def today(made: Call) -> Refuse | None:
+        return Refuse("closed") if closed else None
+
+    model = one_step([call("mail", to="a"), finish_step("Sent.", ("s1.1", "sent to a"))], tools=["mail"])
+    storage = crashing("memory:", crash)
+    agent = Agent(model, [mail], storage=storage, settings=FREE, hooks=Hooks(before_call=[today]))
+    with pytest.raises(StorageError):
+        await agent.start("do it", thread_id="t")
+    closed.append("yes")
+    run = await agent.resume("t")
+    assert (run.status, SENT) == ("completed", ["a"])
