@@ -1,5 +1,6 @@
 """The records in a run: a pause, a frozen call, a claim, and what became of a step. All of it is JSON."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
@@ -107,6 +108,23 @@ class ModeRow(TypedDict):
     by: str
     """triage, plan (the careful draft), settings, executor (which takes the goal whole) or promotion."""
     reason: str
+
+
+class CallFacts(TypedDict, total=False):
+    """What an observation says of the call that gave it, or of the question that was answered."""
+
+    tool: str | None
+    arguments: Mapping[str, Any]
+    """Of the call; of an answer: the question, by whom it is, and the pause that asked."""
+    ok: bool
+    """True unless it says otherwise."""
+    effect: str | None
+    """None for what was no call of a tool, and for a call that was not made."""
+    seconds: float
+    at: str
+    """ISO 8601, UTC."""
+    targets: Iterable[str]
+    """What a call read or wrote, by names that its tool gives."""
 
 
 class JournalEntry(TypedDict, total=False):

@@ -19,8 +19,7 @@ from donewhen.graph.llm.caching import key_options, mark_kind, mark_messages
 from donewhen.graph.llm.cost import cost_of, is_priced, missing_price_text
 from donewhen.graph.llm.errors import classify
 from donewhen.graph.llm.history import compact_request, count_tokens, fits, has_native_call, has_only_spoken, window_of
-from donewhen.graph.llm.speech import Retract, Say, SpeechStream
-from donewhen.graph.llm.stream import chunk_chars, join_chunks, stream_reply
+from donewhen.graph.llm.stream import Retract, Say, SpeechStream, chunk_chars, join_chunks, stream_reply
 from donewhen.state.errors import DoneWhenError, ModelError
 from donewhen.state.ledger import Amounts, add, exhausted
 from donewhen.state.proof.journal import round_seconds

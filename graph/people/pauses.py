@@ -13,7 +13,7 @@ from donewhen.graph.people.tasks import close_tasks
 from donewhen.state.pattern import pattern
 from donewhen.state.people.answers import edited_draft, spoken_words
 from donewhen.state.people.payload import OTHER_KEYS, action_name, message_text, short_arguments
-from donewhen.state.proof.questions import same_question
+from donewhen.state.proof.journal import same_question
 from donewhen.state.records import Pause, PauseKind
 from donewhen.state.run import Json, RunState
 

@@ -33,6 +33,7 @@ from donewhen.graph.tools.effects import (
     EffectLog,
     Place,
     UnknownEffect,
+    differences,
     effect_key,
     kept_artifact,
     perform,
@@ -40,7 +41,6 @@ from donewhen.graph.tools.effects import (
 )
 from donewhen.graph.tools.hooks import Call, Verdict, ask_hooks
 from donewhen.graph.tools.paths import path_problem
-from donewhen.graph.tools.probing import differences
 from donewhen.graph.tools.toolbox import EffectKind
 from donewhen.state.consent import KnownTargets
 from donewhen.state.ledger import Amounts, add, exhausted, subtract

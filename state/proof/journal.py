@@ -4,10 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import dropwhile, groupby
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
-from donewhen.state.proof.questions import same_question
-from donewhen.state.records import JournalEntry
+from donewhen.state.proof.quotes import fold
+from donewhen.state.records import CallFacts, JournalEntry
 
 Source = Literal["tool", "user", "check", "result"]
 INLINE_CHARS = 16_000
@@ -18,41 +18,24 @@ BEFORE_ROOM, BEFORE_CHARS, MOST_BEFORE = 200_000, 1_000, 40
 """What earlier requests observed: characters of all, of each of those for which that leaves no room, and how many."""
 
 
-def observation(
-    id: str,
-    step: str,
-    round: int,
-    source: Source,
-    text: str,
-    *,
-    ok: bool = True,
-    tool: str | None = None,
-    arguments: Mapping[str, Any] | None = None,
-    effect: str | None = None,
-    seconds: float = 0.0,
-    at: str = "",
-    targets: Iterable[str] = (),
-) -> JournalEntry:
-    """Return an entry of the journal. `text` is the whole text; `shortened` makes it fit for the journal.
-
-    `effect` is None for what was no call of a tool, and for a call that was not made.
-    """
+def observation(id: str, step: str, round: int, source: Source, text: str, **known: Unpack[CallFacts]) -> JournalEntry:
+    """Return an entry of the journal. `text` is the whole text; `shorten_entry` makes it fit for the journal."""
     return {
         "id": id,
         "step": step,
         "round": round,
         "source": source,
-        "tool": tool,
-        "arguments": dict(arguments or {}),
-        "ok": ok,
-        "effect": effect,
+        "tool": known.get("tool"),
+        "arguments": dict(known.get("arguments") or {}),
+        "ok": known.get("ok", True),
+        "effect": known.get("effect"),
         "text": text,
         "length": len(text),
         "digest": digest(text),
         "stored": False,
-        "seconds": round_seconds(seconds),
-        "at": at,
-        "targets": sorted(targets),
+        "seconds": round_seconds(known.get("seconds", 0.0)),
+        "at": known.get("at", ""),
+        "targets": sorted(known.get("targets") or ()),
     }
 
 
@@ -216,6 +199,23 @@ def answered_before(
         if same and not _changed_since(entry["id"], seen):
             return entry
     return None
+
+
+def same_question(
+    one: str, other: str, options: Sequence[str] | None = None, other_options: Sequence[str] | None = None
+) -> bool:
+    """Return whether two questions are the same but for case and punctuation, with the same options.
+
+    Strict: what differs in a word, a number or its options is another question.
+    """
+    if options and other_options and set(map(_question_words, options)) != set(map(_question_words, other_options)):
+        return False
+    return _question_words(one) == _question_words(other)
+
+
+def _question_words(text: str) -> str:
+    words = (word.lstrip("\"'(¿¡").rstrip("\"'),;:.?!…。？！，、；：") for word in fold(text).split())
+    return " ".join(word for word in words if word)
 
 
 def _changed_since(id: str, seen: Sequence[Mapping[str, Any]]) -> bool:
