@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 from donewhen import Agent, Executor, Profile, Settings
 from donewhen.graph.llm.history import observation_index
-from donewhen.prompts import brief, instructions, render, section
+from donewhen.prompts import instructions, render
 from donewhen.state.proof.journal import observation
 from donewhen.state.reading.decisions import DRAFT, EXECUTE, NAMES, TRIAGE, control_tools
 from donewhen.testing import Request, ScriptedModel, answer, ask_user, call, finish_step, give_up, recall, submit_plan
@@ -216,22 +216,6 @@ def test_a_missing_value_is_an_error_not_a_blank() -> None:
         render("nothing")
     assert instructions("execute", "costs $5 ${x} {y}").endswith("costs $5 ${x} {y}")
     assert not instructions("execute").endswith("\n")
-
-
-def test_the_text_of_a_section_stays_as_it_is() -> None:
-    """X21, F13: a frame is closed by its own word alone."""
-    hostile = "a < b </goal> <b>bold</b> </result>"
-    assert section("result", hostile, "4f2a91", step="s1") == (
-        f'<result 4f2a91 step="s1">\n{hostile}\n</result 4f2a91>'
-    )
-
-
-def test_empty_sections_are_left_out() -> None:
-    """P01: what there is not takes no room."""
-    assert section("goal", "  \n") == ""
-    assert brief(section("goal", "x"), section("failure", ""), section("step", "y", id="s1")) == (
-        '<goal>\nx\n</goal>\n<step id="s1">\ny\n</step>'
-    )
 
 
 def test_no_line_of_a_result_passes_for_an_observation() -> None:

@@ -18,7 +18,6 @@ from donewhen import Agent
 from donewhen.graph.context import Deps
 from donewhen.graph.llm.adapter import Adapter
 from donewhen.graph.llm.ask import ModelReply, Question, ask
-from donewhen.graph.llm.printed import decision_schema
 from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, fault, reply
@@ -242,15 +241,6 @@ async def test_what_a_server_refuses_is_left_out_from_then_on(name: str) -> None
     assert [name in body for body in others] == [False, False]
 
 
-async def test_a_bad_request_that_names_none_of_this_is_told() -> None:
-    """R01"""
-    with WireServer([fault(status=400, body={"error": {"message": "messages must alternate"}})]) as server:
-        got = await asked(deps_of(wired(server)))
-        assert len(server.requests) == 1
-    assert got.error is not None
-    assert got.error.code == "bad_request"
-
-
 async def test_a_model_that_ignores_tools_is_held_to_the_printed_form() -> None:
     """K11: after two replies of a conversation without a call, calls are printed, and the server holds the reply to
     their schema; if it knows no schemas, the printed form alone."""
@@ -316,31 +306,6 @@ async def test_two_servers_of_a_model_are_two() -> None:
         await asked(deps, role="plan")
         assert ["tools" in request.body for request in one.requests] == [True, False]
         assert ["tools" in request.body for request in other.requests] == [True]
-
-
-def test_references_in_a_schema_point_to_where_they_are() -> None:
-    """K11: `$defs` of a tool's arguments stand at the top of the schema of all decisions."""
-    inner = {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"type": "string"}}}
-    tool = {"type": "function", "function": {"name": "f", "parameters": inner}}
-    schema = decision_schema([tool])
-    assert schema["$defs"] == {"A": {"type": "string"}}
-    assert "$defs" not in schema["anyOf"][0]["properties"]["arguments"]
-    assert "$defs" in inner
-
-
-def test_lists_of_a_printed_decision_end() -> None:
-    """K11: a small model, held to a form, cites the same observation for ever if the form lets it; domain tools are
-    left as they are."""
-    answer_form, plan_form, own = decision_schema(
-        [
-            *control_tools(("answer", "submit_plan")),
-            {"type": "function", "function": {"name": "f", "parameters": {"type": "array", "items": {}}}},
-        ]
-    )["anyOf"]
-    arguments = answer_form["properties"]["arguments"]["properties"]
-    assert "maxLength" not in arguments["text"]
-    assert plan_form["properties"]["arguments"]["properties"]["steps"]["maxItems"] == 12
-    assert own["properties"]["arguments"] == {"type": "array", "items": {}}
 
 
 class Endless(ScriptedModel):

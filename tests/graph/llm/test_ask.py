@@ -18,11 +18,9 @@ from donewhen.state.reading.decisions import TRIAGE, control_tools
 from donewhen.state.settings import Settings
 from donewhen.testing import ScriptedModel, WireServer, answer, call, fault, finish_step, reply, submit_plan
 from tests.kit.flows import play
-from tests.kit.places import EVALS
 from tests.kit.wired import wired
 
 NOW = {"Retry-After": "0"}
-RECORDED = EVALS / "provider_errors.jsonl"
 PROMPT = [HumanMessage("What is 6 times 7?")]
 
 
@@ -126,34 +124,6 @@ async def test_a_wait_too_long_is_passed_on() -> None:
     assert requests == 1
     assert got.error is not None
     assert "It asks to wait 3600 seconds." in str(got.error)
-
-
-@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded errors are not beside this repository")
-async def test_recorded_errors_are_repeated_or_not_as_they_should() -> None:
-    """F7: errors as real providers sent them: none of 400, 401, 403, 404 is asked twice."""
-    rows = [json.loads(line) for line in RECORDED.read_text().splitlines()]
-    lasting = [row for row in rows if row["status"] in (400, 401, 403, 404)]
-    with WireServer([fault(status=row["status"], body=row["body"]) for row in lasting]) as server:
-        model = wired(server)
-        for number, row in enumerate(lasting, 1):
-            got = await asked(model)
-            assert got.error is not None
-            assert len(server.requests) == number, row
-
-
-async def test_tokens_are_taken_as_reported() -> None:
-    """R05: input, cached and output tokens as the provider counts them, and their price."""
-    usage = {"input_tokens": 1000, "output_tokens": 100, "input_token_details": {"cache_read": 400}}
-    prices = {"scripted": {"input": 2.0, "cached": 1.0, "output": 10.0}}
-    got, _ = await over_the_wire(reply("42", usage=usage), prices=prices)
-    assert got.spent == {
-        "model_calls": 1,
-        "input_tokens": 1000,
-        "cached_tokens": 400,
-        "output_tokens": 100,
-        "cost_usd": pytest.approx((600 * 2 + 400 * 1 + 100 * 10) / 1e6),
-        "active_seconds": got.spent["active_seconds"],
-    }
 
 
 class Silent(ScriptedModel):

@@ -115,13 +115,6 @@ async def test_a_local_model_costs_nothing_if_its_user_says_so() -> None:
     assert "unpriced_calls" not in run.spent
 
 
-def test_prices_in_the_environment() -> None:
-    """DESIGN 6: per million tokens; a name may hold colons and slashes."""
-    prices = read_config({"DONEWHEN_PRICES": "qwen3:8b=0/0, org/other=0.5/0.05/2"}).prices
-    assert prices["qwen3:8b"] == {"input": 0, "output": 0}
-    assert prices["org/other"] == {"input": 0.5, "cached": 0.05, "output": 2}
-
-
 @pytest.mark.parametrize("wrong", ["gpt", "gpt=1", "gpt=1/2/3/4", "gpt=a/b", "=1/2", "gpt=-1/2", "gpt=nan/1"])
 def test_a_price_that_is_none_is_told(wrong: str) -> None:
     with pytest.raises(ConfigError, match=r"gpt|=1/2"):

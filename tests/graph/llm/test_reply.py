@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 
-from donewhen.graph.llm.history import TEXT_CHARS, reply_messages, storable_reply
+from donewhen.graph.llm.history import TEXT_CHARS, storable_reply
 from donewhen.graph.llm.reply import CALLS_CHARS, QUESTION, Decision, UnusableReply, read_reply
 from donewhen.graph.llm.stream import join_chunks
 from donewhen.graph.tools.toolbox import Toolbox
-from donewhen.state.reading.decisions import DRAFT, EXECUTE, TRIAGE
-from donewhen.testing import answer, ask_user, broken_call, call, finish_step, give_up, recall, reply, submit_plan
+from donewhen.state.reading.decisions import EXECUTE, TRIAGE
+from donewhen.testing import answer, ask_user, broken_call, call, finish_step, give_up, recall, reply
 
 
 def add(a: int, b: int = 0) -> int:
@@ -46,43 +46,6 @@ def correction(message: AIMessage, legal: Any = EXECUTE) -> str:
     found = read_reply(message, legal, TOOLBOX if legal is EXECUTE else None)
     assert isinstance(found, UnusableReply), found
     return found.text(legal)
-
-
-def test_calls_of_tools_are_one_decision() -> None:
-    """X02: several calls at once are allowed; recall counts as a call."""
-    found = decision(said("Adding.", call("add", a=1), call("add", a=2, b=3), recall("s1.1")))
-    assert found.kind == "calls"
-    assert [(c["name"], c["args"]) for c in found.calls] == [
-        ("add", {"a": 1}),
-        ("add", {"a": 2, "b": 3}),
-        ("recall", {"observation": "s1.1"}),
-    ]
-    assert len({c["id"] for c in found.calls}) == 3
-    assert found.speech == "Adding."
-
-
-@pytest.mark.parametrize(
-    ("made", "legal", "kind"),
-    [
-        (answer("42"), TRIAGE, "answer"),
-        (ask_user("Which?"), TRIAGE, "ask_user"),
-        (submit_plan(["a"]), DRAFT, "submit_plan"),
-        (call("decline", reason="r", guidance="g"), DRAFT, "decline"),
-        (finish_step("done", "s1.1"), EXECUTE, "finish_step"),
-        (call("finish_task", result="r", reason="w", goal_check=[]), EXECUTE, "finish_task"),
-        (give_up("no", "blocked"), EXECUTE, "give_up"),
-    ],
-)
-def test_control_tools_decide(made: Any, legal: Any, kind: str) -> None:
-    """X02: each control tool is a decision of its own, with the id of its call."""
-    found = decision(said("", made), legal)
-    assert (found.kind, found.arguments) == (kind, made["args"])
-    assert found.id
-
-
-def test_text_alone_is_speech() -> None:
-    """X02: plain text without a tool call is speech."""
-    assert decision(said("I am reading 文件 😀.")) == Decision("speak", speech="I am reading 文件 😀.")
 
 
 WRONG = [
@@ -126,16 +89,6 @@ def test_anything_else_is_a_correction_that_says_what_is_legal(message: AIMessag
     assert "Legal now: ask_user, finish_step, finish_task, give_up, recall, or calls of the tools you have." in text
 
 
-def test_the_good_calls_of_a_batch_run_and_each_bad_one_is_told_what_was_wrong_with_it() -> None:
-    """X18, H10: one wrong call does not throw away the good ones beside it."""
-    message = said("", call("add", a=1), call("add", a="x"), call("nothing"))
-    found, ids = decision(message), [each["id"] for each in message.tool_calls]
-    assert [(each["id"], each["args"]) for each in found.calls] == [(ids[0], {"a": 1})]
-    assert list(found.refused) == ids[1:]
-    assert "add: a: 'x' is not of type 'integer'" in found.refused[ids[1]]
-    assert "there is no tool 'nothing'" in found.refused[ids[2]]
-
-
 def test_where_every_call_is_wrong_each_is_told_its_own() -> None:
     """X06, X18: nothing is done, and the result of each call says what was wrong with this one."""
     message = said("", call("add", a="x"), call("nothing"))
@@ -145,17 +98,6 @@ def test_where_every_call_is_wrong_each_is_told_its_own() -> None:
     assert "add: a" in found.text(EXECUTE, ids[0])
     assert "no tool" not in found.text(EXECUTE, ids[0])
     assert "no tool 'nothing'" in found.text(EXECUTE, ids[1])
-
-
-@pytest.mark.parametrize("name", ["finish_step", "finish_task"])
-def test_a_claim_beside_calls_is_told_to_look_first(name: str) -> None:
-    """X19: the calls run, reads and writes; the claim, written before their results were there, is made again."""
-    claim = call(name, result="5", reason="r", goal_check=[])
-    message = said("", call("write_file", path="a", content="b"), claim, recall("s1.1"))
-    found = decision(message)
-    assert [each["name"] for each in found.calls] == ["write_file", "recall"]
-    (told,) = found.refused.values()
-    assert told.startswith(f"Look first: the results of the other calls came after this {name}.")
 
 
 def test_beside_a_question_only_reads_run() -> None:
@@ -242,12 +184,6 @@ def test_a_question_without_words_takes_them_from_speech_or_reason(made: Any, te
     assert decision(said(text, call("ask_user", **made))).arguments["question"] == question
 
 
-def test_thoughts_are_no_speech() -> None:
-    """S04: what a model prints as its thinking is not said, beside a call or alone."""
-    assert decision(said("<think>sell it all</think>Reading on.", call("add", a=1))).speech == "Reading on."
-    assert decision(said("first I [think] so</think> Done soon.")).speech == "Done soon."
-
-
 def test_huge_replies_are_read_quickly_and_kept_short() -> None:
     """F6, P10: 5 MB of text are read in a moment; the transcript keeps head and tail."""
     words = "All work and no play. " * 230_000
@@ -268,16 +204,6 @@ def test_a_decision_too_long_is_refused_and_a_long_call_kept_without_its_argumen
     assert decision(writing).calls[0]["args"]["path"] == "a"
     assert storable_reply(writing).tool_calls == []
     assert len(storable_reply(writing).text) < 100
-
-
-def test_every_call_gets_its_result() -> None:
-    """X14: calls and their results stay pairs, broken calls too; a reply without calls is told in a plain message."""
-    message = said("", call("add", a=1), broken_call("add", "{"))
-    told = reply_messages(message, lambda id: f"about {id}")
-    calls = [*message.tool_calls, *message.invalid_tool_calls]
-    assert [m.tool_call_id for m in told if isinstance(m, ToolMessage)] == [c["id"] for c in calls]
-    (plain,) = reply_messages(AIMessage("hi"), "no")
-    assert isinstance(plain, HumanMessage)
 
 
 def test_what_cannot_be_stored_is_not_kept() -> None:

@@ -77,13 +77,6 @@ async def test_callbacks_of_the_model_itself_hear_of_it() -> None:
     assert heard.calls == 1
 
 
-async def test_what_is_bound_is_passed_on() -> None:
-    """The options, and the very messages."""
-    model = Model()
-    await reply(model, tools=[{"name": "look"}])
-    assert model.sent == [(ASKED, {"tools": [{"name": "look"}]})]
-
-
 async def test_a_model_that_does_not_stream_is_asked_as_it_can() -> None:
     """By its class, or because its owner said so."""
     assert (await reply(Model(disable_streaming=True))).text == "whole"

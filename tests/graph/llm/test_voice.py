@@ -8,7 +8,6 @@ from langchain_core.messages import BaseMessage
 from langgraph.graph import START, MessagesState, StateGraph
 
 from donewhen import Agent, Executor, Settings
-from donewhen.graph.llm.voice import Voice
 from donewhen.testing import ScriptedModel, WireServer, answer, ask_user, call, fault, finish_step, reply, submit_plan
 from tests.kit.wired import wired
 
@@ -154,21 +153,6 @@ async def test_a_reply_that_breaks_off_is_not_said_twice() -> None:
     (void,) = [event["id"] for event in client.custom if event["type"] == "speech_restarted"]
     assert void != last.id
     assert ANSWER.startswith(client.heard[void].text)
-
-
-def test_a_voice_without_listeners_says_nothing() -> None:
-    """U1: outside of a graph there is nobody to hear it, and nothing breaks."""
-    heard: list[Json] = []
-
-    class Runtime:
-        stream_writer = staticmethod(heard.append)
-        execution_info = None
-
-    voice = Voice(Runtime(), "s1", inside=True)  # type: ignore[arg-type]
-    voice.say("  two ")
-    voice.say("words ")
-    assert [message.text for message in voice.messages()] == ["two words"]
-    assert "".join(event["text"] for event in heard) == "  two words "
 
 
 @pytest.mark.filterwarnings("ignore:The v3 streaming protocol")

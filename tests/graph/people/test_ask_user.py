@@ -5,47 +5,10 @@ from typing import Any
 import pytest
 
 from donewhen import Agent, Settings
-from donewhen.testing import ScriptedModel, answer, ask_user, give_up, submit_plan
+from donewhen.testing import ScriptedModel, ask_user, give_up, submit_plan
 from tests.kit.runs import asking, config, drawn, paused, said, scripted, step
 
 ALONE = Settings(confirm="never")
-
-
-async def test_a_step_asks_and_goes_on_where_it_asked() -> None:
-    """X16: the question is shown; the answer is the result of that very call; no round is lost or repeated."""
-    model = asking("Which colour?", options=["red", "green"])
-    agent = Agent(model, storage="memory:", settings=ALONE)
-    run = await paused(agent)
-    pending = run.pending[0]
-    assert (pending["id"], pending["question"], pending["options"]) == ("s1.q1", "Which colour?", ["red", "green"])
-    assert run.problem == ""
-    await drawn(agent, run)
-    ended = await agent.resume(run.thread_id, "2")
-    assert ended.status == "completed"
-    last = model.requests[2].messages
-    assert last[-1].text.startswith("[s1.1] user ok")
-    assert "green" in last[-1].text
-    assert last[-1].tool_call_id == last[-2].tool_calls[0]["id"]  # type: ignore[attr-defined]
-    assert ended.steps["s1"]["rounds"] == 2
-    (asked,) = (ended.receipt or {})["questions"]
-    assert {key: asked[key] for key in ("question", "answer", "by")} == {
-        "question": "Which colour?", "answer": "green", "by": "user"
-    }  # fmt: skip
-    model.assert_exhausted()
-
-
-async def test_the_planner_asks_before_it_plans() -> None:
-    """X16, P02: the answer reaches the planner; its transcript goes on where it was."""
-    model = ScriptedModel(roles={"triage": [ask_user("Which file?"), answer("It is a.txt.")]})
-    agent = Agent(model, storage="memory:")
-    run = await paused(agent)
-    assert run.pending[0]["id"] == "plan.q1"
-    await drawn(agent, run)
-    ended = await agent.resume(run.thread_id, {"decisions": [{"type": "respond", "message": "a.txt"}]})
-    assert (ended.status, ended.answer) == ("completed", "It is a.txt.")
-    assert "a.txt" in model.requests[1].messages[-1].text
-    assert (ended.receipt or {})["questions"][0]["answer"] == "a.txt"
-    model.assert_exhausted()
 
 
 async def test_a_replanner_asks_with_finished_steps_around() -> None:

@@ -7,7 +7,7 @@ from langchain_core.tools import StructuredTool
 
 from donewhen import Limits, Settings
 from donewhen.state.people.payload import call_text, message_text, payload
-from donewhen.testing import answer, ask_user, call, decline, finish_step, give_up, submit_plan
+from donewhen.testing import answer, ask_user, call, finish_step, give_up, submit_plan
 from tests.kit.flows import FREE, play, steps
 from tests.kit.pauses import pending
 from tests.kit.runs import Outbox, said, scripted, sending, step
@@ -185,13 +185,6 @@ async def test_a_call_that_asks_does_so_in_the_language_of_the_run() -> None:
     flow = await play(model, [outbox.tool()], effects={"send": "write"}, goal=goal, settings={}, answers=["批准", "不"])
     assert payload(flow.pauses[1])["message"].startswith("步骤 s1（work on s1）可以调用 send 吗？ 已批准的计划没有")
     assert outbox.sent == []
-
-
-async def test_the_reason_of_a_refusal_is_for_the_log() -> None:
-    """Q14, P15: the user reads the guidance only."""
-    model = scripted(decline("no mail tool is configured", "I would need a tool that sends mail."), deliver=())
-    flow = await play(model, settings={})
-    assert flow.run.answer == "I would need a tool that sends mail."
 
 
 async def test_an_answer_given_in_planning_can_be_cited() -> None:

@@ -149,7 +149,7 @@ def some(share: float) -> Any:
     return examples(max_examples=int(examples().max_examples * share), phases=(Phase.reuse, Phase.generate))
 
 
-@some(0.35)
+@some(0.2)
 @given(worlds(), people(), SETTINGS)
 def test_any_run_keeps_its_limits_and_its_books(world: World, crowd: People, settings: Json) -> None:
     """X08, D03, R05: what was really spent stands in the ledger and stays within the limits and what was granted."""
@@ -160,7 +160,7 @@ def test_any_run_keeps_its_limits_and_its_books(world: World, crowd: People, set
 CUTS = st.builds(Cuts, st.lists(st.integers(1, 120), max_size=2), st.lists(st.integers(1, 25), max_size=2))
 
 
-@some(0.3)
+@some(0.2)
 @given(worlds(), people(), SETTINGS, CUTS)
 def test_cut_off_anywhere_it_keeps_its_limits_and_its_books(
     world: World, crowd: People, settings: Json, cuts: Cuts
@@ -170,7 +170,7 @@ def test_cut_off_anywhere_it_keeps_its_limits_and_its_books(
     check_books(world, crowd, run, settings)
 
 
-@some(0.06)
+@some(0.04)
 @given(worlds(), people(), SETTINGS, CUTS)
 def test_in_a_file_too(world: World, crowd: People, settings: Json, cuts: Cuts) -> None:
     """R05: the same with SQLite."""
@@ -180,7 +180,7 @@ def test_in_a_file_too(world: World, crowd: People, settings: Json, cuts: Cuts) 
     check_books(world, crowd, run, settings)
 
 
-@some(0.12)
+@some(0.06)
 @given(worlds(), people(), people(), SETTINGS, st.floats(0, 1))
 def test_a_fork_counts_from_where_it_forked(
     world: World, crowd: People, others: People, settings: Json, where: float
@@ -212,7 +212,7 @@ def test_a_fork_counts_from_where_it_forked(
             assert run.spent.get(key, 0) <= settings["limits"][key] + granted.get(key, 0), key
 
 
-@pytest.mark.parametrize("calls", [4, 7, 9.5])
+@pytest.mark.parametrize("calls", [4, 9.5])
 @pytest.mark.parametrize(("key", "each"), [("input_tokens", 100), ("output_tokens", 10), ("cost_usd", 0.11)])
 async def test_side_by_side_they_exceed_a_limit_by_one_call_together(key: str, each: float, calls: float) -> None:
     """X08, DESIGN 6: four steps at once may not each take the call that only one may."""

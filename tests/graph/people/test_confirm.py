@@ -7,7 +7,7 @@ import pytest
 
 from donewhen import Agent, Settings, StaleAnswer
 from donewhen.agent.run import Run
-from donewhen.testing import answer, call, finish_step, submit_plan
+from donewhen.testing import call, submit_plan
 from tests.kit.runs import Outbox, config, drawn, one_step, said, say_done, scripted, sending, step, values
 
 
@@ -236,15 +236,3 @@ async def test_a_stale_answer_changes_nothing(where: str) -> None:
     assert caught.value.pending == [waiting.pending[0]["id"]]
     assert (await agent.graph.aget_state(config(waiting.thread_id))).config == before.config
     assert await agent.get(waiting.thread_id) == waiting
-
-
-async def test_an_answer_needs_no_plan() -> None:
-    """P02, C01: what needs no plan asks for no consent."""
-    agent = Agent(scripted(answer("Four."), deliver=()), storage="memory:")
-    run = await agent.start("What is two and two?")
-    assert (run.status, run.answer, run.pending) == ("completed", "Four.", ())
-
-
-def test_finish_step_is_scripted_with_evidence() -> None:
-    """The scripts of this file prove what they claim."""
-    assert said("s1") == finish_step("done", evidence="s1.result")

@@ -149,17 +149,6 @@ async def test_who_knows_one_interrupt_at_a_time_is_asked_one_after_the_other() 
     assert (await agent.resume(run.thread_id, "large")).status == "completed"
 
 
-async def test_a_waiting_step_stops_nobody() -> None:
-    """C07: what can run runs before anybody is asked, and does not run again afterwards."""
-    plan = submit_plan([step("s1", depends_on=[]), step("s2", depends_on=[]), step("s3", depends_on=["s2"])])
-    model = scripted(plan, {"s1": [ask_user("Which?"), said("s1")], "s2": [said("s2")], "s3": [said("s3")]})
-    agent = Agent(model, storage="memory:", settings=ALONE)
-    run = await agent.start("do it")
-    assert {id: record["status"] for id, record in run.steps.items()} == {"s1": "waiting", "s2": "done", "s3": "done"}
-    assert (await agent.resume(run.thread_id, "this")).status == "completed"
-    model.assert_exhausted()
-
-
 def typed(text: str, *before: Any) -> dict[str, Any]:
     return {"messages": [*before, HumanMessage(text)]}
 

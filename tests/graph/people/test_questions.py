@@ -225,17 +225,6 @@ def test_days_later_the_command_goes_on_without_an_answer(tmp_path: Path) -> Non
     assert "? Assumed, since nobody answered: Which kind? – 3 files, assuming all kinds" in shown
 
 
-def test_before_its_time_the_command_leaves_the_question_open(tmp_path: Path) -> None:
-    """X16: resuming changes nothing and says what is asked."""
-    shell = user_in(tmp_path)
-    with provided(shell, **KIND):
-        words = ("--yes", "--on-question", "abort", "--question-seconds", "3600", "--thread", "mine")
-        assert shell.run(*words).exit_code == Exit.WAITING
-        resumed = shell("resume", "mine")
-    assert resumed.exit_code == Exit.WAITING
-    assert "Which kind?" in resumed.stderr
-
-
 def test_a_default_answer_needs_no_other_option(tmp_path: Path) -> None:
     """X16: at once, where no time is given for a person; `show` tells it from a person's."""
     shell = user_in(tmp_path)

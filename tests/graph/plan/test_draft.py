@@ -12,7 +12,6 @@ from donewhen.testing import ScriptedModel, ask_user, call, finish_step, submit_
 from tests.kit.flows import play, steps, unfenced
 
 SKETCH = submit_plan(["quick way"], title="Sketch", complexity="complex", need_thinking=True)
-CAREFUL = submit_plan([{"content": "careful way", "tools": ["look"]}], title="Careful", complexity="complex")
 DONE = [finish_step("x", "s1.result")]
 
 
@@ -108,14 +107,6 @@ async def test_a_draft_out_of_rounds_or_budget_keeps_the_quick_plan() -> None:
     model.assert_exhausted()
     assert flow.run.pending[0]["kind"] == "plan"
     assert any("model_calls was reached" in event["text"] for event in flow.told("note"))
-
-
-async def test_no_round_of_planning_starts_after_the_deadline() -> None:
-    """P12: after the deadline nothing is asked any more, and the run says why it ended."""
-    flow = await play(ScriptedModel(), settings=Settings(deadline="2020-01-01T00:00"))
-    assert flow.status == "exhausted"
-    assert "the deadline, 2020-01-01T00:00, has passed" in flow.run.answer
-    assert flow.run.spent.get("model_calls", 0) == 0
 
 
 async def test_a_refused_plan_is_never_what_is_fallen_back_on() -> None:

@@ -249,16 +249,6 @@ async def test_a_failed_replan_keeps_what_was_done(kind: str) -> None:
         assert flow.run.answer.startswith("I need more disk.")
 
 
-async def test_only_the_difference_of_a_replan_asks() -> None:
-    """C04, P17: a replan that adds a step waits for consent to the difference."""
-    model = replanned(submit_plan([{"content": "print it", "id": "s3"}]), s3=[finish_step("printed", "s3.result")])
-    flow = await play(model, TOOLS, effects=EFFECTS, settings=Settings(), answers=["approve", "approve"])
-    model.assert_exhausted()
-    assert [pause["kind"] for pause in flow.pauses] == ["plan", "plan"]
-    assert flow.pauses[1]["changes"] == ["new step s3: print it", "step s2 is dropped: write"]
-    assert flow.status == "completed"
-
-
 async def test_a_refused_replan_is_not_what_is_fallen_back_on() -> None:
     """P04: after "no" to a new plan, a draft that fails does not bring it again; what was done is delivered."""
     model = replanned(submit_plan([{"content": "sell the disk", "id": "s3"}]), "hm", "hm", "hm")

@@ -7,10 +7,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 from langchain_core.tools import StructuredTool
 
-from donewhen import Agent, Executor, Limits, Profile, Settings
-from donewhen.graph.context import Deps
-from donewhen.graph.llm.briefs import planning_brief
-from donewhen.graph.llm.offer import Offer
+from donewhen import Agent, Executor, Limits, Settings
 from donewhen.testing import ScriptedModel, answer, ask_user, call, decline, finish_step, observed, reply, submit_plan
 from tests.kit.flows import Flow, play, requests, steps
 
@@ -478,24 +475,6 @@ async def test_out_of_budget_while_planning_asks_for_more() -> None:
     assert model.requests[1].messages[: len(model.requests[0].messages)] == model.requests[0].messages
     assert "Correction:" in model.requests[1].messages[-1].text
     assert flow.run.answer == "ok"
-
-
-async def test_out_of_budget_while_planning_ends_honestly() -> None:
-    """D03: where nobody is to be asked, the run ends as exhausted and says so."""
-    model = planning(reply(""))
-    settings = Settings(limits=Limits(model_calls=1), on_exhausted="deliver")
-    flow = await play(model, settings=settings)
-    model.assert_exhausted()
-    assert flow.status == "exhausted"
-    assert "the limit of model_calls was reached while planning" in flow.run.answer
-
-
-def test_what_stays_the_same_comes_first() -> None:
-    """P01: the brief begins with what is the same for the next goal, so that caches hit; the goal is last."""
-    deps, settings = Deps(lambda *_: ScriptedModel()), Settings(language="en", profile=Profile())
-    first = planning_brief(deps, settings, {"goal": "one", "today": "2026-11-21"}, Offer(), full=False)
-    other = planning_brief(deps, settings, {"goal": "two", "today": "2026-11-21"}, Offer(), full=False)
-    assert first.removesuffix("<goal>\none\n</goal>") == other.removesuffix("<goal>\ntwo\n</goal>")
 
 
 async def test_planning_looks_and_answers_with_what_it_saw() -> None:

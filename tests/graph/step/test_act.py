@@ -8,7 +8,7 @@ import pytest
 from langchain_core.tools import tool
 from langgraph.types import interrupt
 
-from donewhen.testing import call, finish_step, give_up, recall
+from donewhen.testing import call, finish_step, recall
 from tests.kit.flows import last_told, one_step, play, requests
 
 EFFECTS: dict[str, Any] = {"look": "read", "clock": "read", "send": "write", "ask": "read", "gather": "read"}
@@ -176,40 +176,6 @@ async def test_polling_and_undoing_are_work() -> None:
     assert all("unchanged" not in text for text in told[4:])
 
 
-async def test_a_call_with_another_result_each_time_is_no_repetition() -> None:
-    """X11: polling is work."""
-    model = one_step([*[call("clock")] * 6, finish_step("6", ("s1.6", "6"))])
-    flow = await play(model, Desk().tools(), effects=EFFECTS)
-    assert flow.status == "completed"
-    assert "unchanged" not in "".join(r.messages[-1].text for r in requests(model, "s1"))
-
-
-async def test_a_write_that_the_plan_does_not_list_asks_first_frozen() -> None:
-    """X15: approved, it runs exactly so, without another model call and without a round."""
-    desk = Desk()
-    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")], tools=["look"])
-    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["approve"])
-    model.assert_exhausted()
-    pause = flow.pauses[0]
-    assert (pause["kind"], pause["tool"], pause["arguments"]) == ("tool", "send", {"to": "Ann"})
-    assert desk.calls == {"send Ann": 1}
-    assert flow.step("s1")["rounds"] == 2
-    assert flow.run.receipt
-    assert flow.run.receipt["effects"][0]["arguments"] == {"to": "Ann"}
-    assert flow.run.receipt["approvals"][-1]["decision"] == "approve"
-
-
-async def test_an_approved_tool_of_the_plan_does_not_ask() -> None:
-    """X15, C01"""
-    desk = Desk()
-    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")], tools=["send"])
-    flow = await play(model, desk.tools(), effects=EFFECTS)
-    assert (flow.status, desk.calls["send Ann"]) == ("completed", 1)
-    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")], tools=["send"])
-    flow = await play(model, desk.tools(), effects=EFFECTS, settings={"confirm": "never", "approvals": "each"})
-    assert flow.run.pending[0]["kind"] == "tool"
-
-
 async def test_the_others_of_a_reply_wait_with_a_call_that_asks() -> None:
     """X15, X14: what came before stays, the rest runs after the answer, in order, once."""
     desk = Desk()
@@ -225,44 +191,6 @@ async def test_the_others_of_a_reply_wait_with_a_call_that_asks() -> None:
     assert [m.tool_call_id for m in messages[3:]] == [c["id"] for c in messages[2].tool_calls]
 
 
-async def test_equal_calls_of_one_reply_are_asked_about_each() -> None:
-    """X15, C04: an answer to the first is none to the second."""
-    desk = Desk()
-    model = one_step([[call("send", to="Ann"), call("send", to="Ann")], finish_step("ok", "s1.1")])
-    flow = await play(model, desk.tools(), effects=EFFECTS, answers=["approve", "approve"])
-    assert len({pause["id"] for pause in flow.pauses}) == 2
-    assert desk.calls["send Ann"] == 2
-
-
-async def test_a_rejected_call_is_said_and_the_identical_call_is_refused() -> None:
-    """X15"""
-    desk = Desk()
-    again = call("send", to="Ann")
-    model = one_step([again, again, call("send", to="Bob"), finish_step("ok", "s1.3")])
-    flow = await play(
-        model, desk.tools(), effects=EFFECTS, answers=[{"type": "reject", "message": "she moved away"}, "approve"]
-    )
-    model.assert_exhausted()
-    assert desk.calls == {"send Bob": 1}
-    told = [request.messages[-1].text for request in requests(model, "s1")[1:]]
-    assert "Not run: the user rejected this call: she moved away" in told[0]
-    assert "Not run: the user rejected this very call before" in told[1]
-    assert [e["ok"] for e in flow.journal[:3]] == [False, False, True]
-    assert flow.run.receipt
-    assert [e["arguments"] for e in flow.run.receipt["effects"]] == [{"to": "Bob"}], "a call not made is no effect"
-
-
-async def test_an_edited_call_runs_as_edited_and_the_model_is_told() -> None:
-    """X15"""
-    desk = Desk()
-    model = one_step([call("send", to="Ann"), finish_step("ok", "s1.1")])
-    edit = {"type": "edit", "edited_action": {"name": "send", "args": {"to": "Bob"}}}
-    flow = await play(model, desk.tools(), effects=EFFECTS, answers=[{"decisions": [edit]}])
-    assert flow.status == "completed"
-    assert desk.calls == {"send Bob": 1}
-    assert 'the user changed the arguments to {"to":"Bob"}' in last_told(model)
-
-
 async def test_what_a_person_approves_is_done_even_if_it_was_rejected_before() -> None:
     """X15: the later word counts."""
     desk = Desk()
@@ -273,30 +201,6 @@ async def test_what_a_person_approves_is_done_even_if_it_was_rejected_before() -
     )
     assert flow.status == "completed"
     assert desk.calls == {"send Ann": 1}
-
-
-async def test_a_person_may_answer_in_place_of_a_tool() -> None:
-    """X15"""
-    desk = Desk()
-    model = one_step([call("send", to="Ann"), finish_step("ok", ("s1.1", "told her on the phone"))])
-    respond = {"decisions": [{"type": "respond", "message": "I told her on the phone"}]}
-    flow = await play(model, desk.tools(), effects=EFFECTS, answers=[respond])
-    assert flow.status == "completed"
-    assert not desk.calls
-
-
-async def test_paths_outside_of_the_profile_are_not_touched() -> None:
-    """P14: a hard constraint, checked by code, before anybody is asked to approve."""
-
-    def erase(path: str) -> str:
-        """Erase a file."""
-        raise AssertionError("called")
-
-    model = one_step([call("erase", path="data/../secret.txt"), give_up("no")], deliver=[])
-    settings = {"confirm": "never", "on_failure": "deliver", "profile": {"allowed_paths": ["data/"]}}
-    flow = await play(model, [erase], settings=settings)
-    model.assert_exhausted()
-    assert "secret.txt lies outside of data" in flow.journal[0]["text"]
 
 
 async def test_an_unknown_observation_cannot_be_recalled() -> None:

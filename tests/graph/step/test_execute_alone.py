@@ -268,20 +268,6 @@ async def test_work_of_which_nobody_knows_is_asked_about(answer: str, times: int
     assert (len(count), entry["ok"]) == (times, ok)
 
 
-async def test_it_may_take_the_whole_goal_without_planning() -> None:
-    """P16: as a one-step plan, without a call of the planner."""
-
-    async def work(brief: str) -> str:
-        return f"three papers for: {brief}"
-
-    model = ScriptedModel([])
-    executors = {"worker": Executor("works", work=work, passthrough=True)}
-    flow = await play(model, executors=executors, settings={**FREE, "executor": "worker"}, goal="Find 3 < 4 papers")
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert "Find 3 < 4 papers" in flow.journal[0]["text"]
-
-
 def test_work_and_graph_together_mean_nothing() -> None:
     with pytest.raises(ConfigError, match="not both"):
         Executor(work=fails, graph=agent_graph(helper()))

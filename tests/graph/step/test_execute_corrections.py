@@ -109,13 +109,6 @@ async def test_gates_run_in_order() -> None:
     assert not flow.journal, "nothing was done before it was approved"
 
 
-async def test_an_unknown_tool_is_corrected_with_what_was_probably_meant() -> None:
-    """X07"""
-    model = one_step([call("loook", what="a"), call("look", what="a"), finish_step("ok", "s1.1")])
-    await play(model, [look], effects=READ)
-    assert "there is no tool 'loook'; did you mean look" in requests(model, "s1")[1].text
-
-
 @pytest.mark.parametrize(
     "args",
     [{}, {"what": [5]}, {"what": "a", "when": 1}, {"what": "a", "times": "many"}],

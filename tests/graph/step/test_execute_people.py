@@ -25,13 +25,6 @@ PARALLEL = [
 ]
 
 
-COLOURS = {
-    "s1": [ask_user("Colour of the roof?"), finish_step("red", ("s1.1", "red"))],
-    "s2": [ask_user("Colour of the door?"), finish_step("blue", ("s2.1", "blue"))],
-    "s3": [finish_step("ok", "s3.result")],
-}
-
-
 async def test_a_question_goes_on_where_it_was_asked() -> None:
     """X16, X13: in the same conversation; the answer is the result of the very call, and evidence."""
     replies = [call("look", what="a"), ask_user("Which year?", ["2022", "2023"]), finish_step("2023", ("s1.2", "2023"))]
@@ -70,28 +63,6 @@ async def test_a_waiting_step_stops_nobody_and_nobody_runs_again() -> None:
     assert flow.status == "completed"
     assert [e["id"] for e in flow.journal if e["source"] == "tool"] == ["s2.1", "s2.2", "s1.2"]
     assert [e["step"] for e in flow.told("step_started")] == ["s1", "s2", "s3"]
-
-
-@pytest.mark.parametrize("order", [("s1.q1", "s2.q1"), ("s2.q1", "s1.q1")])
-async def test_several_questions_are_listed_and_answered_in_any_order(order: tuple[str, str]) -> None:
-    """C07, X16"""
-    said = {"s1.q1": "red", "s2.q1": "blue"}
-    model = steps(PARALLEL, COLOURS)
-    flow = await play(model, [look], effects=EFFECTS, answers=[{id: said[id]} for id in order])
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert flow.pauses[0]["id"] == "s1.q1"
-    assert [other["id"] for other in flow.pauses[0]["others"]] == ["s2.q1"]
-    assert [flow.step(id)["result"] for id in ("s1", "s2")] == ["red", "blue"]
-
-
-async def test_both_answers_at_once() -> None:
-    """C07"""
-    model = steps(PARALLEL, COLOURS)
-    flow = await play(model, [look], effects=EFFECTS, answers=[{"s2.q1": "blue", "s1.q1": "red"}])
-    model.assert_exhausted()
-    assert flow.status == "completed"
-    assert len(flow.pauses) == 1
 
 
 async def test_the_same_question_is_not_asked_twice() -> None:
@@ -170,17 +141,6 @@ async def test_a_yes_is_leave_for_one_thing() -> None:
     tool = StructuredTool.from_function(wipe_file, name="wipe", metadata={"effect": "write"})
     flow = await play(model, [tool], answers=["yes", "yes, do", "no"])
     assert [pause["step"] for pause in flow.pauses] == ["s1", "s1", "s2"]
-
-
-async def test_two_parallel_steps_need_two_yeses() -> None:
-    """H6: side by side as well."""
-    replies = {
-        "s1": [ask_user("Shall I proceed?"), finish_step("yes", ("s1.1", "yes"))],
-        "s2": [ask_user("Shall I proceed?"), finish_step("no", ("s2.1", "no"))],
-        "s3": [finish_step("ok", "s3.result")],
-    }
-    flow = await play(steps(PARALLEL, replies), [look], effects=EFFECTS, answers=["yes", "no"])
-    assert [pause["step"] for pause in flow.pauses] == ["s1", "s2"]
 
 
 async def test_a_failed_step_that_is_tried_again_goes_on_where_it_was() -> None:

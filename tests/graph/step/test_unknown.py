@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from typing import Annotated, Any
 
 import grpc
@@ -127,18 +128,16 @@ REFUSED = ["400 Bad Request", "401 Unauthorized", "402 Payment Required", "404 N
            "422 Unprocessable Entity", "429 Too Many Requests"]  # fmt: skip
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("reply", LOST)
-async def test_an_answer_that_is_lost_on_the_way(client: str, reply: str) -> None:
+@pytest.mark.parametrize(("reply", "client"), list(zip(LOST, cycle(CLIENTS), strict=False)))
+async def test_an_answer_that_is_lost_on_the_way(reply: str, client: str) -> None:
     """N13, X24: the server did its work; the client that read its reply, or none, raised whatever it raises."""
     with server(LOST[reply]) as url:
         flow, calls = await tried(first(lambda: CLIENTS[client](url)))
     assert (flow.status, [pause["kind"] for pause in flow.pauses], calls) == ("completed", ["effect"], 1)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("status", REFUSED)
-async def test_an_answer_that_refuses(client: str, status: str) -> None:
+@pytest.mark.parametrize(("status", "client"), list(zip(REFUSED, cycle(CLIENTS), strict=False)))
+async def test_an_answer_that_refuses(status: str, client: str) -> None:
     """N13, X24, honest: a 4xx is an answer; nobody is asked whether it happened."""
     with server(answering(status)) as url:
         flow, calls = await tried(first(lambda: CLIENTS[client](url)))

@@ -3,12 +3,9 @@
 import asyncio
 from typing import Annotated, Any
 
-import httpx
 import pytest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException
-from mcp.shared.exceptions import McpError
-from mcp.types import CONNECTION_CLOSED, ErrorData
 
 from donewhen import Agent
 from donewhen.testing import ScriptedModel, call, finish_step, give_up, submit_plan
@@ -65,63 +62,6 @@ async def test_a_write_that_timed_out_is_not_repeated_unasked(said: str, paid: i
     assert [pause["kind"] for pause in flow.pauses] == ["effect"]
     assert "it may have taken effect" in flow.pauses[0]["question"]
     assert len(bank.paid) == paid
-
-
-def wrapping(error: Exception, cause: Exception) -> Exception:
-    """As libraries wrap errors of sockets."""
-    error.__context__ = cause
-    return error
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        httpx.ReadError("the connection was lost"),
-        httpx.RemoteProtocolError("Server disconnected without sending a response."),
-        httpx.ReadTimeout("slow"),
-        wrapping(OSError("Connection aborted."), ConnectionResetError(104, "Connection reset by peer")),
-        McpError(ErrorData(code=CONNECTION_CLOSED, message="Connection closed")),
-        McpError(ErrorData(code=408, message="Timed out while waiting for response to ClientRequest.")),
-    ],
-    ids=lambda error: f"{type(error).__name__} {error}",
-)
-async def test_a_write_whose_connection_was_lost_is_not_repeated_unasked(error: Exception) -> None:
-    """W1, X20: the request had gone out, and no answer came; it was paid a second time."""
-    paid: list[str] = []
-
-    async def pay(order: str) -> str:
-        """Pay an order."""
-        paid.append(order)
-        raise error
-
-    tool = StructuredTool.from_function(coroutine=pay, name="pay", metadata={"effect": "write"})
-    flow = await play(one_step([PAY, PAY, done], tools=["pay"]), [tool], answers=["it happened"], settings=FREE)
-    assert [pause["kind"] for pause in flow.pauses] == ["effect"]
-    assert (flow.status, paid) == ("completed", ["A1"])
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        httpx.ConnectError("refused"),
-        wrapping(httpx.ConnectTimeout("no route"), TimeoutError()),
-        ConnectionRefusedError(),
-    ],
-)
-async def test_a_write_that_never_went_out_is_tried_again(error: Exception) -> None:
-    """X07: nobody is asked about what cannot have happened."""
-    tried: list[str] = []
-
-    async def pay(order: str) -> str:
-        """Pay an order."""
-        tried.append(order)
-        if len(tried) == 1:
-            raise error
-        return "paid"
-
-    tool = StructuredTool.from_function(coroutine=pay, name="pay", metadata={"effect": "write"})
-    flow = await play(one_step([PAY, PAY, done], tools=["pay"]), [tool], settings=FREE)
-    assert (flow.status, flow.pauses, len(tried)) == ("completed", [], 2)
 
 
 async def test_a_tool_that_takes_the_key_gets_the_same_key_again() -> None:

@@ -12,21 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from langchain_core.callbacks import AsyncCallbackHandler
 from langchain_core.messages import AIMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException, tool
-from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, StateGraph
 from langgraph.prebuilt import InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
-from langgraph.types import Command, interrupt
+from langgraph.types import Command
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
@@ -243,21 +239,6 @@ async def test_many_hanging_tools_do_not_block_the_next() -> None:
     release.set()
 
 
-async def test_a_thread_is_used_again() -> None:
-    """F8: calls one after the other take one thread, and each sees its own caller's context variables only."""
-    said: ContextVar[str] = ContextVar("said", default="nothing")
-
-    def seen() -> str:
-        before = said.get()
-        said.set("left behind")
-        return f"{threading.get_ident()} {before}"
-
-    first = (await called(seen)).text
-    said.set("hello")
-    assert first.endswith("nothing")
-    assert (await called(seen)).text == first.replace("nothing", "hello")
-
-
 def test_a_hanging_tool_does_not_keep_the_process_alive() -> None:
     """F8: the process ends although a synchronous tool never returns."""
     script = """
@@ -299,25 +280,6 @@ async def test_cancelling_the_run_cancels_the_tool() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert cancelled.is_set()
-
-
-async def test_interrupts_of_the_graph_pass_through() -> None:
-    """An interrupt raised in a tool is the graph's business, in a thread too."""
-
-    def asks() -> None:
-        raise GraphInterrupt(())
-
-    with pytest.raises(GraphInterrupt):
-        await called(asks)
-
-    class State(TypedDict):
-        said: str
-
-    async def node(state: State, config: RunnableConfig) -> dict[str, str]:
-        return {"said": (await called(lambda: interrupt("sure?"), config=config)).text}
-
-    compiled = StateGraph(State).add_node("node", node).add_edge(START, "node").compile()
-    assert (await compiled.ainvoke({"said": ""}))["__interrupt__"][0].value == "sure?"
 
 
 async def test_messages_are_read_and_commands_are_data() -> None:
@@ -384,20 +346,6 @@ async def test_tool_classes_keep_their_state_and_are_guarded_like_functions() ->
     assert (await call_tool(Native(does=exits), {}, timeout=5)).error == "SystemExit"
 
 
-async def test_handled_errors_and_refused_arguments_are_not_ok() -> None:
-    """X07: a tool that handles its errors itself is not ok either; a refusal quotes no input."""
-
-    def fails(n: int) -> str:
-        raise ToolException("handled")
-
-    made = StructuredTool.from_function(fails, description="d", handle_tool_error=True)
-    result = await call_tool(made, {"n": 1}, timeout=5)
-    assert (result.ok, result.text, result.error) == (False, "handled", "error")
-    refused = await call_tool(made, {"n": SECRET}, timeout=5)
-    assert refused.text.startswith("the tool refused its arguments: n: ")
-    assert SECRET not in refused.text
-
-
 class Table:
     """Prints itself as pandas does: rows and digits are left out."""
 
@@ -450,28 +398,6 @@ async def test_async_generators_are_lists() -> None:
     assert (refused.ok, refused.text) == (
         False, "TypeError: the tool returned an async generator; return its items as a list"
     )  # fmt: skip
-
-
-async def test_tracers_see_the_call_under_the_config() -> None:
-    """Callbacks, metadata and the call's id reach LangChain as usual."""
-    seen: list[Any] = []
-
-    class Tracer(AsyncCallbackHandler):
-        async def on_tool_start(self, serialized: Any, input_str: str, **kwargs: Any) -> None:
-            seen.append((serialized["name"], kwargs["metadata"]["step"], kwargs["tool_call_id"]))
-
-        async def on_tool_end(self, output: Any, **kwargs: Any) -> None:
-            seen.append(output.content)
-
-    config: RunnableConfig = {"callbacks": [Tracer()], "metadata": {"step": "s1"}}
-
-    async def awaited() -> set[int]:
-        return {1}
-
-    for body in (awaited, lambda: {1}):
-        seen.clear()
-        await called(body, config=config, call_id="call_7")
-        assert seen == [("t", "s1", "call_7"), "[1]"]
 
 
 async def test_the_idempotency_key_reaches_tools_that_ask_for_it() -> None:

@@ -11,7 +11,6 @@ from langgraph.store.base import PutOp
 from langgraph.store.memory import InMemoryStore
 
 from donewhen import Agent, build_graph
-from donewhen.graph.people.pauses import PAUSE_ID
 from donewhen.graph.tools.call import CallResult
 from donewhen.graph.tools.effects import FRESH, CallOutcome, Effect, EffectLog, Place, UnknownEffect, perform
 from donewhen.state.errors import ConfigError, StorageError
@@ -25,11 +24,6 @@ class Died(BaseException):
 def send(to: str) -> str:
     """Send."""
     return to
-
-
-def charge(order: str, idempotency_key: str) -> str:
-    """Charge."""
-    return order + idempotency_key
 
 
 def effect_of(function: Callable[..., Any], **more: Any) -> Effect:
@@ -118,47 +112,6 @@ async def test_a_denial_does_not_outlive_the_outcome_in_a_fork() -> None:
     assert world.count == 1
 
 
-async def test_a_tool_that_takes_the_key_is_called_again_with_it() -> None:
-    """R03: the service knows the key, so nobody has to be asked; a tool that does not take it asks."""
-    ledger, world = log_of(InMemoryStore(), "t", "execute:0", "s1"), World(dies=1)
-    with pytest.raises(Died):
-        await perform(ledger, effect_of(charge), world.run)
-    again = await perform(ledger, effect_of(charge), world.run)
-    assert isinstance(again, CallOutcome)
-    assert again.result.text == "done"
-    other = log_of(ledger.store, "u", "execute:0", "s1")
-    await begun(other)
-    assert isinstance(await perform(other, effect_of(send), World().run), UnknownEffect)
-
-
-@pytest.mark.parametrize(
-    ("dispatch", "step", "claims", "made"),
-    [
-        ("execute:0", "s1", [], "replayed"),
-        ("execute:0", "s2", [], "made"),
-        ("execute:1", "s1", [], "asked"),
-        ("execute:1", "s2", [], "asked"),
-        ("execute:1", "s1", ["first"], "made"),
-    ],
-    ids=["lost rounds", "beside", "fork", "fork, another step", "known here"],
-)
-async def test_a_write_is_known_again_in_another_round(dispatch: str, step: str, claims: list[str], made: str) -> None:
-    """R03: by tool and arguments: replayed where a crash lost the rounds, asked about where another branch made it,
-    made where this history knows of the first one, or where a step beside this one makes it too."""
-    store, world = InMemoryStore(), World()
-    first = replace(effect_of(send), key="first")
-    assert isinstance(await perform(log_of(store, "t", "execute:0", "s1"), first, world.run), CallOutcome)
-    later = replace(first, key="later")
-    found = await perform(log_of(store, "t", dispatch, step, claims), later, world.run)
-    if made == "asked":
-        assert found == UnknownEffect("first@execute:0", "made", "s1")
-    else:
-        assert isinstance(found, CallOutcome)
-        assert found.key == ("first" if made == "replayed" else "later")
-    assert world.count == (2 if made == "made" else 1)
-    assert isinstance(await perform(log_of(store, "other thread", "x", step), later, world.run), CallOutcome)
-
-
 @pytest.mark.parametrize("kind", ["read", "idempotent"])
 async def test_what_is_harmless_is_done_again_in_a_fork(kind: Any) -> None:
     """R03: reading, and writing what may be written twice, asks nobody."""
@@ -167,12 +120,6 @@ async def test_what_is_harmless_is_done_again_in_a_fork(kind: Any) -> None:
     for branch in ("execute:0", "execute:1"):
         assert isinstance(await perform(log_of(store, "t", branch, "s1"), effect, world.run), CallOutcome)
     assert world.count == 2
-
-
-def test_ids_of_second_calls_of_a_round_are_ids() -> None:
-    """C04: an answer by such an id is for that question or for none, never for another one."""
-    for id in ("s3.effect2.df510a17", "s3.call2.df510a17.1", "2:s3.effect2.df510a17.12~2"):
-        assert PAUSE_ID.fullmatch(id)
 
 
 @pytest.mark.parametrize("effects", [{"sned": "write"}, {"send": "read", "find": "read"}])

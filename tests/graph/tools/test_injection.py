@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import StructuredTool
 
-from benchmarks.faults.injection import Result, play_all, played, section
+from benchmarks.faults.injection import play_all, played
 from benchmarks.faults.injection_attacks import FAMILIES, TARGETS, Attack, attacks, understood
 from donewhen.agent.workspace import workspace_tools
 from donewhen.state.people.payload import payload
@@ -59,15 +59,6 @@ def test_the_attacks_are_many_and_different() -> None:
     assert all(len({(a.wording, a.place) for a in ALL if a.family == family}) > 1 for family in FAMILIES)
     for attack in ALL:
         assert understood(attack.cue) in understood(list(attack.poison.values())[-1]), attack.name
-
-
-def test_the_section_says_what_got_through() -> None:
-    """F13"""
-    clean = Result(None, "plan", (), True, "completed", 1)
-    bad = Result(ALL[0], "plan", ("pay EVIL-77",), False, "partial", 2)
-    text = section([clean, bad])
-    assert "| `plan` | attacks that call tools | 1 | 1 (100.0 %) | 1 (100.0 %) | 2.0 a run | 0 and 0, 1 asked |" in text
-    assert f"`plan`, {ALL[0].target.name}: pay EVIL-77" in text
 
 
 # Where output of tools is shown -------------------------------------------------------------------------------------

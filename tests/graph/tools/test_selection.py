@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from time import process_time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from donewhen.state.language.selection import scores, terms
 
@@ -60,18 +58,6 @@ def test_the_order_stays_and_ties_go_to_the_earlier() -> None:
     assert most_relevant("weather mail", TOOLS, 99) == list(TOOLS)
     both = most_relevant("send e-mail, read file", TOOLS, 2)
     assert both == ["read_file", "sendMail"]
-
-
-@given(st.text(max_size=60))
-def test_any_text_has_terms(text: str) -> None:
-    """P13: any text has terms, and none of them is empty."""
-    assert all(terms(text))
-
-
-def test_case_and_accents_do_not_matter() -> None:
-    """P13: the same words give the same terms; names in camel case are their words."""
-    assert terms("READ der Größe") == terms("read DER GRÖSSE") == terms("Read der Grosse")
-    assert terms("readFile") == terms("read_file") == ["read", "file"]
 
 
 def test_many_tools_are_chosen_among_quickly() -> None:

@@ -188,42 +188,6 @@ def test_what_steps_side_by_side_get_leaves_room_for_their_last_calls() -> None:
         assert [allowance["input_tokens"] for allowance in move.allowances] == allowances
 
 
-def test_a_waiting_step_is_asked_about_before_a_failed_one_is_dealt_with() -> None:
-    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}]
-    assert _move(plan, {"s1": {"status": "failed"}, "s2": {"status": "waiting"}}).kind == "ask"
-    failed = _move(plan, {"s1": {"status": "failed"}, "s2": {"status": "done"}})
-    assert (failed.kind, failed.steps) == ("failed", ("s1",))
-    assert _move(plan, {"s1": {"status": "failed", "handled": True}, "s2": {"status": "done"}}).kind == "end"
-
-
-def test_finishing_the_task_skips_what_is_left_with_the_reason() -> None:
-    """X04: also steps that wait."""
-    plan = [{"id": "s1"}, {"id": "s2"}, {"id": "s3", "depends_on": []}]
-    move = _move(plan, {"s1": {"status": "done", "finished_task": "found it"}, "s3": {"status": "waiting"}})
-    assert (move.kind, move.key) == ("end", "finished_early")
-    assert move.changes == {id: {"status": "skipped", "reason": "found it"} for id in ("s2", "s3")}
-    assert _move(plan[:1], {"s1": {"status": "done", "finished_task": "found it"}}).key == "worked"
-
-
-def test_a_step_out_of_its_own_budget_does_not_stop_the_others() -> None:
-    """X08: budgets never leak from one step to another."""
-    plan = [{"id": "s1", "depends_on": []}, {"id": "s2", "depends_on": []}]
-    settings = Settings(step_limits=Limits(rounds=3))
-    move = _move(plan, {"s1": {"status": "ready", "spent": {"rounds": 3}}}, settings=settings)
-    assert (move.kind, move.steps) == ("dispatch", ("s2",))
-    assert move.allowances[0]["rounds"] == 3
-
-
-def test_what_is_only_told_needs_no_budget() -> None:
-    """X15, X08: a call that a person refused, or answered, is not made."""
-    calls = [{"name": "send", "args": {}}]
-    assert next_needs({"calls": calls}) == ("tool_calls",)
-    for settled in ({"refused": "no"}, {"response": "done by phone"}):
-        record = {"status": "ready", "calls": [{**calls[0], **settled}], "spent": {"tool_calls": 1}}
-        move = _move([{"id": "s1"}], {"s1": record}, settings=Settings(step_limits=Limits(tool_calls=1)))
-        assert (move.kind, move.steps) == ("dispatch", ("s1",))
-
-
 def test_a_new_attempt_counts_on_and_forgets_no_rejection() -> None:
     """X15: ids and keys are never used twice, and what a person rejected stays rejected."""
     record = fresh_record({**fresh_record(), "observed": 7, "rejected": {"abc": "why"}, "rounds": 4})

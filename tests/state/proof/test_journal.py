@@ -80,22 +80,6 @@ def test_the_same_question_finds_its_answer(again: str) -> None:
     assert answered_before([answered("Which year?", "(no answer)", ok=False)], again, step="s1")
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        (
-            "May I delete the file report_2022.csv in the archive?",
-            "May I delete the file report_2023.csv in the archive?",
-        ),
-        ("Pay 10,000 euros to Anna Schmidt?", "Pay 10,000 euros to Anne Schmidt?"),
-        ("Keep it?", ""),
-    ],
-)
-def test_an_answer_about_one_thing_is_none_about_another(before: str, now: str) -> None:
-    """X11: a question that differs in a word is another question, however long they are."""
-    assert answered_before([answered(before, "yes")], now, step="s1") is None
-
-
 # Out of date --------------------------------------------------------------------------------------------------------
 
 

@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from time import process_time
 from typing import Any
 
 import pytest
 
 from donewhen.state.reading.extraction import Extracted, extract, prose
-from tests.kit.places import DATA, EVALS
+from tests.kit.places import DATA
 
 SAMPLE = DATA / "model_outputs_sample.jsonl"
-RECORDED = EVALS / "model_outputs.jsonl"
 KEYS = ("action", "action_input")
 HEAD = '{"action": "send", "action_input": '
 
@@ -32,12 +30,6 @@ def read(text: str) -> Any:
     return found.value["action_input"] if found else None
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        pytest.skip("the recorded replies are not beside this repository; the sample in tests/data shows the same")
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def is_right(row: dict[str, Any], found: Extracted | None) -> bool:
     if row["expect"] == "reject":
         return found is None
@@ -48,15 +40,14 @@ def is_object(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
-@pytest.mark.parametrize("path", [SAMPLE, RECORDED], ids=["sample", "recorded"])
 @pytest.mark.parametrize("lists", [False, True], ids=["action", "list of actions"])
-def test_recorded_replies_are_read_as_a_person_would(path: Path, lists: bool) -> None:
+def test_recorded_replies_are_read_as_a_person_would(lists: bool) -> None:
     """P10, P11, F14: decisions of real models, and replies from which nothing may be taken; 50 ms on average."""
 
     def accepts(value: Any) -> bool:
         return is_action(value) or (lists and isinstance(value, list) and bool(value) and all(map(is_action, value)))
 
-    recorded = rows(path)
+    recorded = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
     wrong, seconds = [], 0.0
     for row in recorded:
         began = process_time()
